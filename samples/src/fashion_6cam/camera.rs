@@ -1,0 +1,227 @@
+//! The six fixed cameras: where each hangs, and how it maps an article onto its frame.
+//!
+//! Coordinates have their origin in the centre, x to the right, y downwards. A canvas point `q` (article pixels) is
+//! seen at the frame point `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering goes the other way: each frame
+//! pixel has its four canvas neighbours and their weights, computed once per camera.
+
+use super::random::Stream;
+use super::{ARTICLE_SIDE, FRAME_SIDE, SEED, SLOTS};
+
+/// Position steps per article pixel; weights of four neighbours are products of two, so they fit 16 bits.
+const STEPS: i64 = 128;
+/// Fraction bits of a weight: `STEPS * STEPS` is one.
+const WEIGHT_BITS: u32 = 14;
+/// Fraction bits of a brightness.
+pub(super) const LUMA_BITS: u32 = 8;
+/// Fraction bits of a channel's gain.
+pub(super) const GAIN_BITS: u32 = 12;
+
+const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
+
+/// Keeps the cameras' draws apart from those of the views, whose second key word is the part.
+const CAMERA_DOMAIN: u64 = 0xca3e_7a00;
+
+/// Pose and colour of one camera; never changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Camera {
+    /// Clockwise, in degrees, within ±25.
+    pub rotation_degrees: f64,
+    /// 0.7 to 1; at 1 the canvas of 28 pixels fills the frame of 32.
+    pub scale: f64,
+    /// To the right, in frame pixels, within ±4.
+    pub shift_x_px: f64,
+    /// Downwards, in frame pixels, within ±4.
+    pub shift_y_px: f64,
+    /// Frame pixels to the right per pixel downwards, within ±0.15.
+    pub shear: f64,
+    /// Brightness factor, 0.6 to 1.3; what exceeds white is clipped.
+    pub exposure: f64,
+    /// Factor of red, green and blue, 0.85 to 1.
+    pub tint: [f64; 3],
+}
+
+impl Camera {
+    /// The camera of a slot, drawn from [`SEED`].
+    #[must_use]
+    pub(super) fn of_slot(slot: usize) -> Self {
+        let mut draw = Stream::keyed(&[SEED, CAMERA_DOMAIN, slot as u64]);
+        Self {
+            rotation_degrees: draw.uniform(-25.0, 25.0),
+            scale: draw.uniform(0.7, 1.0),
+            shift_x_px: draw.uniform(-4.0, 4.0),
+            shift_y_px: draw.uniform(-4.0, 4.0),
+            shear: draw.uniform(-0.15, 0.15),
+            exposure: draw.uniform(0.6, 1.3),
+            tint: [(); 3].map(|()| draw.uniform(0.85, 1.0)),
+        }
+    }
+
+    /// The six cameras in slot order.
+    #[must_use]
+    pub fn all() -> [Self; SLOTS] {
+        std::array::from_fn(Self::of_slot)
+    }
+
+    /// Where the centre of a frame pixel lies on the canvas, in article pixels from the centre of pixel 0.
+    fn canvas_point(&self, frame_x: usize, frame_y: usize) -> (f64, f64) {
+        let centre = FRAME_SIDE as f64 / 2.0;
+        let x = frame_x as f64 + 0.5 - centre - self.shift_x_px;
+        let y = frame_y as f64 + 0.5 - centre - self.shift_y_px;
+        let (sin, cos) = sin_cos(self.rotation_degrees * RADIANS_PER_DEGREE);
+        let (x, y) = (cos * x + sin * y, cos * y - sin * x);
+        let x = x - self.shear * y;
+        let enlarge = self.scale * FRAME_SIDE as f64 / ARTICLE_SIDE as f64;
+        let canvas = ARTICLE_SIDE as f64 / 2.0 - 0.5;
+        (x / enlarge + canvas, y / enlarge + canvas)
+    }
+}
+
+/// A camera made ready for rendering.
+pub(super) struct Lens {
+    taps: Vec<Tap>,
+    /// Exposure times tint per channel, with [`GAIN_BITS`].
+    pub(super) gains: [i32; 3],
+}
+
+/// The four article pixels behind one frame pixel. Neighbours beyond the canvas, which is black there, weigh nothing.
+#[derive(Clone, Copy, Default)]
+struct Tap {
+    pixels: [u16; 4],
+    weights: [u16; 4],
+}
+
+impl Lens {
+    pub(super) fn new(camera: &Camera) -> Self {
+        let frame = (0..FRAME_SIDE).flat_map(|y| (0..FRAME_SIDE).map(move |x| (x, y)));
+        Self {
+            taps: frame.map(|(x, y)| Tap::at(camera.canvas_point(x, y))).collect(),
+            gains: camera
+                .tint
+                .map(|tint| (camera.exposure * tint * f64::from(1 << GAIN_BITS)).round() as i32),
+        }
+    }
+
+    /// Brightness of the article at each frame pixel, row by row, with [`LUMA_BITS`].
+    pub(super) fn project(
+        &self,
+        article: &[u8; ARTICLE_SIDE * ARTICLE_SIDE],
+    ) -> [u16; FRAME_SIDE * FRAME_SIDE] {
+        let mut luma = [0; FRAME_SIDE * FRAME_SIDE];
+        for (luma, tap) in luma.iter_mut().zip(&self.taps) {
+            let sum: u32 = (tap.pixels.iter().zip(tap.weights))
+                .map(|(&pixel, weight)| u32::from(article[usize::from(pixel)]) * u32::from(weight))
+                .sum();
+            *luma = (sum >> (WEIGHT_BITS - LUMA_BITS)) as u16;
+        }
+        luma
+    }
+}
+
+impl Tap {
+    fn at((x, y): (f64, f64)) -> Self {
+        let steps = |position: f64| (position * STEPS as f64).round() as i64;
+        let (x, y) = (steps(x), steps(y));
+        let (left, top) = (x.div_euclid(STEPS), y.div_euclid(STEPS));
+        let (right_part, lower_part) = (x.rem_euclid(STEPS), y.rem_euclid(STEPS));
+        let mut tap = Self::default();
+        for neighbour in 0..4 {
+            let (dx, dy) = (neighbour & 1, neighbour >> 1);
+            let (x, y) = (left + dx, top + dy);
+            let side = 0..ARTICLE_SIDE as i64;
+            if side.contains(&x) && side.contains(&y) {
+                let weight_x = if dx == 1 { right_part } else { STEPS - right_part };
+                let weight_y = if dy == 1 { lower_part } else { STEPS - lower_part };
+                tap.pixels[neighbour as usize] = (y * ARTICLE_SIDE as i64 + x) as u16;
+                tap.weights[neighbour as usize] = (weight_x * weight_y) as u16;
+            }
+        }
+        tap
+    }
+}
+
+/// Taylor series, exact to the last bits below half a radian. The system's `sin` may differ in its last bit from one
+/// platform to the next; sums and products do not.
+fn sin_cos(radians: f64) -> (f64, f64) {
+    let square = radians * radians;
+    let series = |first: f64, from: u32| {
+        let (mut sum, mut term, mut n) = (0.0, first, f64::from(from));
+        for _ in 0..10 {
+            sum += term;
+            term *= -square / ((n + 1.0) * (n + 2.0));
+            n += 2.0;
+        }
+        sum
+    };
+    (series(radians, 1), series(1.0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRAIGHT: Camera = Camera {
+        rotation_degrees: 0.0,
+        scale: 28.0 / 32.0,
+        shift_x_px: 0.0,
+        shift_y_px: 0.0,
+        shear: 0.0,
+        exposure: 1.0,
+        tint: [1.0; 3],
+    };
+
+    /// Frame pixels of an article with one white pixel that are at least half white.
+    fn seen(camera: Camera, x: usize, y: usize) -> Vec<(usize, usize)> {
+        let mut article = [0; ARTICLE_SIDE * ARTICLE_SIDE];
+        article[y * ARTICLE_SIDE + x] = 255;
+        let luma = Lens::new(&camera).project(&article);
+        let bright = luma.iter().enumerate().filter(|&(_, &luma)| luma >> LUMA_BITS >= 128);
+        bright.map(|(at, _)| (at % FRAME_SIDE, at / FRAME_SIDE)).collect()
+    }
+
+    #[test]
+    fn the_own_sine_agrees_with_the_system() {
+        for tenth in -250..=250 {
+            let radians = (f64::from(tenth) / 10.0).to_radians();
+            let (sin, cos) = sin_cos(radians);
+            assert!((sin - radians.sin()).abs() < 1e-15 && (cos - radians.cos()).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn a_straight_camera_copies_the_canvas_into_the_middle() {
+        assert_eq!(seen(STRAIGHT, 0, 0), [(2, 2)]);
+        assert_eq!(seen(STRAIGHT, 27, 5), [(29, 7)]);
+    }
+
+    #[test]
+    fn a_shift_goes_right_and_down() {
+        assert_eq!(seen(Camera { shift_x_px: 3.0, shift_y_px: -2.0, ..STRAIGHT }, 10, 10), [(15, 10)]);
+    }
+
+    #[test]
+    fn a_turn_is_clockwise() {
+        let above = seen(Camera { rotation_degrees: 25.0, scale: 1.0, ..STRAIGHT }, 14, 2);
+        assert!(!above.is_empty() && above.iter().all(|&(x, _)| x > 18), "{above:?}");
+    }
+
+    #[test]
+    fn a_shear_moves_lower_rows_to_the_right() {
+        assert_eq!(seen(Camera { shear: 0.08, ..STRAIGHT }, 14, 26), [(17, 28)]);
+    }
+
+    #[test]
+    fn at_scale_one_the_canvas_fills_the_frame() {
+        let luma = Lens::new(&Camera { scale: 1.0, ..STRAIGHT }).project(&[255; ARTICLE_SIDE * ARTICLE_SIDE]);
+        assert!(luma.iter().all(|&luma| luma >> LUMA_BITS >= 204));
+    }
+
+    #[test]
+    fn every_camera_keeps_to_its_ranges() {
+        for camera in Camera::all() {
+            assert!(camera.rotation_degrees.abs() <= 25.0 && camera.shear.abs() <= 0.15);
+            assert!((0.7..=1.0).contains(&camera.scale) && (0.6..=1.3).contains(&camera.exposure));
+            assert!(camera.shift_x_px.abs() <= 4.0 && camera.shift_y_px.abs() <= 4.0);
+            assert!(camera.tint.iter().all(|tint| (0.85..=1.0).contains(tint)));
+        }
+    }
+}

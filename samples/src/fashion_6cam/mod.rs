@@ -1,0 +1,228 @@
+//! `fashion-6cam`: real Fashion-MNIST articles seen by six simulated fixed cameras, as 3x32x32 RGB.
+//!
+//! Frozen: the same seed, part, index and slot give the same bytes on every platform and forever, which a test holds to
+//! a written sum. Each camera has one pose and one exposure ([`Camera`]). Each view, on its own and whatever was asked
+//! before, draws in this order:
+//! 1. not in view, with probability 0.15;
+//! 2. with probability one half, a grey rectangle over up to 30 % of the frame;
+//! 3. brightness noise of standard deviation 6 per pixel, the same in its three channels.
+//!
+//! Arithmetic is on integers, and on floats only where IEEE 754 leaves no choice (no `sin`, no fused multiply-add).
+
+mod articles;
+mod camera;
+#[cfg(test)]
+mod frozen;
+mod occlusion;
+mod random;
+
+use std::path::{Path, PathBuf};
+
+use articles::Articles;
+use camera::{GAIN_BITS, LUMA_BITS, Lens};
+use occlusion::Occlusion;
+use random::Stream;
+
+pub use camera::Camera;
+
+use crate::idx::IdxError;
+use crate::{SampleViews, Shape, View};
+
+/// Seed of cameras and views. Another seed would be another data set.
+pub const SEED: u64 = 2017;
+/// Device slots, one camera each.
+pub const SLOTS: usize = 6;
+/// Shape of every view.
+pub const SHAPE: Shape = Shape::rgb(FRAME_SIDE, FRAME_SIDE);
+/// Bytes of every view.
+pub const VIEW_BYTES: usize = SHAPE.bytes();
+/// Names of the classes, by label.
+pub const LABELS: [&str; 10] = [
+    "t-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+];
+
+const ARTICLE_SIDE: usize = 28;
+const FRAME_SIDE: usize = 32;
+const FRAME_PIXELS: usize = FRAME_SIDE * FRAME_SIDE;
+const TRAIN_FILE_COUNT: usize = 60_000;
+const TEST_FILE_COUNT: usize = 10_000;
+const VALIDATION_COUNT: usize = 5_000;
+/// A view is not in view in 3 of 20 cases.
+const NOT_IN_VIEW: (u32, u32) = (3, 20);
+/// From a sum of eight bytes to brightness: `6 / 209.02` with 16 more fraction bits than [`LUMA_BITS`].
+const NOISE_FACTOR: i32 = 481_593;
+const NOISE_MEAN: i32 = 1020;
+
+/// The part of the data a sample belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The first 55,000 of the train files.
+    Train,
+    /// The last 5,000 of the train files: for choices and thresholds.
+    Validation,
+    /// The 10,000 of the `t10k` files: for reports only.
+    Test,
+}
+
+/// The data set: articles in memory, views made when asked for. Shared between threads as it is.
+pub struct Fashion6Cam {
+    train: Articles,
+    test: Articles,
+    validation_count: usize,
+    cameras: [Camera; SLOTS],
+    lenses: [Lens; SLOTS],
+}
+
+/// Why the articles could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum FashionError {
+    /// One of the four files is not there.
+    #[error(
+        "Fashion-MNIST: found neither `{name}.gz` nor `{name}` in {}; the folder must hold the four files train-images-idx3-ubyte, \
+         train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or .gz", dir.display()
+    )]
+    Missing {
+        /// Folder looked into.
+        dir: PathBuf,
+        /// Name looked for, with and without `.gz`.
+        name: String,
+    },
+    /// A file is damaged or is another one.
+    #[error("Fashion-MNIST: {0}")]
+    Idx(#[from] IdxError),
+    /// A label that names no class.
+    #[error("Fashion-MNIST: {}: expected labels 0 to 9, found {label} at index {index}; is it the right file?", path.display())]
+    UnknownLabel {
+        /// File.
+        path: PathBuf,
+        /// Position in the file.
+        index: usize,
+        /// Label found.
+        label: u8,
+    },
+}
+
+impl Fashion6Cam {
+    /// Loads the four Fashion-MNIST files, plain or `.gz`, from a folder (55 MB in memory).
+    ///
+    /// # Errors
+    /// [`FashionError`] naming what was looked for and where, or what is wrong with it.
+    pub fn open(dir: &Path) -> Result<Self, FashionError> {
+        let train = Articles::read(dir, "train", TRAIN_FILE_COUNT)?;
+        let test = Articles::read(dir, "t10k", TEST_FILE_COUNT)?;
+        Ok(Self::new(train, test, VALIDATION_COUNT))
+    }
+
+    /// The same cameras before simple figures drawn by rule instead of real articles: for tests that must run without
+    /// the data. No figure reported about `fashion-6cam` may come from it.
+    #[must_use]
+    pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
+        Self::new(Articles::drawn(1, train + validation), Articles::drawn(2, test), validation)
+    }
+
+    fn new(train: Articles, test: Articles, validation_count: usize) -> Self {
+        let cameras = Camera::all();
+        Self { train, test, validation_count, lenses: cameras.each_ref().map(Lens::new), cameras }
+    }
+
+    /// The cameras, in slot order.
+    #[must_use]
+    pub const fn cameras(&self) -> &[Camera; SLOTS] {
+        &self.cameras
+    }
+
+    /// Samples in a part.
+    #[must_use]
+    pub fn len(&self, part: Part) -> usize {
+        match part {
+            Part::Train => self.train.len() - self.validation_count,
+            Part::Validation => self.validation_count,
+            Part::Test => self.test.len(),
+        }
+    }
+
+    /// True if a part has no samples.
+    #[must_use]
+    pub fn is_empty(&self, part: Part) -> bool {
+        self.len(part) == 0
+    }
+
+    /// True class of a sample, an index into [`LABELS`].
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`.
+    #[must_use]
+    pub fn label(&self, part: Part, index: usize) -> u16 {
+        let (articles, index) = self.article(part, index);
+        articles.label(index)
+    }
+
+    /// Writes what a slot sees of a sample, CHW, and says whether it sees it; if not, `pixels` stays as it is.
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`, `slot` not below [`SLOTS`], or `pixels` not [`VIEW_BYTES`] long.
+    pub fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
+        assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
+        let lens = &self.lenses[slot];
+        let (articles, article) = self.article(part, index);
+        let mut draw = Stream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
+        if draw.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
+            return false;
+        }
+        let mut luma = lens.project(articles.image(article));
+        if draw.below(2) == 0 {
+            Occlusion::draw(&mut draw).cover(&mut luma);
+        }
+        expose(&luma, lens.gains, &mut draw, pixels);
+        true
+    }
+
+    /// One sample as all six slots see it.
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`.
+    #[must_use]
+    pub fn sample(&self, part: Part, index: usize) -> SampleViews {
+        let mut buffer = vec![0; VIEW_BYTES];
+        let views = (0..SLOTS).map(|slot| {
+            self.view_into(part, index, slot, &mut buffer).then(|| View::new(SHAPE, buffer.clone()))
+        });
+        SampleViews { views: views.collect(), label: Some(self.label(part, index)) }
+    }
+
+    fn article(&self, part: Part, index: usize) -> (&Articles, usize) {
+        let len = self.len(part);
+        assert!(index < len, "sample {index} of a part of {len}");
+        match part {
+            Part::Train => (&self.train, index),
+            Part::Validation => (&self.train, self.len(Part::Train) + index),
+            Part::Test => (&self.test, index),
+        }
+    }
+}
+
+/// From brightness in the scene to the camera's bytes: gain per channel, one noise value per pixel, clipping.
+fn expose(luma: &[u16; FRAME_PIXELS], gains: [i32; 3], draw: &mut Stream, pixels: &mut [u8]) {
+    // Fits: 1020 * NOISE_FACTOR < 2^29, and 65280 * 1.3 * 2^GAIN_BITS < 2^29.
+    let half = 1 << (LUMA_BITS - 1);
+    let noise: [i32; FRAME_PIXELS] =
+        std::array::from_fn(|_| half + (((draw.eight_bytes() - NOISE_MEAN) * NOISE_FACTOR) >> 16));
+    for (plane, gain) in pixels.chunks_exact_mut(FRAME_PIXELS).zip(gains) {
+        for ((pixel, &luma), &noise) in plane.iter_mut().zip(luma).zip(&noise) {
+            let value = ((i32::from(luma) * gain) >> GAIN_BITS) + noise;
+            *pixel = (value >> LUMA_BITS).clamp(0, 255) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

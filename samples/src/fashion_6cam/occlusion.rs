@@ -1,0 +1,77 @@
+//! The grey rectangle that stands in the way of half of the views.
+
+use super::FRAME_SIDE;
+use super::camera::LUMA_BITS;
+use super::random::Stream;
+
+/// Largest part of the frame that is covered.
+const MAX_AREA: f64 = 0.3;
+
+/// A rectangle that lies fully inside the frame, in frame pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Occlusion {
+    left: usize,
+    top: usize,
+    width: usize,
+    height: usize,
+    level: u8,
+}
+
+impl Occlusion {
+    /// Area uniform in 0 to 30 % of the frame, width by height uniform in 0.5 to 2 (before both become whole pixels),
+    /// place and level uniform.
+    pub(super) fn draw(draw: &mut Stream) -> Self {
+        let area = draw.uniform(0.0, MAX_AREA) * (FRAME_SIDE * FRAME_SIDE) as f64;
+        let aspect = draw.uniform(0.5, 2.0);
+        let width = (area * aspect).sqrt().round();
+        // The height makes up for the rounding of the width, and never covers more than `area`.
+        let height = if width < 1.0 { 0 } else { (area / width) as usize };
+        let width = width as usize;
+        Self {
+            left: draw.below((FRAME_SIDE - width + 1) as u32) as usize,
+            top: draw.below((FRAME_SIDE - height + 1) as u32) as usize,
+            width,
+            height,
+            level: draw.below(256) as u8,
+        }
+    }
+
+    /// Puts it in front of the article. Exposure and tint come later: the rectangle stands in the scene.
+    pub(super) fn cover(self, luma: &mut [u16; FRAME_SIDE * FRAME_SIDE]) {
+        for row in luma.chunks_exact_mut(FRAME_SIDE).skip(self.top).take(self.height) {
+            row[self.left..self.left + self.width].fill(u16::from(self.level) << LUMA_BITS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rectangles_lie_inside_and_cover_up_to_thirty_percent_evenly() {
+        let mut stream = Stream::keyed(&[1]);
+        let mut covered = 0;
+        let draws = 20_000;
+        for _ in 0..draws {
+            let rectangle = Occlusion::draw(&mut stream);
+            assert!(
+                rectangle.left + rectangle.width <= FRAME_SIDE
+                    && rectangle.top + rectangle.height <= FRAME_SIDE
+            );
+            let area = rectangle.width * rectangle.height;
+            assert!(area as f64 <= MAX_AREA * 1024.0);
+            covered += area;
+        }
+        let mean = covered as f64 / f64::from(draws) / 1024.0;
+        assert!((0.14..0.15).contains(&mean), "mean 0.15 less what whole pixels lose, found {mean}");
+    }
+
+    #[test]
+    fn only_the_rectangle_is_covered() {
+        let mut luma = [1; FRAME_SIDE * FRAME_SIDE];
+        Occlusion { left: 30, top: 1, width: 2, height: 3, level: 9 }.cover(&mut luma);
+        let covered: Vec<_> = (0..luma.len()).filter(|&at| luma[at] == 9 << LUMA_BITS).collect();
+        assert_eq!(covered, [62, 63, 94, 95, 126, 127]);
+    }
+}

@@ -1,0 +1,88 @@
+use super::*;
+
+fn data() -> Fashion6Cam {
+    Fashion6Cam::drawn(300, 100, 200)
+}
+
+#[test]
+fn any_view_is_the_same_whatever_was_asked_before() {
+    let data = data();
+    let late = data.sample(Part::Test, 150);
+    (0..150).for_each(|index| drop(data.sample(Part::Test, index)));
+    assert_eq!(data.sample(Part::Test, 150), late);
+}
+
+#[test]
+fn a_view_not_in_view_leaves_the_buffer_alone() {
+    let data = data();
+    for (index, slot) in (0..200).flat_map(|index| (0..SLOTS).map(move |slot| (index, slot))) {
+        let mut buffer = vec![123; VIEW_BYTES];
+        let in_view = data.view_into(Part::Test, index, slot, &mut buffer);
+        assert_eq!(!in_view, buffer.iter().all(|&byte| byte == 123));
+        assert_eq!(in_view, data.sample(Part::Test, index).views[slot].is_some());
+    }
+}
+
+#[test]
+fn fifteen_percent_are_not_in_view() {
+    let data = Fashion6Cam::drawn(4000, 0, 0);
+    let mut buffer = vec![0; VIEW_BYTES];
+    let views = 4000 * SLOTS;
+    let seen: usize = (0..4000)
+        .map(|index| (0..SLOTS).filter(|&slot| data.view_into(Part::Train, index, slot, &mut buffer)).count())
+        .sum();
+    let share = 1.0 - seen as f64 / views as f64;
+    assert!((share - 0.15).abs() < 0.01, "4 standard deviations are 0.009, found {share}");
+}
+
+#[test]
+fn noise_has_mean_zero_and_standard_deviation_six() {
+    let grey = [100 << LUMA_BITS; FRAME_PIXELS];
+    let mut pixels = vec![0; VIEW_BYTES];
+    let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
+    for key in 0..100 {
+        expose(&grey, [1 << GAIN_BITS; 3], &mut Stream::keyed(&[key]), &mut pixels);
+        for &pixel in &pixels[..FRAME_PIXELS] {
+            let noise = f64::from(pixel) - 100.0;
+            sum += noise;
+            squares += noise * noise;
+            count += 1.0;
+        }
+        assert_eq!(
+            pixels[..FRAME_PIXELS],
+            pixels[FRAME_PIXELS..2 * FRAME_PIXELS],
+            "one value for all channels"
+        );
+    }
+    let (mean, sd) = (sum / count, (squares / count).sqrt());
+    assert!(
+        mean.abs() < 0.1 && (sd - 6.0).abs() < 0.1,
+        "whole levels add 0.01 to the deviation: {mean} {sd}"
+    );
+}
+
+#[test]
+fn parts_do_not_overlap() {
+    let data = data();
+    assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [300, 100, 200]);
+    assert_eq!(data.article(Part::Train, 299).1, 299);
+    assert_eq!(data.article(Part::Validation, 0).1, 300);
+}
+
+#[test]
+fn a_missing_file_says_what_was_looked_for_and_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Fashion6Cam::open(dir.path()).err().unwrap().to_string();
+    for word in ["train-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte", &dir.path().display().to_string()] {
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn files_of_another_size_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = [&[0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28][..], &[0; 784]].concat();
+    std::fs::write(dir.path().join("train-images-idx3-ubyte"), file).unwrap();
+    let error = Fashion6Cam::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("expected dimensions [60000, 28, 28], found [1, 28, 28]"), "{error}");
+}

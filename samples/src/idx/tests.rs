@@ -1,0 +1,136 @@
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn encode(dims: &[u32], data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, TYPE_U8, dims.len() as u8];
+    dims.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+    bytes.extend(data);
+    bytes
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn parse(bytes: &[u8]) -> Result<Idx, IdxError> {
+    read_from(bytes, Path::new("some.idx"), 1 << 20)
+}
+
+#[track_caller]
+fn refused(bytes: &[u8], words: &[&str]) {
+    let error = parse(bytes).unwrap_err().to_string();
+    for word in words.iter().chain(&["some.idx"]) {
+        assert!(error.contains(word), "`{error}` does not say `{word}`");
+    }
+}
+
+#[test]
+fn plain_and_gzip_read_the_same() {
+    let file = encode(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+    let idx = Idx { dims: vec![2, 3], data: vec![1, 2, 3, 4, 5, 6] };
+    assert_eq!(parse(&file).unwrap(), idx);
+    assert_eq!(parse(&gzip(&file)).unwrap(), idx);
+}
+
+#[test]
+fn the_name_does_not_decide_about_gzip() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("plain.gz");
+    std::fs::write(&path, encode(&[1], &[7])).unwrap();
+    assert_eq!(read(&path).unwrap().data, [7]);
+}
+
+#[test]
+fn a_file_cut_anywhere_says_how_much_is_missing() {
+    let file = encode(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+    for length in 0..file.len() {
+        refused(&file[..length], &[&format!("found {length};"), "cut off"]);
+    }
+}
+
+#[test]
+fn a_gzip_file_cut_anywhere_is_refused() {
+    let file = gzip(&encode(&[40], &[9; 40]));
+    for length in 0..file.len() {
+        assert!(parse(&file[..length]).is_err(), "cut to {length} bytes");
+    }
+    refused(&file[..file.len() - 9], &["cut off"]);
+}
+
+#[test]
+fn data_after_the_end_is_refused() {
+    let mut file = encode(&[2], &[1, 2]);
+    file.push(3);
+    refused(&file, &["expected 10 bytes", "found more"]);
+    refused(&gzip(&file), &["expected 10 bytes", "found more"]);
+}
+
+#[test]
+fn another_magic_is_shown() {
+    refused(b"\x89PNG....", &["00 00 08 01", "[89, 50, 4e, 47]"]);
+    refused(&[0, 0, 0x0d, 1, 0, 0, 0, 0], &["[00, 00, 0d, 01]"]);
+    refused(&[0, 0, 8, 0], &["[00, 00, 08, 00]"]);
+    refused(&[0, 0, 8, 6], &["[00, 00, 08, 06]"]);
+}
+
+#[test]
+fn a_header_that_promises_too_much_costs_no_memory() {
+    refused(&encode(&[u32::MAX; 5], &[]), &["at most 1048576 bytes", "4294967295"]);
+    refused(&encode(&[(1 << 20) + 1], &[]), &["1048577"]);
+    refused(&encode(&[1 << 20], &[0]), &["expected 1048584", "found 9"]);
+}
+
+#[test]
+fn a_damaged_gzip_checksum_is_noticed() {
+    let mut file = gzip(&encode(&[3], &[1, 2, 3]));
+    let crc = file.len() - 8;
+    file[crc] ^= 1;
+    refused(&file, &["does not inflate"]);
+}
+
+#[test]
+fn another_shape_names_both() {
+    let error = parse(&encode(&[1, 2], &[0, 0])).unwrap().expect_dims(Path::new("x"), &[1, 28]).unwrap_err();
+    assert_eq!(error.to_string(), "x: expected dimensions [1, 28], found [1, 2]; is it the right file?");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    assert!(
+        read(Path::new("no/such.idx")).unwrap_err().to_string().starts_with("no/such.idx: cannot be read")
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_array_comes_back(dims in vec(0_u32..5, 1..=5), fill: u8) {
+        let data = vec![fill; dims.iter().product::<u32>() as usize];
+        let idx = parse(&encode(&dims, &data)).unwrap();
+        prop_assert_eq!(idx.dims, dims.iter().map(|&size| size as usize).collect::<Vec<_>>());
+        prop_assert_eq!(idx.data, data);
+    }
+
+    #[test]
+    fn garbage_never_panics_nor_reads_past_its_end(bytes in vec(any::<u8>(), 0..200)) {
+        if let Ok(idx) = parse(&bytes) {
+            prop_assert!(idx.data.len() <= bytes.len() * 1100);
+        }
+    }
+
+    #[test]
+    fn garbage_after_a_good_magic_never_panics(count in 1_u8..=5, rest in vec(any::<u8>(), 0..64)) {
+        let mut bytes = vec![0, 0, TYPE_U8, count];
+        bytes.extend(&rest);
+        if let Ok(idx) = parse(&bytes) {
+            prop_assert_eq!(4 + 4 * idx.dims.len() + idx.data.len(), bytes.len());
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Views and the samples they form: loaders, decoding, resizing, simulated cameras, archives of frames.
+//!
+//! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows nothing of
+//! networks, messages or sockets, reads no environment and holds no clock: paths come from its caller.
+
+pub mod fashion_6cam;
+pub mod idx;
+mod view;
+
+pub use view::{SampleViews, Shape, View};

@@ -1,0 +1,80 @@
+//! What one slot sees of a sample, and a sample as its slots see it.
+
+/// Size of a view. Pixels lie in CHW order: all of channel 0 row by row, then channel 1, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Colour planes: 3 for RGB, 1 for grey.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Shape {
+    /// An RGB shape.
+    #[must_use]
+    pub const fn rgb(height: usize, width: usize) -> Self {
+        Self { channels: 3, height, width }
+    }
+
+    /// Bytes of a view of this shape.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.channels * self.height * self.width
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}x{}", self.channels, self.height, self.width)
+    }
+}
+
+/// The pixels one slot contributes to a sample: `[channels, height, width]`, one unsigned byte each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Colour planes.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// `channels * height * width` bytes, CHW.
+    pub pixels: Vec<u8>,
+}
+
+impl View {
+    /// Wraps CHW pixels.
+    ///
+    /// # Panics
+    /// When the number of pixels is not that of the shape.
+    #[must_use]
+    pub fn new(shape: Shape, pixels: Vec<u8>) -> Self {
+        assert_eq!(pixels.len(), shape.bytes(), "a view of {shape} holds {} bytes", shape.bytes());
+        Self { channels: shape.channels, height: shape.height, width: shape.width, pixels }
+    }
+
+    /// Its size.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        Shape { channels: self.channels, height: self.height, width: self.width }
+    }
+}
+
+/// One sample: a view per slot, `None` where the slot does not have it in view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleViews {
+    /// True class, where known.
+    pub label: Option<u16>,
+    /// One entry per slot, in slot order.
+    pub views: Vec<Option<View>>,
+}
+
+impl SampleViews {
+    /// Number of slots that see the sample.
+    #[must_use]
+    pub fn in_view(&self) -> usize {
+        self.views.iter().flatten().count()
+    }
+}
