@@ -1,0 +1,185 @@
+//! The answer to one sample, and the account of all of them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{NetworkId, PolicyId, SampleId};
+use crate::presence::Presence;
+
+/// Where a sample left the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// The head on the device (one device only).
+    Device,
+    /// The aggregated scores of the devices.
+    Local,
+    /// The edge section.
+    Edge,
+    /// The last exit.
+    Cloud,
+}
+
+impl Exit {
+    /// Every exit, shallowest first.
+    pub const ALL: [Self; 4] = [Self::Device, Self::Local, Self::Edge, Self::Cloud];
+
+    /// Its word in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Local => "local",
+            Self::Edge => "edge",
+            Self::Cloud => "cloud",
+        }
+    }
+}
+
+/// Why an answer is not the one the network would have given with everything in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Degraded {
+    /// The cloud did not answer in time.
+    CloudTimeout,
+    /// The cloud answered with an error.
+    CloudRefused,
+    /// No connection to the cloud.
+    CloudUnreachable,
+    /// The cloud failed so often that it was not asked.
+    CloudBreakerOpen,
+    /// A device that had a view did not deliver its features in time.
+    FeaturesMissing,
+    /// No device had a view: the class prior answered.
+    NoView,
+    /// Decided after its time, from spooled messages.
+    Late,
+}
+
+impl Degraded {
+    /// Its word in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CloudTimeout => "cloud_timeout",
+            Self::CloudRefused => "cloud_refused",
+            Self::CloudUnreachable => "cloud_unreachable",
+            Self::CloudBreakerOpen => "cloud_breaker_open",
+            Self::FeaturesMissing => "features_missing",
+            Self::NoView => "no_view",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// Why a sample was given up without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dropped {
+    /// It was open when the leader stopped.
+    Restart,
+    /// Too many samples were open.
+    Shed,
+    /// A device's spool was full.
+    SpoolFull,
+}
+
+impl Dropped {
+    /// Its word in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Shed => "shed",
+            Self::SpoolFull => "spool_full",
+        }
+    }
+}
+
+/// The answer to one sample. There is never a second, different one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Which sample.
+    pub sample: SampleId,
+    /// Index of the class in the network's labels.
+    pub class: u16,
+    /// Name of the class.
+    pub label: String,
+    /// One minus the exit's uncertainty, in `[0, 1]`.
+    pub confidence: f32,
+    /// Where it left. With [`Degraded::NoView`] no exit fired and this is the shallowest one.
+    pub exit: Exit,
+    /// The slots that contributed at that exit.
+    pub presence: Presence,
+    /// Why the answer is less than it could be; empty for a whole one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<Degraded>,
+    /// The network it was decided under.
+    pub network: NetworkId,
+    /// The policy it was decided under.
+    pub policy: PolicyId,
+    /// Time at each stage.
+    pub stages: Stages,
+    /// Body bytes on each hop.
+    pub bytes: HopBytes,
+}
+
+/// Microseconds from capture to the end of each stage; 0 where the sample did not pass the stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stages {
+    /// First summary at the leader (its age at sending, rounded to ms, as the device wrote it).
+    pub opened_us: u64,
+    /// Last summary in, or the window's end.
+    pub window_us: u64,
+    /// Last features in, or the end of the wait for them.
+    pub features_us: u64,
+    /// The cloud's answer, or its failure.
+    pub cloud_us: u64,
+    /// The decision, as journalled.
+    pub decided_us: u64,
+}
+
+/// Body bytes (scores and feature bits) that this sample cost on each hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HopBytes {
+    /// Devices to leader.
+    pub device_edge: u64,
+    /// Leader to cloud.
+    pub edge_cloud: u64,
+}
+
+/// The leader's account: by it devices free features and spool, and anyone can see that nothing is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Every sample up to this id is decided or dropped.
+    pub highest: SampleId,
+    /// Samples decided since the journal began.
+    pub decided: u64,
+    /// Samples dropped since the journal began, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped: BTreeMap<Dropped, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_are_the_words_of_the_json() {
+        for exit in Exit::ALL {
+            assert_eq!(serde_json::to_value(exit).unwrap(), json!(exit.name()));
+        }
+        for reason in [Degraded::CloudTimeout, Degraded::NoView, Degraded::FeaturesMissing, Degraded::Late] {
+            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
+        }
+        assert_eq!(serde_json::to_value(Dropped::SpoolFull).unwrap(), json!(Dropped::SpoolFull.name()));
+    }
+
+    #[test]
+    fn settled_counts_by_reason_in_json() {
+        let mut settled = Settled { highest: SampleId(9), decided: 8, dropped: BTreeMap::new() };
+        settled.dropped.insert(Dropped::Restart, 1);
+        let text = serde_json::to_string(&settled).unwrap();
+        assert_eq!(text, r#"{"highest":9,"decided":8,"dropped":{"restart":1}}"#);
+        assert_eq!(serde_json::from_str::<Settled>(&text).unwrap(), settled);
+    }
+}

@@ -1,0 +1,322 @@
+//! Ids as types: each is checked once, where it enters, and then passed as what it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// One event seen by a group at one time. Ids of a group only grow; they never restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SampleId(pub u64);
+
+impl SampleId {
+    /// The half that travels in a header.
+    pub const fn low(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The id with this low half that lies nearest to `near` (half the range, 2^31 samples, each way).
+    pub const fn widen(low: u32, near: Self) -> Self {
+        let offset = low.wrapping_sub(near.0 as u32) as i32;
+        Self(near.0.wrapping_add_signed(offset as i64))
+    }
+}
+
+impl fmt::Display for SampleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Position of a device in the trained network, `0..N`; each slot has its own weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Slot(u8);
+
+impl Slot {
+    /// Most slots a network may have: presence masks are one machine word.
+    pub const MAX: usize = 64;
+
+    /// # Errors
+    /// [`IdError::Slot`] from 64 on.
+    pub const fn new(slot: u8) -> Result<Self, IdError> {
+        if (slot as usize) < Self::MAX { Ok(Self(slot)) } else { Err(IdError::Slot(slot)) }
+    }
+
+    /// Position as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The first `count` slots (at most [`Slot::MAX`]).
+    pub fn first(count: usize) -> impl ExactSizeIterator<Item = Self> + Clone {
+        (0..count.min(Self::MAX) as u8).map(Self)
+    }
+}
+
+impl TryFrom<u8> for Slot {
+    type Error = IdError;
+    fn try_from(slot: u8) -> Result<Self, IdError> {
+        Self::new(slot)
+    }
+}
+
+impl From<Slot> for u8 {
+    fn from(slot: Slot) -> Self {
+        slot.0
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts the starts of one device, so that a message of an earlier life is told from one of this life. Wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Boot(pub u16);
+
+/// SHA-256 of a bundle's `network.json` as stored. All tiers of a group must agree on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NetworkId(pub [u8; 32]);
+
+impl NetworkId {
+    /// The first two bytes, which every binary message carries.
+    pub const fn tag(self) -> NetworkTag {
+        NetworkTag([self.0[0], self.0[1]])
+    }
+
+    /// First 12 hex digits, for people.
+    pub fn short(self) -> String {
+        hex(&self.0[..6])
+    }
+}
+
+/// First two bytes of a [`NetworkId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NetworkTag(pub [u8; 2]);
+
+impl fmt::Display for NetworkTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+/// First eight bytes of the SHA-256 of a policy as stored; names the thresholds a decision was made under.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PolicyId(pub [u8; 8]);
+
+macro_rules! hex_id {
+    ($name:ident, $bytes:literal) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&hex(&self.0))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let mut bytes = [0; $bytes];
+                parse_hex(text, &mut bytes)
+                    .then_some(Self(bytes))
+                    .ok_or_else(|| IdError::Hex { digits: 2 * $bytes, found: clipped(text) })
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+    };
+}
+
+hex_id!(NetworkId, 32);
+hex_id!(PolicyId, 8);
+
+macro_rules! name_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// # Errors
+            /// [`IdError::Name`] unless it is 1 to 64 of `a-z A-Z 0-9 . _ -`: it becomes one level of a topic.
+            pub fn new(name: impl Into<String>) -> Result<Self, IdError> {
+                let name = name.into();
+                if is_name(&name) { Ok(Self(name)) } else { Err(IdError::Name { what: $what, found: clipped(&name) }) }
+            }
+
+            /// The name.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(name: &str) -> Result<Self, IdError> {
+                Self::new(name)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(name: String) -> Result<Self, IdError> {
+                Self::new(name)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+    };
+}
+
+name_id!(
+    /// Name of a device; one level of its topics, so that a broker can pin the device to them.
+    DeviceId,
+    "device id"
+);
+name_id!(
+    /// Name of a site.
+    SiteId,
+    "site"
+);
+name_id!(
+    /// Name of a group: the devices whose views form one sample.
+    GroupId,
+    "group"
+);
+
+/// Longest name of a device, site or group, in bytes.
+const NAME_MAX: usize = 64;
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn parse_hex(text: &str, out: &mut [u8]) -> bool {
+    let digits = text.as_bytes();
+    digits.len() == 2 * out.len()
+        && out.iter_mut().zip(digits.chunks_exact(2)).all(|(byte, pair)| {
+            let value = |d: u8| (d as char).to_digit(16);
+            match (value(pair[0]), value(pair[1])) {
+                (Some(high), Some(low)) => {
+                    *byte = (high * 16 + low) as u8;
+                    true
+                }
+                _ => false,
+            }
+        })
+}
+
+/// An id that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IdError {
+    /// Slot out of range.
+    #[error("device slot: expected 0 to 63, found {0}")]
+    Slot(u8),
+    /// Not the hex digits of an id.
+    #[error("id: expected {digits} hex digits, found {found:?}")]
+    Hex {
+        /// Digits expected.
+        digits: usize,
+        /// What stood there, clipped.
+        found: String,
+    },
+    /// A name that cannot be one level of a topic.
+    #[error("{what}: expected 1 to 64 of a-z A-Z 0-9 . _ - (it becomes one level of an MQTT topic), found {found:?}")]
+    Name {
+        /// Which id.
+        what: &'static str,
+        /// What stood there, clipped.
+        found: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_widen(low: u32, near: u64, expected: u64) {
+        assert_eq!(SampleId::widen(low, SampleId(near)), SampleId(expected));
+    }
+
+    #[test]
+    fn the_low_half_finds_the_nearest_whole_id() {
+        check_widen(5, 5, 5);
+        check_widen(u32::MAX, 1 << 32, (1 << 32) - 1);
+        check_widen(0, (1 << 32) - 1, 1 << 32);
+        check_widen(SampleId(1_763_719_200_123).low(), 1_763_719_200_000, 1_763_719_200_123);
+    }
+
+    #[test]
+    fn names_with_topic_characters_are_refused() {
+        for bad in ["", "a/b", "+", "#", "a b", &"x".repeat(65), "é"] {
+            assert!(DeviceId::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(DeviceId::new("cam-0.north_side").is_ok());
+    }
+
+    #[test]
+    fn a_network_id_survives_its_text() {
+        let id = NetworkId(std::array::from_fn(|i| i as u8 * 7));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(id.tag(), NetworkTag([0, 7]));
+        assert!("zz".parse::<NetworkId>().is_err());
+        assert!("é".repeat(32).parse::<NetworkId>().is_err());
+    }
+
+    #[test]
+    fn slots_end_at_sixty_three() {
+        assert!(Slot::new(63).is_ok());
+        assert_eq!(Slot::new(64), Err(IdError::Slot(64)));
+        assert_eq!(Slot::first(3).map(Slot::index).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}

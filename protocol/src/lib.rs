@@ -1,0 +1,24 @@
+//! The nouns and messages of Headwater: ids, presence, decisions, errors, topics, and how each message looks as bytes.
+//!
+//! Pure: opens no socket, reads no clock, knows no model maths. Everything a peer sends passes through here first, and
+//! nothing here allocates by a length that a peer names before that length was checked against [`Limits`].
+
+pub mod bits;
+mod decision;
+mod fault;
+mod ids;
+mod message;
+mod notice;
+mod presence;
+mod topic;
+pub mod v2;
+
+pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, Stages};
+pub use fault::{Fault, MqttHandling};
+pub use ids::{Boot, DeviceId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot};
+pub use message::{
+    Body, DecodeError, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION, age_ms, decode, encode,
+};
+pub use notice::{Birth, DeviceState, Status};
+pub use presence::{Presence, View};
+pub use topic::{DeviceTopic, Topic, TopicError, Topics};

@@ -1,0 +1,362 @@
+//! Binary messages of one sample: twelve bytes of header, then the body.
+//!
+//! ```text
+//!  0        1        2        3        4        5        6        7        8        9        10       11
+//! +----+----+--------+-----------------+-----------------------------------+-----------------+-----------------+
+//! |ver |kind| flags  | network tag     | sample id, low half               | boot            | age at sending  |
+//! +----+----+--------+-----------------+-----------------------------------+-----------------+-----------------+
+//! ```
+//!
+//! All little endian; version is the high half of byte 0. The age is in ms and saturates at 65,535. Bodies: `trigger` the whole
+//! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing; `request` the mask of the slots
+//! asked (u64, bit i = slot i); `features` the packed bits; `input` the view as pixels.
+//! (device, boot, kind, sample) identifies a message; duplicates are normal.
+
+use thiserror::Error;
+
+use crate::bits;
+use crate::fault::Fault;
+use crate::ids::{Boot, NetworkTag, SampleId};
+
+/// Version of the binary messages this build speaks.
+pub const VERSION: u8 = 1;
+
+/// Bytes before the body.
+pub const HEADER_BYTES: usize = 12;
+
+/// A decoded message, borrowing its body from the payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Message<'a> {
+    /// The twelve bytes.
+    pub header: Header,
+    /// What follows them.
+    pub body: Body<'a>,
+}
+
+/// The header, less version and kind, which follow from the build and the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Sent from the spool, after the sample's time.
+    pub late: bool,
+    /// First bytes of the sender's network id.
+    pub network: NetworkTag,
+    /// Low half of the sample id; [`SampleId::widen`] finds the rest.
+    pub sample_low: u32,
+    /// The sender's life.
+    pub boot: Boot,
+    /// Time from capture to sending, ms, saturating.
+    pub age_ms: u16,
+}
+
+/// Milliseconds of an age given in microseconds, as a header carries it: rounded down, saturating.
+pub fn age_ms(age_us: u64) -> u16 {
+    u16::try_from(age_us / 1000).unwrap_or(u16::MAX)
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Body<'a> {
+    /// Capture now, under this id.
+    Trigger(SampleId),
+    /// Class scores, little-endian `f32`.
+    Summary(&'a [u8]),
+    /// The device is up and sees nothing of the sample.
+    NotInView,
+    /// Send features; bit i asks slot i.
+    Request(u64),
+    /// Feature bits, packed as [`bits`] says.
+    Features(&'a [u8]),
+    /// The features asked for are no longer kept.
+    Gone,
+    /// The view itself, `u8` CHW (configuration a).
+    Input(&'a [u8]),
+}
+
+/// Kind of a message: the low half of byte 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// [`Body::Trigger`].
+    Trigger = 1,
+    /// [`Body::Summary`].
+    Summary = 2,
+    /// [`Body::NotInView`].
+    NotInView = 3,
+    /// [`Body::Request`].
+    Request = 4,
+    /// [`Body::Features`].
+    Features = 5,
+    /// [`Body::Gone`].
+    Gone = 6,
+    /// [`Body::Input`].
+    Input = 7,
+}
+
+/// Body lengths that the receiver's network allows; anything else is refused before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a summary's scores.
+    pub score_bytes: usize,
+    /// Bits of one feature map.
+    pub feature_bits: usize,
+    /// Bytes of a view.
+    pub view_bytes: usize,
+}
+
+impl Limits {
+    /// The largest payload any of our messages has under these limits.
+    pub fn largest_payload(&self) -> usize {
+        HEADER_BYTES + self.score_bytes.max(bits::packed_len(self.feature_bits)).max(self.view_bytes).max(8)
+    }
+}
+
+impl<'a> Body<'a> {
+    /// The kind that says it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Trigger(_) => Kind::Trigger,
+            Self::Summary(_) => Kind::Summary,
+            Self::NotInView => Kind::NotInView,
+            Self::Request(_) => Kind::Request,
+            Self::Features(_) => Kind::Features,
+            Self::Gone => Kind::Gone,
+            Self::Input(_) => Kind::Input,
+        }
+    }
+
+    /// Bytes after the header.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Trigger(_) | Self::Request(_) => 8,
+            Self::NotInView | Self::Gone => 0,
+            Self::Summary(bytes) | Self::Features(bytes) | Self::Input(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether nothing follows the header.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The scores of a summary; empty for every other kind.
+    pub fn scores(&self) -> impl ExactSizeIterator<Item = f32> + 'a {
+        let bytes: &'a [u8] = if let Self::Summary(bytes) = *self { bytes } else { &[] };
+        bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+    }
+}
+
+impl Kind {
+    /// Its word in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trigger => "trigger",
+            Self::Summary => "summary",
+            Self::NotInView => "not_in_view",
+            Self::Request => "request",
+            Self::Features => "features",
+            Self::Gone => "gone",
+            Self::Input => "input",
+        }
+    }
+
+    fn from_bits(kind: u8) -> Option<Self> {
+        Some(match kind {
+            1 => Self::Trigger,
+            2 => Self::Summary,
+            3 => Self::NotInView,
+            4 => Self::Request,
+            5 => Self::Features,
+            6 => Self::Gone,
+            7 => Self::Input,
+            _ => return None,
+        })
+    }
+}
+
+/// Appends a message to `out`.
+///
+/// # Errors
+/// [`EncodeError`] when the body is longer than the receiver's limits allow; `out` is then as it was.
+pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let Message { header, body } = message;
+    let kind = body.kind();
+    let (expected, found) = (limits.body_bytes(kind), body.len());
+    if expected != found {
+        return Err(EncodeError { kind: kind.name(), expected, found });
+    }
+    out.reserve(HEADER_BYTES + found);
+    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(header.late)]);
+    out.extend_from_slice(&header.network.0);
+    out.extend_from_slice(&header.sample_low.to_le_bytes());
+    out.extend_from_slice(&header.boot.0.to_le_bytes());
+    out.extend_from_slice(&header.age_ms.to_le_bytes());
+    match *body {
+        Body::Trigger(sample) => out.extend_from_slice(&sample.0.to_le_bytes()),
+        Body::Request(slots) => out.extend_from_slice(&slots.to_le_bytes()),
+        Body::Summary(bytes) | Body::Features(bytes) | Body::Input(bytes) => out.extend_from_slice(bytes),
+        Body::NotInView | Body::Gone => {}
+    }
+    Ok(())
+}
+
+/// Reads one whole payload.
+///
+/// # Errors
+/// [`DecodeError`] for anything that is not exactly one message of ours under these limits. Scores must be finite and
+/// tail bits zero: a device that sends garbage is refused here and nowhere later.
+pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, DecodeError> {
+    if payload.len() > limits.largest_payload() {
+        return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
+    }
+    let Some((head, rest)) = payload.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(DecodeError::Truncated { found: payload.len() });
+    };
+    if head[0] >> 4 != VERSION {
+        return Err(DecodeError::Version { found: head[0] >> 4 });
+    }
+    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind { found: head[0] & 0x0f })?;
+    if head[1] & !FLAG_LATE != 0 {
+        return Err(DecodeError::Flags { found: head[1] });
+    }
+    let expected = limits.body_bytes(kind);
+    if rest.len() != expected {
+        return Err(DecodeError::Length { kind: kind.name(), expected, found: rest.len() });
+    }
+    let header = Header {
+        late: head[1] & FLAG_LATE != 0,
+        network: NetworkTag([head[2], head[3]]),
+        sample_low: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
+        boot: Boot(u16::from_le_bytes([head[8], head[9]])),
+        age_ms: u16::from_le_bytes([head[10], head[11]]),
+    };
+    let body = match kind {
+        Kind::Trigger => {
+            let sample = SampleId(whole_u64(rest));
+            if sample.low() != header.sample_low {
+                return Err(DecodeError::SampleMismatch { header: header.sample_low, body: sample });
+            }
+            Body::Trigger(sample)
+        }
+        Kind::Summary => {
+            let body = Body::Summary(rest);
+            if !body.scores().all(f32::is_finite) {
+                return Err(DecodeError::NotFinite);
+            }
+            body
+        }
+        Kind::NotInView => Body::NotInView,
+        Kind::Request => Body::Request(whole_u64(rest)),
+        Kind::Features => {
+            if !bits::tail_is_clear(rest, limits.feature_bits) {
+                return Err(DecodeError::TailBits);
+            }
+            Body::Features(rest)
+        }
+        Kind::Gone => Body::Gone,
+        Kind::Input => Body::Input(rest),
+    };
+    Ok(Message { header, body })
+}
+
+/// Bit 0 of the flags.
+const FLAG_LATE: u8 = 1;
+
+impl Limits {
+    fn body_bytes(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Trigger | Kind::Request => 8,
+            Kind::Summary => self.score_bytes,
+            Kind::Features => bits::packed_len(self.feature_bits),
+            Kind::Input => self.view_bytes,
+            Kind::NotInView | Kind::Gone => 0,
+        }
+    }
+}
+
+fn whole_u64(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// A message that does not fit the receiver's network.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind} message: expected a body of {expected} bytes, got {found}")]
+pub struct EncodeError {
+    /// Kind of the message.
+    pub kind: &'static str,
+    /// Bytes the network's shapes give.
+    pub expected: usize,
+    /// Bytes given.
+    pub found: usize,
+}
+
+/// A payload that is not a message of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// Shorter than a header.
+    #[error("message: expected at least {HEADER_BYTES} bytes, found {found}")]
+    Truncated {
+        /// Bytes found.
+        found: usize,
+    },
+    /// Longer than the longest message.
+    #[error("message: expected at most {limit} bytes, found {found}")]
+    Oversize {
+        /// Longest payload under the limits.
+        limit: usize,
+        /// Bytes found.
+        found: usize,
+    },
+    /// Another version of the protocol.
+    #[error("message: expected version {VERSION}, found {found}: update the older side")]
+    Version {
+        /// Version found.
+        found: u8,
+    },
+    /// A kind this version does not have.
+    #[error("message: unknown kind {found}")]
+    Kind {
+        /// Kind found.
+        found: u8,
+    },
+    /// A flag this version does not have.
+    #[error("message: unknown flags {found:#010b}")]
+    Flags {
+        /// Flags found.
+        found: u8,
+    },
+    /// A body of another length than the network's shapes give.
+    #[error("{kind} message: expected a body of {expected} bytes, found {found}")]
+    Length {
+        /// Kind of the message.
+        kind: &'static str,
+        /// Bytes expected.
+        expected: usize,
+        /// Bytes found.
+        found: usize,
+    },
+    /// Header and body name different samples.
+    #[error("trigger message: the header names sample ..{header}, the body {body}")]
+    SampleMismatch {
+        /// Low half in the header.
+        header: u32,
+        /// Whole id in the body.
+        body: SampleId,
+    },
+    /// A score that is NaN or infinite.
+    #[error("summary message: expected finite scores, found NaN or infinity")]
+    NotFinite,
+    /// Bits set after the last feature.
+    #[error("features message: expected zero bits after the last feature, found ones")]
+    TailBits,
+}
+
+impl DecodeError {
+    /// The row of the error table it belongs to.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Version { .. } => Fault::WrongVersion,
+            Self::Oversize { .. } => Fault::Oversize,
+            _ => Fault::Malformed,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a device says of itself, retained at the broker, in JSON because people read it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Boot, DeviceId, NetworkId, Slot};
+
+/// `dev/{id}/status`, retained; the `down` form is the device's last will.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Up or down.
+    pub state: DeviceState,
+    /// The life this status speaks of: a will of an earlier life must not end a later one.
+    pub boot: Boot,
+}
+
+/// Whether a device is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceState {
+    /// Connected and answering.
+    Up,
+    /// Gone, by itself or by its last will.
+    Down,
+}
+
+/// `dev/{id}/birth`, retained: who the device is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Birth {
+    /// Its id, as in the topic.
+    pub device: DeviceId,
+    /// The slot it fills.
+    pub slot: Slot,
+    /// This life.
+    pub boot: Boot,
+    /// Name and version of its software.
+    pub software: String,
+    /// The network it runs.
+    pub network: NetworkId,
+    /// What it can do beyond the version's basics; unknown words are ignored.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+}

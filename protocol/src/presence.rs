@@ -1,0 +1,161 @@
+//! Presence: what is known of each slot's part in a sample.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Slot;
+
+/// What one slot contributed to a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    /// It sent a summary.
+    Present,
+    /// It is up and says that it does not see the object. Does not vote, is not missing.
+    NotInView,
+    /// Down, late or refused.
+    Missing,
+}
+
+/// The [`View`] of every slot, two bits each.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<View>", into = "Vec<View>")]
+pub struct Presence {
+    slots: u8,
+    present: u64,
+    not_in_view: u64,
+}
+
+impl Presence {
+    /// All of `slots` slots missing; at most [`Slot::MAX`].
+    pub fn missing(slots: usize) -> Self {
+        Self { slots: slots.min(Slot::MAX) as u8, present: 0, not_in_view: 0 }
+    }
+
+    /// Presence from a mask of those present; the others count as not in view.
+    pub fn from_mask(mask: &[bool]) -> Self {
+        let mut presence = Self::missing(mask.len());
+        for (slot, &present) in Slot::first(mask.len()).zip(mask) {
+            presence.set(slot, if present { View::Present } else { View::NotInView });
+        }
+        presence
+    }
+
+    /// Number of slots of the network.
+    pub fn slots(&self) -> usize {
+        usize::from(self.slots)
+    }
+
+    /// What a slot contributed; a slot the network does not have is missing.
+    pub fn get(&self, slot: Slot) -> View {
+        let bit = 1u64 << slot.index();
+        if self.present & bit != 0 {
+            View::Present
+        } else if self.not_in_view & bit != 0 {
+            View::NotInView
+        } else {
+            View::Missing
+        }
+    }
+
+    /// Sets one slot; a slot the network does not have is left alone.
+    pub fn set(&mut self, slot: Slot, view: View) {
+        if slot.index() >= self.slots() {
+            return;
+        }
+        let bit = 1u64 << slot.index();
+        self.present &= !bit;
+        self.not_in_view &= !bit;
+        match view {
+            View::Present => self.present |= bit,
+            View::NotInView => self.not_in_view |= bit,
+            View::Missing => {}
+        }
+    }
+
+    /// Whether the slot sent a summary.
+    pub fn is_present(&self, slot: Slot) -> bool {
+        self.present >> slot.index() & 1 == 1
+    }
+
+    /// Slots that sent a summary.
+    pub fn present_count(&self) -> u32 {
+        self.present.count_ones()
+    }
+
+    /// Slots that are down, late or refused.
+    pub fn missing_count(&self) -> u32 {
+        u32::from(self.slots) - (self.present | self.not_in_view).count_ones()
+    }
+
+    /// Bit `i` set where slot `i` is present.
+    pub fn present_mask(&self) -> u64 {
+        self.present
+    }
+
+    /// Bit `i` set where slot `i` answered at all: present or not in view.
+    pub fn answered_mask(&self) -> u64 {
+        self.present | self.not_in_view
+    }
+
+    /// Every slot with its view, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, View)> + '_ {
+        Slot::first(self.slots()).map(|slot| (slot, self.get(slot)))
+    }
+}
+
+impl std::fmt::Debug for Presence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|(_, view)| view)).finish()
+    }
+}
+
+impl From<Presence> for Vec<View> {
+    fn from(presence: Presence) -> Self {
+        presence.iter().map(|(_, view)| view).collect()
+    }
+}
+
+impl TryFrom<Vec<View>> for Presence {
+    type Error = String;
+    fn try_from(views: Vec<View>) -> Result<Self, String> {
+        if views.len() > Slot::MAX {
+            return Err(format!("presence: expected at most {} slots, found {}", Slot::MAX, views.len()));
+        }
+        let mut presence = Self::missing(views.len());
+        for (slot, view) in Slot::first(views.len()).zip(views) {
+            presence.set(slot, view);
+        }
+        Ok(presence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_silence_counts_as_missing() {
+        let mut presence = Presence::missing(3);
+        presence.set(Slot::new(0).unwrap(), View::Present);
+        presence.set(Slot::new(2).unwrap(), View::NotInView);
+        assert_eq!((presence.present_count(), presence.missing_count()), (1, 1));
+        assert_eq!(presence.get(Slot::new(1).unwrap()), View::Missing);
+        assert_eq!((presence.present_mask(), presence.answered_mask()), (0b001, 0b101));
+    }
+
+    #[test]
+    fn a_slot_the_network_does_not_have_changes_nothing() {
+        let mut presence = Presence::missing(2);
+        presence.set(Slot::new(5).unwrap(), View::Present);
+        assert_eq!(presence, Presence::missing(2));
+    }
+
+    #[test]
+    fn presence_survives_json() {
+        let presence = Presence::from_mask(&[true, false, true]);
+        let text = serde_json::to_string(&presence).unwrap();
+        assert_eq!(text, r#"["present","not_in_view","present"]"#);
+        assert_eq!(serde_json::from_str::<Presence>(&text).unwrap(), presence);
+        assert!(serde_json::from_value::<Presence>(serde_json::json!(vec!["missing"; 65])).is_err());
+    }
+}

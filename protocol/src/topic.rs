@@ -1,0 +1,172 @@
+//! Topic names under `headwater/v1/{site}/{group}/`.
+
+use thiserror::Error;
+
+use crate::ids::{DeviceId, GroupId, IdError, SiteId};
+
+/// The topics of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topics {
+    prefix: String,
+}
+
+/// A topic, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// `trigger`: capture now.
+    Trigger,
+    /// `request`: send features.
+    Request,
+    /// `result`: a decision.
+    Result,
+    /// `revision`: a deeper answer after a decision.
+    Revision,
+    /// `settled`: the leader's account.
+    Settled,
+    /// `dev/{id}/…`.
+    Device(DeviceId, DeviceTopic),
+}
+
+/// Last level of a device's topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceTopic {
+    /// Up or down; retained, and the last will.
+    Status,
+    /// Who it is; retained.
+    Birth,
+    /// Scores, or `not_in_view`.
+    Summary,
+    /// Feature bits, or `gone`.
+    Features,
+    /// The device's own decision (one device).
+    Decision,
+    /// A frame asked for.
+    Frame,
+    /// A command to the device.
+    Cmd,
+}
+
+impl Topics {
+    /// Topics of a group at a site.
+    pub fn new(site: &SiteId, group: &GroupId) -> Self {
+        Self { prefix: format!("headwater/v1/{site}/{group}/") }
+    }
+
+    /// The whole name of a topic.
+    pub fn name(&self, topic: &Topic) -> String {
+        let prefix = &self.prefix;
+        match topic {
+            Topic::Trigger => format!("{prefix}trigger"),
+            Topic::Request => format!("{prefix}request"),
+            Topic::Result => format!("{prefix}result"),
+            Topic::Revision => format!("{prefix}revision"),
+            Topic::Settled => format!("{prefix}settled"),
+            Topic::Device(id, leaf) => self.device(id, *leaf),
+        }
+    }
+
+    /// A topic of one device.
+    pub fn device(&self, id: &DeviceId, leaf: DeviceTopic) -> String {
+        format!("{}dev/{id}/{}", self.prefix, leaf.name())
+    }
+
+    /// Filter for one topic of every device.
+    pub fn every_device(&self, leaf: DeviceTopic) -> String {
+        format!("{}dev/+/{}", self.prefix, leaf.name())
+    }
+
+    /// Reads a topic name.
+    ///
+    /// # Errors
+    /// [`TopicError`] for a name outside this group or of no known form.
+    pub fn parse(&self, name: &str) -> Result<Topic, TopicError> {
+        let rest = name.strip_prefix(&self.prefix).ok_or_else(|| TopicError::Foreign(clipped(name)))?;
+        let mut levels = rest.split('/');
+        let unknown = || TopicError::Unknown(clipped(name));
+        let topic = match (levels.next(), levels.next(), levels.next(), levels.next()) {
+            (Some("trigger"), None, ..) => Topic::Trigger,
+            (Some("request"), None, ..) => Topic::Request,
+            (Some("result"), None, ..) => Topic::Result,
+            (Some("revision"), None, ..) => Topic::Revision,
+            (Some("settled"), None, ..) => Topic::Settled,
+            (Some("dev"), Some(id), Some(leaf), None) => {
+                Topic::Device(DeviceId::new(id)?, DeviceTopic::from_name(leaf).ok_or_else(unknown)?)
+            }
+            _ => return Err(unknown()),
+        };
+        Ok(topic)
+    }
+}
+
+impl DeviceTopic {
+    /// Every leaf.
+    pub const ALL: [Self; 7] =
+        [Self::Status, Self::Birth, Self::Summary, Self::Features, Self::Decision, Self::Frame, Self::Cmd];
+
+    /// The last level.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Birth => "birth",
+            Self::Summary => "summary",
+            Self::Features => "features",
+            Self::Decision => "decision",
+            Self::Frame => "frame",
+            Self::Cmd => "cmd",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|leaf| leaf.name() == name)
+    }
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(120).collect()
+}
+
+/// A topic that is not one of this group's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TopicError {
+    /// Another site, group or version.
+    #[error("topic {0:?} does not belong to this group")]
+    Foreign(String),
+    /// Of this group, but no form we know.
+    #[error("topic {0:?} is not one of this protocol's")]
+    Unknown(String),
+    /// The device id in it cannot be one.
+    #[error(transparent)]
+    Id(#[from] IdError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topics() -> Topics {
+        Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap())
+    }
+
+    #[test]
+    fn every_topic_survives_its_name() {
+        let id = DeviceId::new("cam-0").unwrap();
+        let plain = [Topic::Trigger, Topic::Request, Topic::Result, Topic::Revision, Topic::Settled];
+        let device = DeviceTopic::ALL.map(|leaf| Topic::Device(id.clone(), leaf));
+        for topic in plain.into_iter().chain(device) {
+            assert_eq!(topics().parse(&topics().name(&topic)), Ok(topic));
+        }
+        assert_eq!(topics().device(&id, DeviceTopic::Summary), "headwater/v1/plant/gate/dev/cam-0/summary");
+    }
+
+    #[test]
+    fn foreign_and_unknown_topics_are_told_apart() {
+        for foreign in ["", "headwater/v1/plant/other/result", "headwater/v2/plant/gate/result"] {
+            assert!(matches!(topics().parse(foreign), Err(TopicError::Foreign(_))), "{foreign}");
+        }
+        for unknown in ["x", "dev/a", "dev/a/b", "dev/a/status/more", "result/x", ""] {
+            let name = format!("headwater/v1/plant/gate/{unknown}");
+            assert!(matches!(topics().parse(&name), Err(TopicError::Unknown(_))), "{unknown}");
+        }
+        assert!(matches!(topics().parse("headwater/v1/plant/gate/dev//status"), Err(TopicError::Id(_))));
+    }
+}

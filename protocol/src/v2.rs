@@ -1,0 +1,441 @@
+//! Bodies of the cloud's HTTP interface: the Open Inference Protocol v2 with binary tensors.
+//!
+//! ```text
+//! request  = JSON header (its length in the header `Inference-Header-Content-Length`)
+//!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits, zero where absent
+//!            presence  BOOL  [n, slots]                 one byte each
+//! response = JSON header, logits FP32 [n, classes]
+//! ```
+//!
+//! Our extras stand in `parameters`: the whole network id and the milliseconds that are left; never a wall time.
+//! JSON `data` instead of binary tensors is read too, so that any client of the protocol works.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ids::NetworkId;
+
+/// HTTP header that holds the length of the JSON part.
+pub const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// One request: `n` samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InferRequest {
+    /// The caller's id, given back.
+    pub id: Option<String>,
+    /// The network that made the features; refused when the cloud holds another. Absent: not checked.
+    pub network: Option<NetworkId>,
+    /// Milliseconds left to the caller; absent: the server's own limit.
+    pub deadline_ms: Option<u32>,
+    /// The tensors.
+    pub batch: FeatureBatch,
+}
+
+/// Features and presence of `n` samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureBatch {
+    /// Samples, `n`.
+    pub samples: usize,
+    /// `[n, slots, packed bytes]`.
+    pub features: Vec<u8>,
+    /// `[n, slots]`.
+    pub presence: Vec<bool>,
+}
+
+/// Shapes that the server's network gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureShape {
+    /// Device slots.
+    pub slots: usize,
+    /// Bytes of one packed map.
+    pub packed_bytes: usize,
+    /// Most samples in one request.
+    pub most_samples: usize,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InferResponse {
+    /// The caller's id.
+    pub id: Option<String>,
+    /// Name of the model.
+    pub model_name: String,
+    /// The network that answered.
+    pub network: Option<NetworkId>,
+    /// `[n, classes]`.
+    pub logits: Vec<f32>,
+    /// Classes.
+    pub classes: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default)]
+    parameters: Parameters,
+    #[serde(default)]
+    inputs: Vec<Tensor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    outputs: Vec<Tensor>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Parameters {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    network: Option<NetworkId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binary_data_output: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Tensor {
+    name: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shape: Vec<usize>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    datatype: String,
+    #[serde(default)]
+    parameters: TensorParameters,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<serde_json::Value>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct TensorParameters {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binary_data_size: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binary_data: Option<bool>,
+}
+
+/// Whether an answer's tensor goes as bytes or as JSON, as the request asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Binary tensor after the JSON.
+    Binary,
+    /// `data` in the JSON.
+    Json,
+}
+
+/// Writes a request; returns the body and the length of its JSON part.
+pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) {
+    let FeatureBatch { samples, features, presence } = &request.batch;
+    let packed = features.len().checked_div(samples * slots).unwrap_or(0);
+    let head = Head {
+        model_name: None,
+        id: request.id.clone(),
+        parameters: Parameters {
+            network: request.network,
+            deadline_ms: request.deadline_ms,
+            binary_data_output: Some(true),
+        },
+        inputs: vec![
+            binary_tensor("features", "UINT8", vec![*samples, slots, packed], features.len()),
+            binary_tensor("presence", "BOOL", vec![*samples, slots], presence.len()),
+        ],
+        outputs: Vec::new(),
+    };
+    let mut body = json_bytes(&head);
+    let head_bytes = body.len();
+    body.extend_from_slice(features);
+    body.extend(presence.iter().map(|&p| u8::from(p)));
+    (body, head_bytes)
+}
+
+/// Reads a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
+///
+/// # Errors
+/// [`V2Error`] for anything that does not fit `shape`; nothing is allocated by a number the peer named.
+pub fn decode_request(
+    body: &[u8],
+    head_bytes: Option<usize>,
+    shape: &FeatureShape,
+) -> Result<(InferRequest, Form), V2Error> {
+    let (head, mut rest) = split(body, head_bytes)?;
+    let mut features = None;
+    let mut presence = None;
+    for tensor in &head.inputs {
+        let (raw, left) = match tensor.parameters.binary_data_size {
+            Some(size) => {
+                let (raw, left) = rest.split_at_checked(size).ok_or_else(|| V2Error::Truncated {
+                    name: clipped(&tensor.name),
+                    expected: size,
+                    found: rest.len(),
+                })?;
+                (Some(raw), left)
+            }
+            None => (None, rest),
+        };
+        rest = left;
+        let slot = match tensor.name.as_str() {
+            "features" => &mut features,
+            "presence" => &mut presence,
+            other => return Err(V2Error::UnknownInput(clipped(other))),
+        };
+        if slot.replace(read_bytes(tensor, raw, shape)?).is_some() {
+            return Err(V2Error::Twice(clipped(&tensor.name)));
+        }
+    }
+    if !rest.is_empty() {
+        return Err(V2Error::Trailing(rest.len()));
+    }
+    let (feature_shape, features) = features.ok_or(V2Error::MissingInput("features"))?;
+    let (presence_shape, presence) = presence.ok_or(V2Error::MissingInput("presence"))?;
+    let samples = feature_shape.first().copied().unwrap_or(0);
+    check_shape("features", &feature_shape, &[samples, shape.slots, shape.packed_bytes])?;
+    check_shape("presence", &presence_shape, &[samples, shape.slots])?;
+    if samples == 0 || samples > shape.most_samples {
+        return Err(V2Error::Samples { most: shape.most_samples, found: samples });
+    }
+    if presence.iter().any(|&byte| byte > 1) {
+        return Err(V2Error::Bool);
+    }
+    let form =
+        if head.parameters.binary_data_output == Some(true) || asks_binary(&head) { Form::Binary } else { Form::Json };
+    let request = InferRequest {
+        id: head.id,
+        network: head.parameters.network,
+        deadline_ms: head.parameters.deadline_ms,
+        batch: FeatureBatch { samples, features, presence: presence.iter().map(|&byte| byte == 1).collect() },
+    };
+    Ok((request, form))
+}
+
+/// Writes an answer; returns the body and, for [`Form::Binary`], the length of its JSON part.
+pub fn encode_response(response: &InferResponse, form: Form) -> (Vec<u8>, Option<usize>) {
+    let InferResponse { logits, classes, .. } = response;
+    let shape = vec![logits.len().checked_div(*classes).unwrap_or(0), *classes];
+    let mut tensor = binary_tensor("logits", "FP32", shape, 4 * logits.len());
+    if form == Form::Json {
+        tensor.parameters.binary_data_size = None;
+        tensor.data = Some(serde_json::json!(logits));
+    }
+    let head = Head {
+        model_name: Some(response.model_name.clone()),
+        id: response.id.clone(),
+        parameters: Parameters { network: response.network, ..Parameters::default() },
+        inputs: Vec::new(),
+        outputs: vec![tensor],
+    };
+    let mut body = json_bytes(&head);
+    if form == Form::Json {
+        return (body, None);
+    }
+    let head_bytes = body.len();
+    body.extend(logits.iter().flat_map(|value| value.to_le_bytes()));
+    (body, Some(head_bytes))
+}
+
+/// Reads an answer of `samples` samples and `classes` classes.
+///
+/// # Errors
+/// [`V2Error`] when it is not that.
+pub fn decode_response(
+    body: &[u8],
+    head_bytes: Option<usize>,
+    samples: usize,
+    classes: usize,
+) -> Result<InferResponse, V2Error> {
+    let (head, rest) = split(body, head_bytes)?;
+    let tensor = head.outputs.iter().find(|t| t.name == "logits").ok_or(V2Error::MissingOutput("logits"))?;
+    check_shape("logits", &tensor.shape, &[samples, classes])?;
+    let logits: Vec<f32> = match &tensor.data {
+        Some(data) => serde_json::from_value(data.clone()).map_err(|e| V2Error::Json(e.to_string()))?,
+        None => {
+            if rest.len() % 4 != 0 {
+                return Err(V2Error::Trailing(rest.len() % 4));
+            }
+            rest.chunks_exact(4).map(|f| f32::from_le_bytes([f[0], f[1], f[2], f[3]])).collect()
+        }
+    };
+    if logits.len() != samples * classes {
+        return Err(V2Error::Truncated {
+            name: "logits".into(),
+            expected: 4 * samples * classes,
+            found: 4 * logits.len(),
+        });
+    }
+    if !logits.iter().all(|value| value.is_finite()) {
+        return Err(V2Error::NotFinite);
+    }
+    Ok(InferResponse {
+        id: head.id,
+        model_name: head.model_name.unwrap_or_default(),
+        network: head.parameters.network,
+        logits,
+        classes,
+    })
+}
+
+fn split(body: &[u8], head_bytes: Option<usize>) -> Result<(Head, &[u8]), V2Error> {
+    let length = head_bytes.unwrap_or(body.len());
+    let (head, rest) =
+        body.split_at_checked(length).ok_or(V2Error::HeadLength { named: length, body: body.len() })?;
+    let head = serde_json::from_slice(head).map_err(|e| V2Error::Json(e.to_string()))?;
+    Ok((head, rest))
+}
+
+fn binary_tensor(name: &str, datatype: &str, shape: Vec<usize>, bytes: usize) -> Tensor {
+    Tensor {
+        name: name.into(),
+        shape,
+        datatype: datatype.into(),
+        parameters: TensorParameters { binary_data_size: Some(bytes), binary_data: None },
+        data: None,
+    }
+}
+
+fn asks_binary(head: &Head) -> bool {
+    head.outputs.iter().any(|tensor| tensor.parameters.binary_data == Some(true))
+}
+
+/// Reads a UINT8 or BOOL tensor, binary or JSON (flat or nested), as bytes.
+fn read_bytes(
+    tensor: &Tensor,
+    raw: Option<&[u8]>,
+    shape: &FeatureShape,
+) -> Result<(Vec<usize>, Vec<u8>), V2Error> {
+    let expected_type = if tensor.name == "features" { "UINT8" } else { "BOOL" };
+    if tensor.datatype != expected_type {
+        return Err(V2Error::Datatype {
+            name: clipped(&tensor.name),
+            expected: expected_type,
+            found: clipped(&tensor.datatype),
+        });
+    }
+    let most = shape.most_samples * shape.slots * shape.packed_bytes.max(1);
+    let elements = tensor.shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)).unwrap_or(usize::MAX);
+    if elements > most {
+        return Err(V2Error::Samples {
+            most: shape.most_samples,
+            found: tensor.shape.first().copied().unwrap_or(0),
+        });
+    }
+    let bytes = match (raw, &tensor.data) {
+        (Some(raw), None) => raw.to_vec(),
+        (None, Some(data)) => {
+            let mut bytes = Vec::new();
+            flatten(data, elements, &mut bytes).ok_or_else(|| V2Error::Data(clipped(&tensor.name)))?;
+            bytes
+        }
+        _ => return Err(V2Error::Data(clipped(&tensor.name))),
+    };
+    if bytes.len() != elements {
+        return Err(V2Error::Truncated { name: clipped(&tensor.name), expected: elements, found: bytes.len() });
+    }
+    Ok((tensor.shape.clone(), bytes))
+}
+
+fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<()> {
+    match value {
+        serde_json::Value::Array(items) => items.iter().try_for_each(|item| flatten(item, most, out).ok_or(())).ok(),
+        _ if out.len() >= most => None,
+        serde_json::Value::Bool(b) => {
+            out.push(u8::from(*b));
+            Some(())
+        }
+        serde_json::Value::Number(n) => {
+            out.push(u8::try_from(n.as_u64()?).ok()?);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Result<(), V2Error> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(V2Error::Shape { name, expected: expected.to_vec(), found: found.iter().copied().take(8).collect() })
+}
+
+fn json_bytes(head: &Head) -> Vec<u8> {
+    serde_json::to_vec(head).expect("strings, numbers and lists always become JSON")
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// A body that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum V2Error {
+    /// The JSON part cannot be read.
+    #[error("JSON part: {0}")]
+    Json(String),
+    /// The named length of the JSON part is longer than the body.
+    #[error("{HEADER_LENGTH}: names {named} bytes, the body has {body}")]
+    HeadLength {
+        /// Named.
+        named: usize,
+        /// Bytes in the body.
+        body: usize,
+    },
+    /// An input of a name we do not have.
+    #[error("input {0:?} is unknown: expected `features` and `presence`")]
+    UnknownInput(String),
+    /// An input given twice.
+    #[error("input {0:?} stands twice")]
+    Twice(String),
+    /// An input is not there.
+    #[error("input `{0}` is missing")]
+    MissingInput(&'static str),
+    /// An output is not there.
+    #[error("output `{0}` is missing")]
+    MissingOutput(&'static str),
+    /// Wrong datatype.
+    #[error("{name}: expected datatype {expected}, found {found:?}")]
+    Datatype {
+        /// Tensor.
+        name: String,
+        /// Expected.
+        expected: &'static str,
+        /// Found.
+        found: String,
+    },
+    /// Wrong shape.
+    #[error("{name}: expected shape {expected:?}, found {found:?}")]
+    Shape {
+        /// Tensor.
+        name: &'static str,
+        /// Expected.
+        expected: Vec<usize>,
+        /// Found (at most eight dimensions).
+        found: Vec<usize>,
+    },
+    /// No sample or too many.
+    #[error("expected 1 to {most} samples, found {found}")]
+    Samples {
+        /// Most.
+        most: usize,
+        /// Found.
+        found: usize,
+    },
+    /// Fewer or more elements than the shape says.
+    #[error("{name}: expected {expected} bytes, found {found}")]
+    Truncated {
+        /// Tensor.
+        name: String,
+        /// Expected.
+        expected: usize,
+        /// Found.
+        found: usize,
+    },
+    /// Neither binary nor JSON data of the datatype.
+    #[error("{0}: expected a binary tensor or `data` of 0 to 255 or booleans")]
+    Data(String),
+    /// A boolean that is neither 0 nor 1.
+    #[error("presence: expected bytes 0 or 1")]
+    Bool,
+    /// A logit that is NaN or infinite.
+    #[error("logits: expected finite numbers")]
+    NotFinite,
+    /// Bytes after the last tensor.
+    #[error("{0} bytes after the last tensor")]
+    Trailing(usize),
+}
