@@ -1,0 +1,63 @@
+//! Dot product of ±1 vectors, 64 values a word.
+
+/// Sum of `a[i] * b[i]` over the first `len` values of two packed ±1 vectors.
+///
+/// Equal bits multiply to +1, different ones to -1, so the sum is `len - 2 * popcount(a xor b)`. Bits past `len` are
+/// not looked at.
+///
+/// # Panics
+/// When a vector has fewer than `len` values, or `len` is above `i32::MAX`.
+pub fn dot(a: &[u64], b: &[u64], len: usize) -> i32 {
+    let whole = len / 64;
+    let rest = len % 64;
+    let different: u32 = a[..whole].iter().zip(&b[..whole]).map(|(a, b)| (a ^ b).count_ones()).sum();
+    let tail = if rest == 0 { 0 } else { ((a[whole] ^ b[whole]) << (64 - rest)).count_ones() };
+    let len = i32::try_from(len).expect("a vector of at most i32::MAX values");
+    // At most `len` bits differ, so this fits.
+    len - 2 * (different + tail) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn pack(values: &[bool]) -> Vec<u64> {
+        let mut words = vec![0; values.len().div_ceil(64)];
+        for (i, &value) in values.iter().enumerate() {
+            words[i / 64] |= u64::from(value) << (i % 64);
+        }
+        words
+    }
+
+    #[track_caller]
+    fn check(a: &[bool], b: &[bool]) {
+        assert_eq!(dot(&pack(a), &pack(b), a.len()), reference::dot(a, b), "{} values", a.len());
+    }
+
+    #[test]
+    fn lengths_around_a_word_agree_with_the_reference() {
+        for len in [0, 1, 63, 64, 65, 127, 128, 129] {
+            let a: Vec<bool> = (0..len).map(|i| i % 3 == 0).collect();
+            let b: Vec<bool> = (0..len).map(|i| i % 5 < 2).collect();
+            check(&a, &b);
+            check(&a, &a);
+        }
+    }
+
+    #[test]
+    fn bits_after_the_last_value_do_not_count() {
+        assert_eq!(dot(&[u64::MAX], &[0b101], 3), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn packed_dot_equals_reference(pairs in prop::collection::vec(any::<(bool, bool)>(), 0..300)) {
+            let (a, b): (Vec<bool>, Vec<bool>) = pairs.into_iter().unzip();
+            prop_assert_eq!(dot(&pack(&a), &pack(&b), a.len()), reference::dot(&a, &b));
+        }
+    }
+}
