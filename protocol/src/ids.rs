@@ -270,7 +270,9 @@ pub enum IdError {
         found: String,
     },
     /// A name that cannot be one level of a topic.
-    #[error("{what}: expected 1 to 64 of a-z A-Z 0-9 . _ - (it becomes one level of an MQTT topic), found {found:?}")]
+    #[error(
+        "{what}: expected 1 to 64 of a-z A-Z 0-9 . _ - (it becomes one level of an MQTT topic), found {found:?}"
+    )]
     Name {
         /// Which id.
         what: &'static str,

@@ -17,7 +17,8 @@ pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, Stages}
 pub use fault::{Fault, MqttHandling};
 pub use ids::{Boot, DeviceId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot};
 pub use message::{
-    Body, DecodeError, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION, age_ms, decode, encode,
+    Body, DecodeError, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION, age_ms, decode,
+    encode,
 };
 pub use notice::{Birth, DeviceState, Status};
 pub use presence::{Presence, View};

@@ -195,8 +195,11 @@ pub fn decode_request(
     if presence.iter().any(|&byte| byte > 1) {
         return Err(V2Error::Bool);
     }
-    let form =
-        if head.parameters.binary_data_output == Some(true) || asks_binary(&head) { Form::Binary } else { Form::Json };
+    let form = if head.parameters.binary_data_output == Some(true) || asks_binary(&head) {
+        Form::Binary
+    } else {
+        Form::Json
+    };
     let request = InferRequest {
         id: head.id,
         network: head.parameters.network,
@@ -309,7 +312,8 @@ fn read_bytes(
         });
     }
     let most = shape.most_samples * shape.slots * shape.packed_bytes.max(1);
-    let elements = tensor.shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)).unwrap_or(usize::MAX);
+    let elements =
+        tensor.shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)).unwrap_or(usize::MAX);
     if elements > most {
         return Err(V2Error::Samples {
             most: shape.most_samples,
@@ -326,14 +330,20 @@ fn read_bytes(
         _ => return Err(V2Error::Data(clipped(&tensor.name))),
     };
     if bytes.len() != elements {
-        return Err(V2Error::Truncated { name: clipped(&tensor.name), expected: elements, found: bytes.len() });
+        return Err(V2Error::Truncated {
+            name: clipped(&tensor.name),
+            expected: elements,
+            found: bytes.len(),
+        });
     }
     Ok((tensor.shape.clone(), bytes))
 }
 
 fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<()> {
     match value {
-        serde_json::Value::Array(items) => items.iter().try_for_each(|item| flatten(item, most, out).ok_or(())).ok(),
+        serde_json::Value::Array(items) => {
+            items.iter().try_for_each(|item| flatten(item, most, out).ok_or(())).ok()
+        }
         _ if out.len() >= most => None,
         serde_json::Value::Bool(b) => {
             out.push(u8::from(*b));

@@ -1,0 +1,32 @@
+//! Encode and decode of one summary. Run: `cargo bench -p headwater-protocol --profile release`.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use headwater_protocol::{Body, Boot, Header, Limits, Message, NetworkTag, SampleId, decode, encode};
+
+fn summary(c: &mut Criterion) {
+    let limits = Limits { score_bytes: 40, feature_bits: 2048, view_bytes: 3072 };
+    let scores: Vec<u8> = (0..10).flat_map(|i| (i as f32 * 0.3).to_le_bytes()).collect();
+    let sample = SampleId(1_763_719_200_123);
+    let mut bytes = Vec::with_capacity(64);
+    c.bench_function("summary/encode_decode", |b| {
+        b.iter(|| {
+            bytes.clear();
+            let header = Header {
+                late: false,
+                network: NetworkTag([1, 2]),
+                sample_low: sample.low(),
+                boot: Boot(3),
+                age_ms: 4,
+            };
+            encode(&Message { header, body: Body::Summary(black_box(&scores)) }, &limits, &mut bytes)
+                .expect("the scores fit the limits");
+            let message = decode(black_box(&bytes), &limits).expect("just encoded");
+            message.body.scores().sum::<f32>()
+        });
+    });
+}
+
+criterion_group!(benches, summary);
+criterion_main!(benches);

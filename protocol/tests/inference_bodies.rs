@@ -1,0 +1,106 @@
+//! Bodies of the Open Inference Protocol: round trips, JSON clients, and hostile bytes.
+
+use headwater_protocol::NetworkId;
+use headwater_protocol::v2::{
+    FeatureBatch, FeatureShape, Form, InferRequest, InferResponse, V2Error, decode_request, decode_response,
+    encode_request, encode_response,
+};
+use proptest::prelude::*;
+
+const SHAPE: FeatureShape = FeatureShape { slots: 2, packed_bytes: 3, most_samples: 4 };
+
+fn request(samples: usize) -> InferRequest {
+    InferRequest {
+        id: Some("7".into()),
+        network: Some(NetworkId([9; 32])),
+        deadline_ms: Some(120),
+        batch: FeatureBatch {
+            samples,
+            features: (0..samples * 6).map(|i| i as u8).collect(),
+            presence: (0..samples * 2).map(|i| i % 3 != 0).collect(),
+        },
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_request_survives_its_bytes_and_no_cut_of_it_does(samples in 1usize..=4) {
+        let request = request(samples);
+        let (body, head) = encode_request(&request, 2);
+        let (read, form) = decode_request(&body, Some(head), &SHAPE).unwrap();
+        prop_assert_eq!(&read, &request);
+        prop_assert_eq!(form, Form::Binary);
+        for cut in 0..body.len() {
+            prop_assert!(decode_request(&body[..cut], Some(head), &SHAPE).is_err());
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused(body in prop::collection::vec(any::<u8>(), 0..200), head in prop::option::of(0usize..300)) {
+        prop_assert!(decode_request(&body, head, &SHAPE).is_err());
+        prop_assert!(decode_response(&body, head, 1, 3).is_err());
+    }
+
+    #[test]
+    fn an_answer_survives_its_bytes(samples in 1usize..4, binary in any::<bool>()) {
+        let response = InferResponse {
+            id: Some("x".into()),
+            model_name: "net".into(),
+            network: Some(NetworkId([1; 32])),
+            logits: (0..samples * 3).map(|i| i as f32 * 0.37 - 1.0).collect(),
+            classes: 3,
+        };
+        let (body, head) = encode_response(&response, if binary { Form::Binary } else { Form::Json });
+        prop_assert_eq!(decode_response(&body, head, samples, 3).unwrap(), response);
+    }
+}
+
+#[test]
+fn a_plain_json_client_is_understood() {
+    let body = serde_json::json!({"inputs": [
+        {"name": "features", "datatype": "UINT8", "shape": [1, 2, 3], "data": [[[1, 2, 3], [4, 5, 6]]]},
+        {"name": "presence", "datatype": "BOOL", "shape": [1, 2], "data": [true, false]},
+    ]});
+    let (request, form) = decode_request(body.to_string().as_bytes(), None, &SHAPE).unwrap();
+    assert_eq!(request.batch.features, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(request.batch.presence, [true, false]);
+    assert_eq!((form, request.network), (Form::Json, None));
+}
+
+#[track_caller]
+fn check_refused(body: &serde_json::Value, expected: &str) {
+    let error = decode_request(body.to_string().as_bytes(), None, &SHAPE).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_both_sides() {
+    let tensor = |name: &str, datatype: &str, shape: &[usize]| {
+        let data = vec![0; shape.iter().product::<usize>().min(99)];
+        serde_json::json!({"name": name, "datatype": datatype, "shape": shape, "data": data})
+    };
+    let presence = tensor("presence", "BOOL", &[1, 2]);
+    check_refused(
+        &serde_json::json!({"inputs": [tensor("features", "UINT8", &[1, 2, 2]), presence]}),
+        "features: expected shape [1, 2, 3], found [1, 2, 2]",
+    );
+    check_refused(
+        &serde_json::json!({"inputs": [tensor("features", "FP32", &[1, 2, 3]), presence]}),
+        "expected datatype UINT8, found \"FP32\"",
+    );
+    check_refused(&serde_json::json!({"inputs": [presence]}), "input `features` is missing");
+    check_refused(&serde_json::json!({"inputs": [tensor("x", "BOOL", &[1])]}), "input \"x\" is unknown");
+    check_refused(
+        &serde_json::json!({"inputs": [tensor("features", "UINT8", &[5, 2, 3]), tensor("presence", "BOOL", &[5, 2])]}),
+        "expected 1 to 4 samples, found 5",
+    );
+}
+
+#[test]
+fn a_shape_whose_product_overflows_is_refused_before_anything_is_allocated() {
+    let body = serde_json::json!({"inputs": [
+        {"name": "features", "datatype": "UINT8", "shape": [usize::MAX, usize::MAX, 3], "data": []},
+    ]});
+    let error = decode_request(body.to_string().as_bytes(), None, &SHAPE).unwrap_err();
+    assert!(matches!(error, V2Error::Samples { .. }), "{error}");
+}

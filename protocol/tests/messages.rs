@@ -1,0 +1,170 @@
+//! Messages against hostile bytes: every message survives its bytes, nothing else is taken for one.
+
+use headwater_protocol::{
+    Body, Boot, DecodeError, HEADER_BYTES, Header, Limits, Message, NetworkTag, SampleId, decode, encode,
+};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { score_bytes: 12, feature_bits: 21, view_bytes: 48 };
+
+fn header(sample: SampleId) -> Header {
+    Header {
+        late: false,
+        network: NetworkTag([0xab, 0xcd]),
+        sample_low: sample.low(),
+        boot: Boot(7),
+        age_ms: 3,
+    }
+}
+
+fn any_header() -> impl Strategy<Value = Header> {
+    (any::<bool>(), any::<[u8; 2]>(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(
+        |(late, tag, sample_low, boot, age_ms)| Header {
+            late,
+            network: NetworkTag(tag),
+            sample_low,
+            boot: Boot(boot),
+            age_ms,
+        },
+    )
+}
+
+/// Owned form of a body, since a strategy cannot lend.
+#[derive(Clone, Debug)]
+enum Owned {
+    Trigger(u32),
+    Summary(Vec<f32>),
+    NotInView,
+    Request(u64),
+    Features(Vec<u8>),
+    Gone,
+    Input(Vec<u8>),
+}
+
+fn any_body() -> impl Strategy<Value = Owned> {
+    let finite = any::<f32>().prop_filter("finite", |v| v.is_finite());
+    prop_oneof![
+        any::<u32>().prop_map(Owned::Trigger),
+        prop::collection::vec(finite, 3).prop_map(Owned::Summary),
+        Just(Owned::NotInView),
+        any::<u64>().prop_map(Owned::Request),
+        prop::collection::vec(any::<u8>(), 3).prop_map(|mut bytes| {
+            bytes[2] &= 0b0001_1111;
+            Owned::Features(bytes)
+        }),
+        Just(Owned::Gone),
+        prop::collection::vec(any::<u8>(), 48).prop_map(Owned::Input),
+    ]
+}
+
+fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
+    let scores: Vec<u8> = match body {
+        Owned::Summary(scores) => scores.iter().flat_map(|s| s.to_le_bytes()).collect(),
+        _ => Vec::new(),
+    };
+    let body = match body {
+        Owned::Trigger(high) => {
+            Body::Trigger(SampleId(u64::from(*high) << 32 | u64::from(header.sample_low)))
+        }
+        Owned::Summary(_) => Body::Summary(&scores),
+        Owned::NotInView => Body::NotInView,
+        Owned::Request(slots) => Body::Request(*slots),
+        Owned::Features(bits) => Body::Features(bits),
+        Owned::Gone => Body::Gone,
+        Owned::Input(pixels) => Body::Input(pixels),
+    };
+    check(Message { header, body });
+}
+
+proptest! {
+    #[test]
+    fn every_message_survives_its_bytes(header in any_header(), body in any_body()) {
+        with_message(header, &body, |message| {
+            let mut bytes = Vec::new();
+            encode(&message, &LIMITS, &mut bytes).unwrap();
+            assert_eq!(bytes.len(), HEADER_BYTES + message.body.len());
+            assert_eq!(decode(&bytes, &LIMITS), Ok(message));
+        });
+    }
+
+    #[test]
+    fn a_message_cut_or_lengthened_anywhere_is_refused(header in any_header(), body in any_body()) {
+        with_message(header, &body, |message| {
+            let mut bytes = Vec::new();
+            encode(&message, &LIMITS, &mut bytes).unwrap();
+            for cut in 0..bytes.len() {
+                assert!(decode(&bytes[..cut], &LIMITS).is_err(), "cut at {cut}");
+            }
+            bytes.push(0);
+            assert!(decode(&bytes, &LIMITS).is_err());
+        });
+    }
+
+    #[test]
+    fn garbage_is_refused_or_is_a_message_that_encodes_to_itself(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        if let Ok(message) = decode(&bytes, &LIMITS) {
+            let mut again = Vec::new();
+            encode(&message, &LIMITS, &mut again).unwrap();
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}
+
+#[track_caller]
+fn check_golden(name: &str, body: Body<'_>, golden: &str) {
+    let sample = SampleId(0x0102_0304_0506_0708);
+    let message = Message { header: header(sample), body };
+    let mut bytes = Vec::new();
+    encode(&message, &LIMITS, &mut bytes).unwrap();
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(hex, golden, "{name}");
+    assert_eq!(decode(&bytes, &LIMITS), Ok(message), "{name}");
+}
+
+/// Bytes that other implementations must agree with: fixed once, changed only with the version.
+#[test]
+fn golden_messages() {
+    let scores: Vec<u8> = [1.0f32, -2.5, 0.0].iter().flat_map(|s| s.to_le_bytes()).collect();
+    check_golden(
+        "trigger",
+        Body::Trigger(SampleId(0x0102_0304_0506_0708)),
+        "1100abcd08070605070003000807060504030201",
+    );
+    check_golden("summary", Body::Summary(&scores), "1200abcd08070605070003000000803f000020c000000000");
+    check_golden("not_in_view", Body::NotInView, "1300abcd0807060507000300");
+    check_golden("request", Body::Request(0b101), "1400abcd08070605070003000500000000000000");
+    check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f");
+    check_golden("gone", Body::Gone, "1600abcd0807060507000300");
+}
+
+#[track_caller]
+fn check_refused(change: impl FnOnce(&mut Vec<u8>), body: Body<'_>, expected: &DecodeError) {
+    let mut bytes = Vec::new();
+    encode(&Message { header: header(SampleId(9)), body }, &LIMITS, &mut bytes).unwrap();
+    change(&mut bytes);
+    assert_eq!(decode(&bytes, &LIMITS).as_ref(), Err(expected));
+}
+
+#[test]
+fn each_wrong_byte_is_named() {
+    check_refused(|b| b[0] = 0x21, Body::Request(1), &DecodeError::Version { found: 2 });
+    check_refused(|b| b[0] = 0x1f, Body::Request(1), &DecodeError::Kind { found: 15 });
+    check_refused(|b| b[1] = 0x82, Body::Gone, &DecodeError::Flags { found: 0x82 });
+    check_refused(|b| b.truncate(4), Body::Gone, &DecodeError::Truncated { found: 4 });
+    check_refused(|b| b[14] = 0xff, Body::Features(&[0, 0, 0]), &DecodeError::TailBits);
+    check_refused(
+        |b| b[12..16].copy_from_slice(&f32::NAN.to_le_bytes()),
+        Body::Summary(&[0; 12]),
+        &DecodeError::NotFinite,
+    );
+    check_refused(
+        |b| b.resize(1000, 0),
+        Body::Gone,
+        &DecodeError::Oversize { limit: LIMITS.largest_payload(), found: 1000 },
+    );
+    check_refused(
+        |b| b[12] = 1,
+        Body::Trigger(SampleId(9)),
+        &DecodeError::SampleMismatch { header: 9, body: SampleId(1) },
+    );
+}
