@@ -3,8 +3,11 @@
 //! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows nothing of
 //! networks, messages or sockets, reads no environment and holds no clock: paths come from its caller.
 
+pub mod archive;
+pub mod data_dir;
 pub mod fashion_6cam;
 pub mod idx;
+pub mod image_codec;
 mod view;
 
 pub use view::{SampleViews, Shape, View};

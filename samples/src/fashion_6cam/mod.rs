@@ -15,6 +15,7 @@ mod camera;
 mod frozen;
 mod occlusion;
 mod random;
+mod test_archive;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ use occlusion::Occlusion;
 use random::Stream;
 
 pub use camera::Camera;
+pub use test_archive::{Written, write_test_archive};
 
 use crate::idx::IdxError;
 use crate::{SampleViews, Shape, View};

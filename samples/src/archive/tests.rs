@@ -1,0 +1,284 @@
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+
+const SHAPE: Shape = Shape::rgb(4, 5);
+
+fn labels(slots: usize) -> Labels {
+    Labels::new("a test", slots, SHAPE, &["a", "b"])
+}
+
+fn view(fill: u8) -> View {
+    View::new(SHAPE, (0..SHAPE.bytes()).map(|at| fill.wrapping_add(at as u8)).collect())
+}
+
+/// Sample 0 in view of slots 0 and 2, sample 1 of slot 1, sample 2 of none.
+fn samples() -> Vec<SampleViews> {
+    vec![
+        SampleViews { label: Some(1), views: vec![Some(view(1)), None, Some(view(2))] },
+        SampleViews { label: None, views: vec![None, Some(view(3)), None] },
+        SampleViews { label: Some(0), views: vec![None, None, None] },
+    ]
+}
+
+fn archive_bytes(samples: &[SampleViews], format: FrameFormat) -> Vec<u8> {
+    let mut writer = ArchiveWriter::new(labels(3), format);
+    samples.iter().for_each(|sample| writer.push(sample).unwrap());
+    writer.finish(Vec::new()).unwrap()
+}
+
+struct OnDisk {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+fn stored(bytes: &[u8]) -> OnDisk {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("frames.tar.gz");
+    fs::write(&path, bytes).unwrap();
+    OnDisk { _dir: dir, path }
+}
+
+fn open(bytes: &[u8]) -> Result<Archive, ArchiveError> {
+    Archive::open(&stored(bytes).path)
+}
+
+/// A `.tar.gz` of any files.
+fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(name).unwrap();
+        header.set_size(bytes.len() as u64);
+        header.set_cksum();
+        tar.append(&header, *bytes).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+fn json(samples: usize, frames: Option<usize>) -> Vec<u8> {
+    Labels { frames, classes: vec![Some(0); samples], ..labels(2) }.to_json().unwrap()
+}
+
+#[track_caller]
+fn refused(result: Result<Archive, ArchiveError>, words: &[&str]) {
+    let error = result.err().expect("refused").to_string();
+    for word in words {
+        assert!(error.contains(word), "`{error}` does not say `{word}`");
+    }
+}
+
+#[test]
+fn samples_come_back_from_an_archive_in_either_format() {
+    for format in [FrameFormat::WebP, FrameFormat::Png] {
+        let archive = open(&archive_bytes(&samples(), format)).unwrap();
+        let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+        assert_eq!(read, samples());
+        assert_eq!((archive.slots(), archive.shape(), archive.labels().frames), (3, SHAPE, Some(3)));
+    }
+}
+
+#[test]
+fn the_same_samples_give_the_same_bytes() {
+    assert_eq!(archive_bytes(&samples(), FrameFormat::WebP), archive_bytes(&samples(), FrameFormat::WebP));
+}
+
+#[test]
+fn a_folder_reads_like_the_archive_packed_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = stored(&archive_bytes(&samples(), FrameFormat::Png));
+    tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&place.path).unwrap()))
+        .unpack(dir.path())
+        .unwrap();
+    fs::write(dir.path().join("README.md"), "not a frame").unwrap();
+    let archive = Archive::open(dir.path()).unwrap();
+    let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+    assert_eq!(read, samples());
+}
+
+#[test]
+fn one_slot_alone_holds_its_frames_and_no_others() {
+    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+    let archive = Archive::open_slot(&place.path, 2).unwrap();
+    assert_eq!(archive.frame(0, 2), Frame::View(view(2)));
+    assert_eq!(archive.frame(1, 2), Frame::NotInView);
+    assert_eq!(archive.frames.len(), 1);
+    refused(Archive::open_slot(&place.path, 3), &["expected a slot below 3, found 3"]);
+}
+
+#[test]
+fn decoding_later_gives_the_same_frames() {
+    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+    let options = ArchiveOptions { decode: Decode::WhenAsked, ..ArchiveOptions::default() };
+    let archive = Archive::open_with(&place.path, &options).unwrap();
+    assert_eq!(archive.sample(0).unwrap(), samples()[0]);
+}
+
+#[test]
+fn frames_are_resized_to_the_shape_asked_for() {
+    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+    let options = ArchiveOptions { shape: Some(Shape::rgb(2, 2)), ..ArchiveOptions::default() };
+    let sample = Archive::open_with(&place.path, &options).unwrap().sample(0).unwrap();
+    assert_eq!(sample.views[0].as_ref().unwrap().shape(), Shape::rgb(2, 2));
+}
+
+#[test]
+fn a_broken_frame_is_named_and_the_others_stay() {
+    let png = image_codec::png(&view(9)).unwrap();
+    let bytes = packed(&[
+        ("labels.json", &json(2, Some(3))),
+        ("00000/cam0.png", &png[..20]),
+        ("00000/cam1.png", &png),
+        ("00001/cam0.webp", b""),
+    ]);
+    let place = stored(&bytes);
+    for decode in [Decode::AtOpen, Decode::WhenAsked] {
+        let archive =
+            Archive::open_with(&place.path, &ArchiveOptions { decode, ..Default::default() }).unwrap();
+        assert!(matches!(archive.frame(0, 0), Frame::Broken { name, .. } if name == "00000/cam0.png"));
+        assert!(
+            archive.sample(0).unwrap_err().to_string().starts_with("frame 00000/cam0.png: decode 20 bytes")
+        );
+        assert_eq!(archive.frame(0, 1), Frame::View(view(9)));
+        assert_eq!(archive.broken().count(), if decode == Decode::AtOpen { 2 } else { 0 });
+    }
+}
+
+#[test]
+fn a_frame_too_large_is_a_broken_one() {
+    let place = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 2000])]));
+    let limits = ArchiveLimits { member_bytes: 1000, ..ArchiveLimits::default() };
+    let archive = Archive::open_with(&place.path, &ArchiveOptions { limits, ..Default::default() }).unwrap();
+    let reason = "expected at most 1000 bytes, found 2000".to_string();
+    assert_eq!(archive.frame(0, 0), Frame::Broken { name: "00000/cam0.png".into(), reason });
+}
+
+#[test]
+fn an_archive_cut_anywhere_is_refused() {
+    let bytes = archive_bytes(&samples(), FrameFormat::WebP);
+    for length in 0..bytes.len() {
+        let error = open(&bytes[..length]).err().expect("refused");
+        let expected = matches!(error, ArchiveError::CutOff { .. }) || length < 2;
+        assert!(expected, "cut to {length} of {} bytes: {error}", bytes.len());
+    }
+}
+
+#[test]
+fn a_tar_cut_before_it_was_compressed_is_refused() {
+    let mut tar = Vec::new();
+    let whole = archive_bytes(&samples(), FrameFormat::WebP);
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&whole[..]), &mut tar).unwrap();
+    let frames_end = tar.len() - 1024;
+    for length in (0..frames_end).step_by(64) {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&tar[..length]).unwrap();
+        assert!(open(&gzip.finish().unwrap()).is_err(), "cut to {length} of {} bytes", tar.len());
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_changes_nothing() {
+    let bytes = archive_bytes(&samples(), FrameFormat::WebP);
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        // Times in the gzip header, and runs of zeros copied from elsewhere, may change without changing the content.
+        if let Ok(archive) = open(&changed) {
+            assert_eq!(archive.sample(0).unwrap(), samples()[0], "byte {at} of {}", bytes.len());
+            assert_eq!(archive.sample(1).unwrap(), samples()[1], "byte {at} of {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn other_files_are_refused_by_their_first_bytes() {
+    refused(open(b"PK\x03\x04 a zip"), &["expected a .tar.gz", "[50, 4b, 03, 04]"]);
+    refused(Archive::open(Path::new("no/such.tar.gz")), &["no/such.tar.gz", "cannot be read"]);
+}
+
+#[test]
+fn labels_that_do_not_fit_are_refused() {
+    refused(open(&packed(&[("00000/cam0.png", b"")])), &["labels.json", "found none"]);
+    refused(open(&packed(&[("labels.json", b"{")])), &["labels.json", "EOF"]);
+    let with = |labels: Labels| open(&packed(&[("labels.json", &labels.to_json().unwrap())]));
+    refused(with(Labels { format: 2, ..labels(2) }), &["expected format 1, found 2"]);
+    refused(with(labels(0)), &["expected 1 to 256 slots, found 0"]);
+    refused(
+        with(Labels { classes: vec![Some(2)], ..labels(2) }),
+        &["classes below 2", "found 2 at sample 0"],
+    );
+    refused(with(Labels { frames: Some(7), ..labels(2) }), &["expected 7 frames", "found 0"]);
+}
+
+#[test]
+fn frames_beyond_the_labels_are_refused() {
+    let with = |name: &str| open(&packed(&[("labels.json", &json(1, None)), (name, b"x")]));
+    refused(with("00001/cam0.png"), &["samples below 1"]);
+    refused(with("00000/cam2.png"), &["slots below 2"]);
+    refused(with("00000/cam0.gif"), &["00000/cam0.gif", "expected frames named"]);
+}
+
+#[test]
+fn two_frames_in_one_place_are_refused() {
+    let files: [(&str, &[u8]); 3] =
+        [("labels.json", &json(1, None)), ("00000/cam0.png", b""), ("00000/cam0.webp", b"")];
+    refused(open(&packed(&files)), &["00000/cam0.webp", "the same place as 00000/cam0.png"]);
+}
+
+#[test]
+fn every_bound_is_kept() {
+    let place = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 5000])]));
+    let with = |limits| Archive::open_with(&place.path, &ArchiveOptions { limits, ..Default::default() });
+    let limits = ArchiveLimits::default();
+    refused(with(ArchiveLimits { members: 1, ..limits }), &["at most 1 files"]);
+    refused(with(ArchiveLimits { member_bytes: 10, ..limits }), &["at most 10 bytes in labels.json"]);
+    refused(with(ArchiveLimits { total_bytes: 3000, ..limits }), &["at most 3000 bytes in all"]);
+}
+
+#[test]
+fn a_sample_that_does_not_fit_is_not_written() {
+    let mut writer = ArchiveWriter::new(labels(2), FrameFormat::Png);
+    let error = writer.push(&samples()[0]).unwrap_err().to_string();
+    assert_eq!(error, "frames: sample 0: expected 2 slots, found 3 slots");
+    let other = View::new(Shape::rgb(1, 1), vec![0; 3]);
+    let error =
+        writer.push(&SampleViews { label: None, views: vec![None, Some(other)] }).unwrap_err().to_string();
+    assert_eq!(error, "frames: sample 0: expected 3x4x5, found 3x1x1");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn garbage_never_panics(rest in vec(any::<u8>(), 0..300), gzip: bool) {
+        let mut bytes = if gzip { vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0] } else { Vec::new() };
+        bytes.extend(rest);
+        prop_assert!(open(&bytes).is_err());
+    }
+
+    #[test]
+    fn garbage_inside_a_sound_gzip_never_panics(content in vec(any::<u8>(), 0..2000)) {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&content).unwrap();
+        prop_assert!(open(&gzip.finish().unwrap()).is_err());
+    }
+
+    #[test]
+    fn any_samples_come_back(present in vec(vec(any::<Option<u8>>(), 3), 0..6)) {
+        let samples: Vec<_> = present
+            .iter()
+            .map(|slots| SampleViews { label: Some(1), views: slots.iter().map(|fill| fill.map(view)).collect() })
+            .collect();
+        let archive = open(&archive_bytes(&samples, FrameFormat::WebP)).unwrap();
+        let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+        prop_assert_eq!(read, samples);
+    }
+}

@@ -1,0 +1,52 @@
+//! The shipped frames: the first test samples as one archive.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Fashion6Cam, LABELS, Part, SEED, SHAPE, SLOTS};
+use crate::archive::{ArchiveError, ArchiveWriter, FrameFormat, Labels};
+
+/// What [`write_test_archive`] wrote, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Samples.
+    pub samples: usize,
+    /// Frames.
+    pub frames: usize,
+    /// All frames as lossless WebP.
+    pub webp_bytes: usize,
+    /// The same frames as PNG.
+    pub png_bytes: usize,
+    /// Format chosen, the shorter one in total.
+    pub format: FrameFormat,
+    /// The archive.
+    pub archive_bytes: usize,
+}
+
+/// Writes the first `count` test samples (all if there are fewer) to `out`, as lossless WebP or PNG, whichever is
+/// shorter in total. The same samples give the same bytes.
+///
+/// # Errors
+/// [`ArchiveError`] when the file cannot be written.
+pub fn write_test_archive(fashion: &Fashion6Cam, count: usize, out: &Path) -> Result<Written, ArchiveError> {
+    let source = format!(
+        "first test samples of fashion-6cam, seed {SEED}; articles: Fashion-MNIST, MIT licence, (c) 2017 Zalando SE"
+    );
+    let labels = Labels::new(&source, SLOTS, SHAPE, &LABELS);
+    let mut webp = ArchiveWriter::new(labels.clone(), FrameFormat::WebP);
+    let mut png = ArchiveWriter::new(labels, FrameFormat::Png);
+    let samples = count.min(fashion.len(Part::Test));
+    let mut frames = 0;
+    for index in 0..samples {
+        let sample = fashion.sample(Part::Test, index);
+        frames += sample.in_view();
+        webp.push(&sample)?;
+        png.push(&sample)?;
+    }
+    let (webp_bytes, png_bytes) = (webp.frame_bytes(), png.frame_bytes());
+    let (writer, format) =
+        if webp_bytes <= png_bytes { (webp, FrameFormat::WebP) } else { (png, FrameFormat::Png) };
+    let bytes = writer.finish(Vec::new())?;
+    fs::write(out, &bytes)?;
+    Ok(Written { samples, frames, webp_bytes, png_bytes, format, archive_bytes: bytes.len() })
+}

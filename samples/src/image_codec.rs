@@ -1,0 +1,253 @@
+//! Frames to views and back: decoding, resizing, CHW, and what an image would cost as JPEG or WebP.
+//!
+//! The one place where pixels are prepared. Metadata such as an orientation tag is ignored; alpha is dropped.
+
+use std::io::Cursor;
+
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::{CompressionType, FilterType as PngFilter, PngEncoder};
+use image::imageops::FilterType;
+use image::{DynamicImage, ExtendedColorType, ImageEncoder, ImageReader, Limits};
+
+use crate::{Shape, View};
+
+/// Widest and highest frame that is decoded, in pixels.
+pub const MAX_SIDE_PX: u32 = 2048;
+/// Most memory a decoder may take for one frame: a full frame as RGBA, and as much again to work in.
+const MAX_DECODER_BYTES: u64 = 32 * 1024 * 1024;
+
+/// An image that cannot be decoded or encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    /// Not an image, a damaged one, or one beyond the limits.
+    #[error(
+        "decode {bytes} bytes: expected PNG, JPEG or WebP of at most {MAX_SIDE_PX}x{MAX_SIDE_PX} pixels: {source}"
+    )]
+    Decode {
+        /// Length of the file.
+        bytes: usize,
+        /// What the decoder said.
+        source: image::ImageError,
+    },
+    /// Images have one or three channels.
+    #[error("image of {0}: expected 1 (grey) or 3 (RGB) channels and at least one pixel")]
+    Shape(Shape),
+    /// The encoder refused.
+    #[error("encode {shape} as {format}: {reason}")]
+    Encode {
+        /// Shape of the view.
+        shape: Shape,
+        /// File format.
+        format: &'static str,
+        /// What the encoder said.
+        reason: String,
+    },
+}
+
+/// Decodes PNG, JPEG or WebP (told apart by content), resizes to `shape` where the size differs (triangle filter), and
+/// orders the bytes CHW.
+///
+/// # Errors
+/// [`CodecError::Decode`] naming what was wrong, [`CodecError::Shape`] for a shape no image has.
+pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
+    check(shape)?;
+    let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
+    let (height, width) = (shape.height as u32, shape.width as u32);
+    let image = if (image.height(), image.width()) == (height, width) {
+        image
+    } else {
+        image.resize_exact(width, height, FilterType::Triangle)
+    };
+    let interleaved =
+        if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
+    Ok(View::new(shape, planes(&interleaved, shape.channels)))
+}
+
+/// The view as a PNG file, strongest compression.
+///
+/// # Errors
+/// [`CodecError::Shape`] or [`CodecError::Encode`].
+pub fn png(view: &View) -> Result<Vec<u8>, CodecError> {
+    let image = Interleaved::of(view)?;
+    let mut file = Vec::new();
+    PngEncoder::new_with_quality(&mut file, CompressionType::Best, PngFilter::Adaptive)
+        .write_image(&image.bytes, image.width, image.height, image.color)
+        .map_err(|error| refused(view, "PNG", &error))?;
+    Ok(file)
+}
+
+/// The view as a WebP file without loss, strongest compression. Grey views become RGB.
+///
+/// # Errors
+/// [`CodecError::Shape`] or [`CodecError::Encode`].
+pub fn webp_lossless(view: &View) -> Result<Vec<u8>, CodecError> {
+    webp_file(view, "lossless WebP", |config| {
+        config.lossless = 1;
+        config.method = 6;
+        config.quality = 100.0;
+        config.exact = 1;
+    })
+}
+
+/// Bytes of the view as a JPEG file.
+///
+/// # Errors
+/// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 1 to 100.
+pub fn jpeg_len(view: &View, quality: u8) -> Result<usize, CodecError> {
+    let image = Interleaved::of(view)?;
+    if !(1..=100).contains(&quality) {
+        return Err(refused(view, "JPEG", &format!("quality {quality} is not within 1 to 100")));
+    }
+    let mut file = Vec::new();
+    JpegEncoder::new_with_quality(&mut file, quality)
+        .write_image(&image.bytes, image.width, image.height, image.color)
+        .map_err(|error| refused(view, "JPEG", &error))?;
+    Ok(file.len())
+}
+
+/// Bytes of the view as a lossy WebP file, default settings of libwebp but for the quality, 0 to 100.
+///
+/// # Errors
+/// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 0 to 100.
+pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
+    webp_file(view, "WebP", |config| config.quality = f32::from(quality)).map(|file| file.len())
+}
+
+fn decode_any(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_SIDE_PX);
+    limits.max_image_height = Some(MAX_SIDE_PX);
+    limits.max_alloc = Some(MAX_DECODER_BYTES);
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    reader.limits(limits);
+    reader.decode()
+}
+
+fn webp_file(
+    view: &View,
+    format: &'static str,
+    set: impl FnOnce(&mut webp::WebPConfig),
+) -> Result<Vec<u8>, CodecError> {
+    let mut image = Interleaved::of(view)?;
+    if view.channels == 1 {
+        image.bytes = image.bytes.iter().flat_map(|&grey| [grey; 3]).collect();
+    }
+    let mut config =
+        webp::WebPConfig::new().map_err(|()| refused(view, format, &"libwebp has no default settings"))?;
+    set(&mut config);
+    let encoder = webp::Encoder::from_rgb(&image.bytes, image.width, image.height);
+    match encoder.encode_advanced(&config) {
+        Ok(file) => Ok(file.to_vec()),
+        Err(error) => Err(refused(view, format, &format!("{error:?}"))),
+    }
+}
+
+struct Interleaved {
+    bytes: Vec<u8>,
+    width: u32,
+    height: u32,
+    color: ExtendedColorType,
+}
+
+impl Interleaved {
+    fn of(view: &View) -> Result<Self, CodecError> {
+        check(view.shape())?;
+        let color = if view.channels == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
+        let area = view.height * view.width;
+        let bytes = (0..area)
+            .flat_map(|at| (0..view.channels).map(move |channel| view.pixels[channel * area + at]))
+            .collect();
+        Ok(Self { bytes, width: view.width as u32, height: view.height as u32, color })
+    }
+}
+
+fn planes(interleaved: &[u8], channels: usize) -> Vec<u8> {
+    (0..channels).flat_map(|channel| interleaved.iter().skip(channel).step_by(channels).copied()).collect()
+}
+
+fn check(shape: Shape) -> Result<(), CodecError> {
+    let side = 1..=MAX_SIDE_PX as usize;
+    let fits = matches!(shape.channels, 1 | 3) && side.contains(&shape.height) && side.contains(&shape.width);
+    if fits { Ok(()) } else { Err(CodecError::Shape(shape)) }
+}
+
+fn refused(view: &View, format: &'static str, reason: &dyn std::fmt::Display) -> CodecError {
+    CodecError::Encode { shape: view.shape(), format, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(shape: Shape) -> View {
+        View::new(shape, (0..shape.bytes()).map(|at| (at * 7 % 251) as u8).collect())
+    }
+
+    #[test]
+    fn files_without_loss_come_back_whole() {
+        for shape in [Shape::rgb(5, 9), Shape { channels: 1, height: 3, width: 4 }, Shape::rgb(1, 1)] {
+            let view = ramp(shape);
+            assert_eq!(decode(&png(&view).unwrap(), shape).unwrap(), view);
+            assert_eq!(decode(&webp_lossless(&view).unwrap(), shape).unwrap(), view);
+        }
+    }
+
+    #[test]
+    fn bytes_are_ordered_by_channel() {
+        let mut file = Vec::new();
+        PngEncoder::new(&mut file).write_image(&[1, 2, 3, 4, 5, 6], 2, 1, ExtendedColorType::Rgb8).unwrap();
+        assert_eq!(decode(&file, Shape::rgb(1, 2)).unwrap().pixels, [1, 4, 2, 5, 3, 6]);
+    }
+
+    #[test]
+    fn another_size_is_resized() {
+        let large = View::new(Shape::rgb(8, 6), vec![77; 144]);
+        let view = decode(&png(&large).unwrap(), Shape::rgb(4, 4)).unwrap();
+        assert_eq!(view, View::new(Shape::rgb(4, 4), vec![77; 48]));
+    }
+
+    #[test]
+    fn stronger_compression_is_shorter() {
+        let view = ramp(Shape::rgb(32, 32));
+        assert!(jpeg_len(&view, 20).unwrap() < jpeg_len(&view, 95).unwrap());
+        assert!(webp_len(&view, 20).unwrap() < webp_len(&view, 95).unwrap());
+    }
+
+    #[test]
+    fn a_quality_out_of_range_is_refused() {
+        let view = ramp(Shape::rgb(2, 2));
+        assert!(
+            jpeg_len(&view, 0).is_err() && jpeg_len(&view, 101).is_err() && webp_len(&view, 101).is_err()
+        );
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_an_error_or_a_view_but_no_panic() {
+        let shape = Shape::rgb(16, 16);
+        for file in [png(&ramp(shape)).unwrap(), webp_lossless(&ramp(shape)).unwrap()] {
+            for length in 0..file.len() {
+                let _ = decode(&file[..length], shape);
+            }
+            assert!(decode(&file[..file.len() / 2], shape).is_err());
+        }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_is_refused() {
+        let wide = image::RgbImage::new(MAX_SIDE_PX + 1, 1);
+        let mut file = Vec::new();
+        PngEncoder::new(&mut file).write_image(&wide, MAX_SIDE_PX + 1, 1, ExtendedColorType::Rgb8).unwrap();
+        let error = decode(&file, Shape::rgb(2, 2)).unwrap_err().to_string();
+        assert!(error.contains("at most 2048x2048"), "{error}");
+    }
+
+    #[test]
+    fn garbage_and_shapes_without_pixels_are_refused() {
+        assert!(matches!(
+            decode(b"not an image", Shape::rgb(2, 2)),
+            Err(CodecError::Decode { bytes: 12, .. })
+        ));
+        assert!(matches!(decode(&[], Shape::rgb(0, 2)), Err(CodecError::Shape(_))));
+        assert!(matches!(decode(&[], Shape { channels: 2, height: 1, width: 1 }), Err(CodecError::Shape(_))));
+    }
+}
