@@ -1,0 +1,198 @@
+//! A link against a real broker, with real faults.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use headwater_link::broker::{BrokerError, EmbeddedBroker};
+use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
+use support::{Cable, PATIENCE, broker, connected, next, next_message, reader, until_connected};
+
+#[tokio::test]
+async fn a_message_goes_round_and_its_bytes_are_counted() {
+    let (link, mut incoming) =
+        connected(LinkConfig::new(broker(), "round").subscribe("round/+", QoS::AtMostOnce)).await;
+    let before = link.wire();
+    link.publish("round/trip", vec![7u8; 100], QoS::AtMostOnce, false).expect("connected");
+    let (topic, payload, retain) = next_message(&mut incoming).await;
+    assert_eq!((topic.as_str(), payload.as_ref(), retain), ("round/trip", [7u8; 100].as_slice(), false));
+    let after = link.wire();
+    // Fixed header 2, topic 2 + 10, property length 1, payload 100.
+    assert_eq!(after.sent - before.sent, 115);
+    assert_eq!(after.received - before.received, 115);
+    assert_eq!((link.counts().accepted, link.counts().written), (1, 1));
+}
+
+#[tokio::test]
+async fn a_link_connects_to_a_broker_that_comes_later() {
+    let place = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = place.local_addr().expect("it is bound").port();
+    drop(place);
+    let address = BrokerAddress::new("127.0.0.1", port).expect("a valid address");
+    let (link, mut incoming) = Link::start(LinkConfig::new(address, "early")).expect("valid settings");
+    assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Err(LinkError::Away));
+    while link.counts().disconnected < 2 {
+        tokio::task::yield_now().await;
+    }
+    let _broker = EmbeddedBroker::start(Some(port)).expect("the port is free");
+    assert_eq!(next(&mut incoming).await, Incoming::Connected);
+    assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Ok(()));
+    assert_eq!(link.counts().away, 1);
+}
+
+#[tokio::test]
+async fn retained_messages_and_subscriptions_come_back_after_a_cut() {
+    let (_watcher, mut seen) = reader("cut-watcher", "cut/status").await;
+    let cable = Cable::to(broker()).await;
+    let mut config = LinkConfig::new(cable.end.clone(), "cut").subscribe("cut/ask", QoS::AtMostOnce);
+    config.retained.push(RetainedMessage::new("cut/status", "up"));
+    config.down = Some(RetainedMessage::new("cut/status", "down"));
+    let (link, mut incoming) = connected(config).await;
+    assert_eq!(next_message(&mut seen).await.1, "up");
+
+    cable.cut();
+    assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }));
+    until_connected(&mut incoming).await;
+    let mut states = [next_message(&mut seen).await.1, next_message(&mut seen).await.1];
+    states.sort();
+    assert_eq!(states, ["down", "up"], "the will, and the status again");
+    link.publish("cut/ask", "still there?", QoS::AtMostOnce, false).expect("connected");
+    assert_eq!(next_message(&mut incoming).await.1, "still there?");
+    assert_eq!((link.counts().connected, link.counts().disconnected), (2, 1));
+}
+
+#[tokio::test]
+async fn a_killed_link_leaves_its_last_will() {
+    let (_watcher, mut seen) = reader("will-watcher", "will/status").await;
+    let mut config = LinkConfig::new(broker(), "will");
+    config.retained.push(RetainedMessage::new("will/status", "up"));
+    config.down = Some(RetainedMessage::new("will/status", "down, boot 7"));
+    let (link, _incoming) = connected(config).await;
+    assert_eq!(next_message(&mut seen).await.1, "up");
+    link.kill();
+    assert_eq!(next_message(&mut seen).await.1, "down, boot 7");
+    assert_eq!(link.publish("will/x", "x", QoS::AtMostOnce, false), Err(LinkError::Closed));
+    let (_late, mut kept) = reader("will-late", "will/status").await;
+    let (_, payload, retain) = next_message(&mut kept).await;
+    assert_eq!((payload.as_ref(), retain), (b"down, boot 7".as_slice(), true));
+}
+
+#[tokio::test]
+async fn a_shutdown_writes_what_is_queued_and_says_goodbye_once() {
+    let (watcher, mut seen) = reader("bye-watcher", "bye/#").await;
+    let mut config = LinkConfig::new(broker(), "bye");
+    config.down = Some(RetainedMessage::new("bye/status", "down"));
+    let (link, _incoming) = connected(config).await;
+    for _ in 0..100 {
+        link.publish("bye/work", "x", QoS::AtMostOnce, false).expect("room for a hundred");
+    }
+    link.shutdown(PATIENCE).await;
+    for _ in 0..100 {
+        assert_eq!(next_message(&mut seen).await.0, "bye/work");
+    }
+    assert_eq!(next_message(&mut seen).await.0, "bye/status");
+    watcher.publish("bye/end", "x", QoS::AtMostOnce, false).expect("connected");
+    assert_eq!(next_message(&mut seen).await.0, "bye/end", "no last will after a goodbye");
+}
+
+#[tokio::test]
+async fn a_payload_over_the_limit_is_refused_and_the_next_one_goes() {
+    let (link, mut incoming) =
+        connected(LinkConfig::new(broker(), "big").subscribe("big", QoS::AtMostOnce)).await;
+    let (limit, found) = (256 * 1024, 256 * 1024 + 1);
+    let refused = link.publish("big", vec![0; found], QoS::AtMostOnce, false);
+    assert_eq!(refused, Err(LinkError::Oversize { limit, found }));
+    link.publish("big", vec![1; limit], QoS::AtMostOnce, false).expect("at the limit");
+    assert_eq!(next_message(&mut incoming).await.1.len(), limit);
+    assert_eq!((link.counts().oversize_sent, link.counts().connected), (1, 1));
+}
+
+#[tokio::test]
+async fn payloads_that_arrive_too_large_do_not_wedge_the_link() {
+    let mut config = LinkConfig::new(broker(), "small").subscribe("small", QoS::AtMostOnce);
+    config.largest_payload_bytes = 1000;
+    let (link, mut incoming) = connected(config).await;
+    let (sender, _) = connected(LinkConfig::new(broker(), "flood")).await;
+    sender.publish("small", vec![0; 1001], QoS::AtMostOnce, false).expect("within the sender's limit");
+    sender.publish("small", "first", QoS::AtMostOnce, false).expect("within the sender's limit");
+    assert_eq!(next_message(&mut incoming).await.1, "first");
+    assert_eq!((link.counts().oversize_received, link.counts().connected), (1, 1));
+
+    sender.publish("small", vec![0; 256 * 1024], QoS::AtMostOnce, false).expect("within the sender's limit");
+    assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }));
+    until_connected(&mut incoming).await;
+    sender.publish("small", "second", QoS::AtMostOnce, false).expect("within the sender's limit");
+    assert_eq!(next_message(&mut incoming).await.1, "second");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_busy_and_not_a_wait() {
+    let mut config = LinkConfig::new(broker(), "full");
+    config.outgoing_messages = 8;
+    let (link, _incoming) = connected(config).await;
+    // No await between the calls, so the driver, on this same thread, cannot write one.
+    let refused = (0..100).filter(|_| link.publish("full", "x", QoS::AtMostOnce, false).is_err()).count();
+    assert!(refused >= 80, "{refused} refused of 100");
+    assert_eq!(link.counts().busy, refused as u64);
+    link.publish_when_free("full", "x", QoS::AtMostOnce, false).await.expect("room comes");
+}
+
+#[tokio::test]
+async fn a_slow_owner_loses_nothing_that_the_broker_holds() {
+    let mut config = LinkConfig::new(broker(), "slow").subscribe("slow", QoS::AtMostOnce);
+    config.incoming_messages = 4;
+    let (_slow, mut incoming) = connected(config).await;
+    let (sender, _) = connected(LinkConfig::new(broker(), "fast")).await;
+    for number in 0..2000u32 {
+        let payload = number.to_le_bytes().to_vec();
+        sender.publish_when_free("slow", payload, QoS::AtMostOnce, false).await.expect("connected");
+    }
+    for number in 0..2000u32 {
+        assert_eq!(next_message(&mut incoming).await.1.as_ref(), number.to_le_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_topic_that_mqtt_does_not_allow_is_refused() {
+    let (link, _incoming) = connected(LinkConfig::new(broker(), "topic")).await;
+    assert_eq!(link.publish("a/+", "x", QoS::AtMostOnce, false), Err(LinkError::Topic("a/+".into())));
+    assert_eq!(link.publish("", "x", QoS::AtMostOnce, false), Err(LinkError::Topic(String::new())));
+}
+
+/// Round trips without a stall take well under a millisecond; with Nagle's algorithm against delayed acknowledgements each
+/// takes 40 ms. Half of that tells them apart on any machine.
+const STALL: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_and_response_at_qos_1_do_not_stall() {
+    let (asker, mut answers) =
+        connected(LinkConfig::new(broker(), "asker").subscribe("rtt/answer", QoS::AtLeastOnce)).await;
+    let (answerer, mut asked) =
+        connected(LinkConfig::new(broker(), "answerer").subscribe("rtt/ask", QoS::AtLeastOnce)).await;
+    tokio::spawn(async move {
+        loop {
+            let (_, payload, _) = next_message(&mut asked).await;
+            answerer.publish("rtt/answer", payload, QoS::AtLeastOnce, false).expect("connected");
+        }
+    });
+    let mut trips = Vec::new();
+    for _ in 0..200 {
+        let start = Instant::now();
+        asker.publish("rtt/ask", vec![0u8; 48], QoS::AtLeastOnce, false).expect("connected");
+        next_message(&mut answers).await;
+        trips.push(start.elapsed());
+    }
+    trips.sort();
+    println!(
+        "QoS 1 request and response: p50 {:?}, p95 {:?}, worst {:?}",
+        trips[100], trips[190], trips[199]
+    );
+    assert!(trips[100] < STALL, "median {:?}", trips[100]);
+}
+
+#[test]
+fn a_taken_port_is_a_clear_error() {
+    let taken = EmbeddedBroker::start(Some(broker().port()));
+    let Err(error @ BrokerError::Port { .. }) = taken else { panic!("expected a refusal, got {taken:?}") };
+    assert!(error.to_string().contains(&broker().port().to_string()), "{error}");
+}

@@ -1,0 +1,89 @@
+//! Real parts for the tests: a broker, a cable to it that can be cut, and patient readers.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_link::broker::EmbeddedBroker;
+use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// Longest wait for anything in a test; only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The broker of this test binary: rumqttd cannot be stopped, so the tests share one and differ in topics.
+pub(crate) fn broker() -> BrokerAddress {
+    static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
+    BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
+}
+
+/// A link that is connected, and what it receives.
+pub(crate) async fn connected(config: LinkConfig) -> (Link, mpsc::Receiver<Incoming>) {
+    let (link, mut incoming) = Link::start(config).expect("valid settings");
+    until_connected(&mut incoming).await;
+    (link, incoming)
+}
+
+/// Waits for `Connected`, passing over everything else.
+pub(crate) async fn until_connected(incoming: &mut mpsc::Receiver<Incoming>) {
+    while next(incoming).await != Incoming::Connected {}
+}
+
+/// Waits for the next message, passing over connects and disconnects.
+pub(crate) async fn next_message(incoming: &mut mpsc::Receiver<Incoming>) -> (String, Bytes, bool) {
+    loop {
+        if let Incoming::Message { topic, payload, retain } = next(incoming).await {
+            return (topic, payload, retain);
+        }
+    }
+}
+
+/// Waits for what comes next.
+pub(crate) async fn next(incoming: &mut mpsc::Receiver<Incoming>) -> Incoming {
+    timeout(PATIENCE, incoming.recv()).await.expect("nothing arrived in time").expect("the link ended")
+}
+
+/// A reader of one filter.
+pub(crate) async fn reader(name: &str, filter: &str) -> (Link, mpsc::Receiver<Incoming>) {
+    connected(LinkConfig::new(broker(), name).subscribe(filter, QoS::AtLeastOnce)).await
+}
+
+/// A TCP relay that can be cut like a cable: both ends see the connection close.
+pub(crate) struct Cable {
+    pub(crate) end: BrokerAddress,
+    cut: watch::Sender<u64>,
+}
+
+impl Cable {
+    /// A cable to the broker.
+    pub(crate) async fn to(broker: BrokerAddress) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (cut, cuts) = watch::channel(0);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (broker, mut cuts) = (broker.clone(), cuts.clone());
+                cuts.mark_unchanged();
+                tokio::spawn(async move {
+                    let Ok(mut far) = TcpStream::connect((broker.host(), broker.port())).await else {
+                        return;
+                    };
+                    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => {}
+                        _ = cuts.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { end: BrokerAddress::new("127.0.0.1", port).expect("a valid address"), cut }
+    }
+
+    /// Ends every connection through the cable; the next one works again.
+    pub(crate) fn cut(&self) {
+        self.cut.send_modify(|cuts| *cuts += 1);
+    }
+}
