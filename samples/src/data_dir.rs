@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 pub enum DataDirError {
     /// Neither an argument nor a root was given.
     #[error(
-        "{dataset}: no folder given; name it with --data-dir, or set HEADWATER_DATA to the folder that holds `{dataset}`"
+        "{dataset}: no folder given; name it with --data-dir, or set HEADWATER_DATA to the folder \
+         that holds `{dataset}`"
     )]
     NotGiven {
         /// Data set asked for, which is also the name of its folder under the root.
         dataset: String,
     },
     /// What was given is no folder.
-    #[error("{dataset}: expected a folder at {} (from {origin}), found none; correct the path or put the files there", path.display())]
+    #[error(
+        "{dataset}: expected a folder at {} (from {origin}), found none; correct the path",
+        path.display()
+    )]
     NoFolder {
         /// Data set asked for.
         dataset: String,
@@ -25,7 +29,8 @@ pub enum DataDirError {
     },
 }
 
-/// The folder of a data set: `explicit` itself, else the folder `dataset` under `root` (the caller's `HEADWATER_DATA`).
+/// The folder of a data set: `explicit` itself, else the folder `dataset` under `root` (the caller's
+/// `HEADWATER_DATA`).
 ///
 /// # Errors
 /// [`DataDirError`] when there is neither, or no folder at the place they name.

@@ -64,8 +64,9 @@ pub enum IdxError {
     },
     /// The first four bytes are not those of an IDX file of unsigned bytes.
     #[error(
-        "{}: expected an IDX file of unsigned bytes (first bytes 00 00 08 01 to 00 00 08 05), found {found:02x?}; \
-         is it the right file?", path.display()
+        "{}: expected an IDX file of unsigned bytes (first bytes 00 00 08 01 to 00 00 08 05), \
+         found {found:02x?}; is it the right file?",
+        path.display()
     )]
     WrongMagic {
         /// File.
@@ -87,7 +88,10 @@ pub enum IdxError {
         limit_bytes: u64,
     },
     /// Ends before its header or its data do.
-    #[error("{}: expected {expected} bytes (inflated), found {found}; it is cut off, copy or download it again", path.display())]
+    #[error(
+        "{}: expected {expected} bytes (inflated), found {found}; it is cut off, copy or download it again",
+        path.display()
+    )]
     Truncated {
         /// File.
         path: PathBuf,
@@ -97,7 +101,10 @@ pub enum IdxError {
         found: u64,
     },
     /// Goes on after its data.
-    #[error("{}: expected {expected} bytes (inflated), found more; the header and the data do not belong together", path.display())]
+    #[error(
+        "{}: expected {expected} bytes (inflated), found more; header and data do not belong together",
+        path.display()
+    )]
     TooLong {
         /// File.
         path: PathBuf,

@@ -21,7 +21,7 @@ const MAX_DECODER_BYTES: u64 = 32 * 1024 * 1024;
 pub enum CodecError {
     /// Not an image, a damaged one, or one beyond the limits.
     #[error(
-        "decode {bytes} bytes: expected PNG, JPEG or WebP of at most {MAX_SIDE_PX}x{MAX_SIDE_PX} pixels: {source}"
+        "decode {bytes} bytes: expected PNG, JPEG or WebP up to {MAX_SIDE_PX}x{MAX_SIDE_PX} pixels: {source}"
     )]
     Decode {
         /// Length of the file.
@@ -44,8 +44,8 @@ pub enum CodecError {
     },
 }
 
-/// Decodes PNG, JPEG or WebP (told apart by content), resizes to `shape` where the size differs (triangle filter), and
-/// orders the bytes CHW.
+/// Decodes PNG, JPEG or WebP (told apart by content), resizes to `shape` where the size differs (triangle
+/// filter), and orders the bytes CHW.
 ///
 /// # Errors
 /// [`CodecError::Decode`] naming what was wrong, [`CodecError::Shape`] for a shape no image has.
@@ -238,7 +238,7 @@ mod tests {
         let mut file = Vec::new();
         PngEncoder::new(&mut file).write_image(&wide, MAX_SIDE_PX + 1, 1, ExtendedColorType::Rgb8).unwrap();
         let error = decode(&file, Shape::rgb(2, 2)).unwrap_err().to_string();
-        assert!(error.contains("at most 2048x2048"), "{error}");
+        assert!(error.contains("up to 2048x2048"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Views and the samples they form: loaders, decoding, resizing, simulated cameras, archives of frames.
 //!
-//! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows nothing of
-//! networks, messages or sockets, reads no environment and holds no clock: paths come from its caller.
+//! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows
+//! nothing of networks, messages or sockets, reads no environment and holds no clock: paths come from its
+//! caller.
 
 pub mod archive;
 pub mod data_dir;

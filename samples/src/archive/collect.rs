@@ -7,6 +7,9 @@ use std::path::Path;
 use super::member::{Member, Place};
 use super::{ArchiveError, ArchiveOptions, Labels};
 
+const STRAY: &str =
+    "expected frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
+
 /// A frame as found: its name and its file, or why it cannot be used.
 pub(super) struct Stored {
     pub(super) name: String,
@@ -48,7 +51,7 @@ impl<'a> Collector<'a> {
         }
         match Member::of(name) {
             Member::Other => Ok(Wanted::Nothing),
-            Member::Stray => Err(self.bad_member(name, "expected frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of at least five digits")),
+            Member::Stray => Err(self.bad_member(name, STRAY)),
             Member::Labels if size > limits.member_bytes => {
                 Err(self.too_large("bytes in labels.json", limits.member_bytes))
             }

@@ -18,7 +18,10 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// Ends in its middle.
-    #[error("frames {}: the archive is cut off after {inflated_bytes} bytes (inflated); copy or download it again", path.display())]
+    #[error(
+        "frames {}: the archive is cut off after {inflated_bytes} bytes (inflated); copy or download it again",
+        path.display()
+    )]
     CutOff {
         /// Archive.
         path: PathBuf,
@@ -26,7 +29,10 @@ pub enum ArchiveError {
         inflated_bytes: u64,
     },
     /// Neither cut off nor sound.
-    #[error("frames {}: expected a .tar.gz archive, found {reason}; copy or download it again", path.display())]
+    #[error(
+        "frames {}: expected a .tar.gz archive, found {reason}; copy or download it again",
+        path.display()
+    )]
     Damaged {
         /// Archive.
         path: PathBuf,
@@ -51,7 +57,8 @@ pub enum ArchiveError {
         /// What is wrong.
         reason: String,
     },
-    /// A file in a sample's folder that is no frame, a second frame in one place, or one beyond the slots or samples.
+    /// A file in a sample's folder that is no frame, a second frame in one place, or one beyond the slots or
+    /// samples.
     #[error("frames {}: {name}: {reason}", path.display())]
     Member {
         /// Archive or folder.
@@ -62,7 +69,10 @@ pub enum ArchiveError {
         reason: String,
     },
     /// Frames are missing (or too many), as against the number in `labels.json`.
-    #[error("frames {}: expected {expected} frames (labels.json), found {found}; files are missing or were added", path.display())]
+    #[error(
+        "frames {}: expected {expected} frames (labels.json), found {found}; files are missing or were added",
+        path.display()
+    )]
     FrameCount {
         /// Archive or folder.
         path: PathBuf,

@@ -28,7 +28,8 @@ pub struct Labels {
     pub frames: Option<usize>,
     /// Names of the classes.
     pub labels: Vec<String>,
-    /// Class of each sample, an index into `labels`; `None` where unknown. Its length is the number of samples.
+    /// Class of each sample, an index into `labels`; `None` where unknown. Its length is the number of
+    /// samples.
     pub classes: Vec<Option<u16>>,
 }
 

@@ -6,8 +6,8 @@
 //! 00000/cam2.webp        no cam1: not in view of slot 1
 //! 00001/cam0.webp
 //! ```
-//! Read in any order, whole or one slot alone, within [`ArchiveLimits`]. A broken frame does not spoil the archive: it
-//! is kept as [`Frame::Broken`], named, and the caller skips it or stops.
+//! Read in any order, whole or one slot alone, within [`ArchiveLimits`]. A broken frame does not spoil the
+//! archive: it is kept as [`Frame::Broken`], named, and the caller skips it or stops.
 
 mod collect;
 mod error;
@@ -51,7 +51,8 @@ impl Default for ArchiveLimits {
 /// When frames become views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decode {
-    /// All when the archive is opened: they are at hand, and broken ones known. Memory: the bytes of all views.
+    /// All when the archive is opened: they are at hand, and broken ones known. Memory: the bytes of all
+    /// views.
     #[default]
     AtOpen,
     /// Each time one is asked for. Memory: the bytes of the files.
@@ -226,7 +227,8 @@ impl Archive {
         Ok(SampleViews { views: views.collect::<Result<_, _>>()?, label: self.class(sample) })
     }
 
-    /// Frames known to be broken: all of them with [`Decode::AtOpen`], else only those that could not be read.
+    /// Frames known to be broken: all of them with [`Decode::AtOpen`], else only those that could not be
+    /// read.
     pub fn broken(&self) -> impl Iterator<Item = &BrokenFrame> {
         self.frames.values().filter_map(|cell| match cell {
             Cell::Broken(broken) => Some(broken),

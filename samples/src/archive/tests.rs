@@ -190,7 +190,8 @@ fn a_flipped_bit_is_refused_or_changes_nothing() {
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
-        // Times in the gzip header, and runs of zeros copied from elsewhere, may change without changing the content.
+        // Times in the gzip header, and runs of zeros copied from elsewhere, may change without changing the
+        // content.
         if let Ok(archive) = open(&changed) {
             assert_eq!(archive.sample(0).unwrap(), samples()[0], "byte {at} of {}", bytes.len());
             assert_eq!(archive.sample(1).unwrap(), samples()[1], "byte {at} of {}", bytes.len());
@@ -275,7 +276,8 @@ proptest! {
     fn any_samples_come_back(present in vec(vec(any::<Option<u8>>(), 3), 0..6)) {
         let samples: Vec<_> = present
             .iter()
-            .map(|slots| SampleViews { label: Some(1), views: slots.iter().map(|fill| fill.map(view)).collect() })
+            .map(|slots| slots.iter().map(|fill| fill.map(view)).collect())
+            .map(|views| SampleViews { label: Some(1), views })
             .collect();
         let archive = open(&archive_bytes(&samples, FrameFormat::WebP)).unwrap();
         let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();

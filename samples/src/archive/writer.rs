@@ -1,4 +1,5 @@
-//! Writes samples as one `.tar.gz`. The same samples give the same bytes: fixed order, times, owners and gzip header.
+//! Writes samples as one `.tar.gz`. The same samples give the same bytes: fixed order, times, owners and gzip
+//! header.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! The articles themselves: 28x28 grey images with their class, from the four Fashion-MNIST files or drawn by rule.
+//! The articles themselves: 28x28 grey images with their class, from the four Fashion-MNIST files or drawn by
+//! rule.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,8 @@ impl Articles {
         }
     }
 
-    /// Simple figures, a different one for each class, so that what needs articles can be tried without the data.
+    /// Simple figures, a different one for each class, so that what needs articles can be tried without the
+    /// data.
     pub(super) fn drawn(key: u64, count: usize) -> Self {
         let mut articles = Self { images: Vec::with_capacity(count * ARTICLE_BYTES), labels: Vec::new() };
         for index in 0..count {

@@ -1,8 +1,8 @@
 //! The six fixed cameras: where each hangs, and how it maps an article onto its frame.
 //!
-//! Coordinates have their origin in the centre, x to the right, y downwards. A canvas point `q` (article pixels) is
-//! seen at the frame point `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering goes the other way: each frame
-//! pixel has its four canvas neighbours and their weights, computed once per camera.
+//! Coordinates have their origin in the centre, x to the right, y downwards. A canvas point `q` (article
+//! pixels) is seen at the frame point `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering goes the
+//! other way: each frame pixel has its four canvas neighbours and their weights, computed once per camera.
 
 use super::random::Stream;
 use super::{ARTICLE_SIDE, FRAME_SIDE, SEED, SLOTS};
@@ -83,7 +83,8 @@ pub(super) struct Lens {
     pub(super) gains: [i32; 3],
 }
 
-/// The four article pixels behind one frame pixel. Neighbours beyond the canvas, which is black there, weigh nothing.
+/// The four article pixels behind one frame pixel. Neighbours beyond the canvas, which is black there, weigh
+/// nothing.
 #[derive(Clone, Copy, Default)]
 struct Tap {
     pixels: [u16; 4],
@@ -139,8 +140,8 @@ impl Tap {
     }
 }
 
-/// Taylor series, exact to the last bits below half a radian. The system's `sin` may differ in its last bit from one
-/// platform to the next; sums and products do not.
+/// Taylor series, exact to the last bits below half a radian. The system's `sin` may differ in its last bit
+/// from one platform to the next; sums and products do not.
 fn sin_cos(radians: f64) -> (f64, f64) {
     let square = radians * radians;
     let series = |first: f64, from: u32| {

@@ -1,5 +1,6 @@
-//! Holds the data set to what it was when the first network was trained on it. These sums never change: a mismatch
-//! means that reported numbers no longer belong to the data, so undo the change instead of writing the new sum.
+//! Holds the data set to what it was when the first network was trained on it. These sums never change: a
+//! mismatch means that reported numbers no longer belong to the data, so undo the change instead of writing
+//! the new sum.
 
 use std::path::PathBuf;
 

@@ -1,13 +1,14 @@
 //! `fashion-6cam`: real Fashion-MNIST articles seen by six simulated fixed cameras, as 3x32x32 RGB.
 //!
-//! Frozen: the same seed, part, index and slot give the same bytes on every platform and forever, which a test holds to
-//! a written sum. Each camera has one pose and one exposure ([`Camera`]). Each view, on its own and whatever was asked
-//! before, draws in this order:
+//! Frozen: the same seed, part, index and slot give the same bytes on every platform and forever, which a test
+//! holds to a written sum. Each camera has one pose and one exposure ([`Camera`]). Each view, on its own and
+//! whatever was asked before, draws in this order:
 //! 1. not in view, with probability 0.15;
 //! 2. with probability one half, a grey rectangle over up to 30 % of the frame;
 //! 3. brightness noise of standard deviation 6 per pixel, the same in its three channels.
 //!
-//! Arithmetic is on integers, and on floats only where IEEE 754 leaves no choice (no `sin`, no fused multiply-add).
+//! Arithmetic is on integers, and on floats only where IEEE 754 leaves no choice (no `sin`, no fused
+//! multiply-add).
 
 mod articles;
 mod camera;
@@ -89,8 +90,10 @@ pub struct Fashion6Cam {
 pub enum FashionError {
     /// One of the four files is not there.
     #[error(
-        "Fashion-MNIST: found neither `{name}.gz` nor `{name}` in {}; the folder must hold the four files train-images-idx3-ubyte, \
-         train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or .gz", dir.display()
+        "Fashion-MNIST: found neither `{name}.gz` nor `{name}` in {}; the folder must hold the four files \
+         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
+         each plain or .gz",
+        dir.display()
     )]
     Missing {
         /// Folder looked into.
@@ -102,7 +105,10 @@ pub enum FashionError {
     #[error("Fashion-MNIST: {0}")]
     Idx(#[from] IdxError),
     /// A label that names no class.
-    #[error("Fashion-MNIST: {}: expected labels 0 to 9, found {label} at index {index}; is it the right file?", path.display())]
+    #[error(
+        "Fashion-MNIST: {}: expected labels 0 to 9, found {label} at index {index}; is it the right file?",
+        path.display()
+    )]
     UnknownLabel {
         /// File.
         path: PathBuf,
@@ -124,8 +130,8 @@ impl Fashion6Cam {
         Ok(Self::new(train, test, VALIDATION_COUNT))
     }
 
-    /// The same cameras before simple figures drawn by rule instead of real articles: for tests that must run without
-    /// the data. No figure reported about `fashion-6cam` may come from it.
+    /// The same cameras before simple figures drawn by rule instead of real articles: for tests that must run
+    /// without the data. No figure reported about `fashion-6cam` may come from it.
     #[must_use]
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
         Self::new(Articles::drawn(1, train + validation), Articles::drawn(2, test), validation)
@@ -168,10 +174,12 @@ impl Fashion6Cam {
         articles.label(index)
     }
 
-    /// Writes what a slot sees of a sample, CHW, and says whether it sees it; if not, `pixels` stays as it is.
+    /// Writes what a slot sees of a sample, CHW, and says whether it sees it; if not, `pixels` stays as it
+    /// is.
     ///
     /// # Panics
-    /// When `index` is not below `len(part)`, `slot` not below [`SLOTS`], or `pixels` not [`VIEW_BYTES`] long.
+    /// When `index` is not below `len(part)`, `slot` not below [`SLOTS`], or `pixels` not [`VIEW_BYTES`]
+    /// long.
     pub fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
         assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
         let lens = &self.lenses[slot];

@@ -18,8 +18,8 @@ pub(super) struct Occlusion {
 }
 
 impl Occlusion {
-    /// Area uniform in 0 to 30 % of the frame, width by height uniform in 0.5 to 2 (before both become whole pixels),
-    /// place and level uniform.
+    /// Area uniform in 0 to 30 % of the frame, width by height uniform in 0.5 to 2 (before both become whole
+    /// pixels), place and level uniform.
     pub(super) fn draw(draw: &mut Stream) -> Self {
         let area = draw.uniform(0.0, MAX_AREA) * (FRAME_SIDE * FRAME_SIDE) as f64;
         let aspect = draw.uniform(0.5, 2.0);

@@ -1,7 +1,7 @@
 //! A small random stream with a key: the same bits on every platform, and any view without those before it.
 //!
-//! `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). `rand`'s small
-//! generators may change between its releases and differ between platforms; this data set must not.
+//! `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). `rand`'s
+//! small generators may change between its releases and differ between platforms; this data set must not.
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -23,14 +23,15 @@ pub struct Written {
     pub archive_bytes: usize,
 }
 
-/// Writes the first `count` test samples (all if there are fewer) to `out`, as lossless WebP or PNG, whichever is
-/// shorter in total. The same samples give the same bytes.
+/// Writes the first `count` test samples (all if there are fewer) to `out`, as lossless WebP or PNG,
+/// whichever is shorter in total. The same samples give the same bytes.
 ///
 /// # Errors
 /// [`ArchiveError`] when the file cannot be written.
 pub fn write_test_archive(fashion: &Fashion6Cam, count: usize, out: &Path) -> Result<Written, ArchiveError> {
     let source = format!(
-        "first test samples of fashion-6cam, seed {SEED}; articles: Fashion-MNIST, MIT licence, (c) 2017 Zalando SE"
+        "first test samples of fashion-6cam, seed {SEED}; articles: Fashion-MNIST, MIT licence, \
+         (c) 2017 Zalando SE"
     );
     let labels = Labels::new(&source, SLOTS, SHAPE, &LABELS);
     let mut webp = ArchiveWriter::new(labels.clone(), FrameFormat::WebP);

@@ -1,0 +1,40 @@
+//! The shipped frames are what their README says: the first 300 test samples of `fashion-6cam`.
+
+use std::path::{Path, PathBuf};
+
+use headwater_samples::archive::Archive;
+use headwater_samples::fashion_6cam::{Fashion6Cam, LABELS, Part, SHAPE, SLOTS};
+
+/// Most bytes the repository spends on frames.
+const MAX_ARCHIVE_BYTES: u64 = 2_500_000;
+
+fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("shipped/fashion-6cam-300.tar.gz")
+}
+
+#[test]
+fn three_hundred_sound_samples_fit_their_bound() {
+    let archive = Archive::open(&shipped()).unwrap();
+    assert_eq!((archive.len(), archive.slots(), archive.shape()), (300, SLOTS, SHAPE));
+    assert_eq!(archive.labels().labels, LABELS);
+    assert_eq!(archive.broken().count(), 0);
+    assert!(std::fs::metadata(shipped()).unwrap().len() <= MAX_ARCHIVE_BYTES);
+}
+
+#[test]
+fn they_equal_the_data_set() {
+    let root = std::env::var_os("HEADWATER_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let dir = root.join("fashion-mnist");
+    if !dir.is_dir() {
+        println!(
+            "left out: no Fashion-MNIST found; set HEADWATER_DATA to the folder that holds `fashion-mnist`"
+        );
+        return;
+    }
+    let fashion = Fashion6Cam::open(&dir).unwrap();
+    let archive = Archive::open(&shipped()).unwrap();
+    for index in 0..archive.len() {
+        assert_eq!(archive.sample(index).unwrap(), fashion.sample(Part::Test, index), "sample {index}");
+    }
+}
