@@ -1,0 +1,81 @@
+//! One batch: for each slot the rows it sees, as floats.
+
+use super::{Augment, Samples};
+use crate::random::Random;
+
+/// Some samples, ready for the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// `[channels, height, width]` of a view.
+    pub shape: [usize; 3],
+    /// Class of each sample.
+    pub labels: Vec<u16>,
+    /// What each slot sees.
+    pub views: Vec<SlotViews>,
+    /// Number of slots that see each sample.
+    pub present: Vec<u32>,
+}
+
+/// What one slot sees of a batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SlotViews {
+    /// Index in the batch of each view, ascending.
+    pub rows: Vec<u32>,
+    /// `[rows, channels, height, width]`, `x / 255`.
+    pub pixels: Vec<f32>,
+}
+
+impl Batch {
+    /// The samples at `indices` as they are.
+    pub fn plain(samples: &Samples, indices: impl Iterator<Item = usize>) -> Self {
+        Self::build(samples, indices, &Augment::default(), |_| Random::new(0, &[]))
+    }
+
+    /// The samples at `indices`, changed as `augment` says; the changes of a sample depend on `seed`, `epoch` and its index alone.
+    pub fn augmented(
+        samples: &Samples,
+        indices: impl Iterator<Item = usize>,
+        augment: &Augment,
+        seed: u64,
+        epoch: u32,
+    ) -> Self {
+        Self::build(samples, indices, augment, |index| Random::new(seed, &[1, u64::from(epoch), index as u64]))
+    }
+
+    fn build(
+        samples: &Samples,
+        indices: impl Iterator<Item = usize>,
+        augment: &Augment,
+        random: impl Fn(usize) -> Random,
+    ) -> Self {
+        let mut batch = Self {
+            shape: samples.shape,
+            labels: Vec::new(),
+            views: vec![SlotViews::default(); samples.slots],
+            present: Vec::new(),
+        };
+        for (row, index) in indices.enumerate() {
+            let mut random = random(index);
+            batch.labels.push(samples.labels[index]);
+            let kept = augment.drop_devices(samples.seen[index], &mut random);
+            batch.present.push(kept.count_ones());
+            for (slot, views) in batch.views.iter_mut().enumerate() {
+                if let Some(view) = samples.view(index, slot).filter(|_| kept >> slot & 1 == 1) {
+                    views.rows.push(row as u32);
+                    augment.view(view, samples.shape, &mut random, &mut views.pixels);
+                }
+            }
+        }
+        batch
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether no device sees anything of the batch.
+    pub fn is_blank(&self) -> bool {
+        self.views.iter().all(|views| views.rows.is_empty())
+    }
+}

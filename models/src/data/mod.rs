@@ -1,0 +1,58 @@
+//! Samples in memory, and batches of them.
+
+mod augment;
+mod batch;
+mod fashion;
+mod synthetic;
+
+pub use augment::Augment;
+pub use batch::{Batch, SlotViews};
+pub use fashion::{DataError, Parts, load};
+
+/// All samples of one part, pixels as `u8`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// `[channels, height, width]` of a view.
+    pub shape: [usize; 3],
+    /// Device slots.
+    pub slots: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Class of each sample.
+    pub labels: Vec<u16>,
+    /// Bit `s` says that slot `s` sees the sample.
+    pub seen: Vec<u32>,
+    /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
+    pub pixels: Vec<u8>,
+}
+
+impl Samples {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Pixels of one view.
+    pub fn view_len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The view of a slot, when it sees the sample.
+    pub fn view(&self, sample: usize, slot: usize) -> Option<&[u8]> {
+        let len = self.view_len();
+        let start = (sample * self.slots + slot) * len;
+        (self.seen[sample] >> slot & 1 == 1).then(|| &self.pixels[start..start + len])
+    }
+
+    /// Share of each class.
+    pub fn prior(&self) -> Vec<f32> {
+        let mut count = vec![0u32; self.classes];
+        self.labels.iter().for_each(|label| count[usize::from(*label)] += 1);
+        count.iter().map(|n| *n as f32 / self.len().max(1) as f32).collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! From a trained network to a bundle.
+
+pub mod onnx;

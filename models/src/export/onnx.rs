@@ -1,0 +1,169 @@
+//! A small ONNX writer: just the nodes our layers need, with a free batch dimension `N`.
+//!
+//! Opset 17; signs are `Where(GreaterOrEqual(x, 0), 1, -1)`, which ONNX Runtime and tract both run. Weights are stored raw, little endian.
+
+use prost::Message;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
+    ValueInfoProto, attribute_proto::AttributeType, type_proto,
+};
+
+use crate::fused::Window;
+
+const IR_VERSION: i64 = 8;
+const OPSET: i64 = 17;
+
+/// A value in a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value(String);
+
+/// An ONNX graph being written.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    graph: GraphProto,
+    names: usize,
+}
+
+impl Graph {
+    /// A graph of that name.
+    pub fn new(name: &str) -> Self {
+        Self { graph: GraphProto { name: name.to_owned(), ..Default::default() }, names: 0 }
+    }
+
+    /// An input `[N, shape..]` of floats.
+    pub fn input(&mut self, name: &str, shape: &[usize]) -> Value {
+        self.graph.input.push(described(name, shape));
+        Value(name.to_owned())
+    }
+
+    /// Makes `value` the output `name`, `[N, shape..]`.
+    pub fn output(&mut self, name: &str, value: &Value, shape: &[usize]) {
+        self.push("Identity", name.to_owned(), &[value], vec![]);
+        self.graph.output.push(described(name, shape));
+    }
+
+    /// A constant tensor.
+    pub fn constant(&mut self, shape: &[usize], values: &[f32]) -> Value {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "a constant holds as many values as its shape");
+        let name = self.name();
+        self.graph.initializer.push(TensorProto {
+            name: name.clone(),
+            dims: shape.iter().map(|n| *n as i64).collect(),
+            data_type: DataType::Float as i32,
+            raw_data: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            ..Default::default()
+        });
+        Value(name)
+    }
+
+    /// Zero-padded convolution; `weight` is `[c_out, c_in, kernel, kernel]`, `bias` `[c_out]`.
+    pub fn conv(&mut self, x: &Value, weight: &Value, bias: Option<&Value>, window: Window) -> Value {
+        let inputs: Vec<&Value> = [x, weight].into_iter().chain(bias).collect();
+        self.node("Conv", &inputs, windowed(window))
+    }
+
+    /// Max pool; padding is never chosen.
+    pub fn max_pool(&mut self, x: &Value, window: Window) -> Value {
+        self.node("MaxPool", &[x], windowed(window))
+    }
+
+    /// `x * scale + shift` per channel of an input of `rank` dimensions.
+    pub fn scale_shift(&mut self, x: &Value, scale: &[f32], shift: &[f32], rank: usize) -> Value {
+        let mut shape = vec![1; rank];
+        shape[1] = scale.len();
+        let (scale, shift) = (self.constant(&shape, scale), self.constant(&shape, shift));
+        let scaled = self.node("Mul", &[x, &scale], vec![]);
+        self.node("Add", &[&scaled, &shift], vec![])
+    }
+
+    /// `x >= 0 -> +1`, else `-1`.
+    pub fn sign(&mut self, x: &Value) -> Value {
+        let (zero, plus, minus) = (self.constant(&[], &[0.0]), self.constant(&[], &[1.0]), self.constant(&[], &[-1.0]));
+        let positive = self.node("GreaterOrEqual", &[x, &zero], vec![]);
+        self.node("Where", &[&positive, &plus, &minus], vec![])
+    }
+
+    /// `max(x, 0)`.
+    pub fn relu(&mut self, x: &Value) -> Value {
+        self.node("Relu", &[x], vec![])
+    }
+
+    /// `[N, ..]` to `[N, values]`.
+    pub fn flatten(&mut self, x: &Value) -> Value {
+        self.node("Flatten", &[x], vec![integer("axis", 1)])
+    }
+
+    /// `x weight + bias`; `weight` is `[inputs, outputs]`, `bias` `[1, outputs]`.
+    pub fn linear(&mut self, x: &Value, weight: &Value, bias: Option<&Value>) -> Value {
+        let product = self.node("MatMul", &[x, weight], vec![]);
+        match bias {
+            Some(bias) => self.node("Add", &[&product, bias], vec![]),
+            None => product,
+        }
+    }
+
+    /// The graph as an ONNX file.
+    pub fn finish(self) -> Vec<u8> {
+        let model = ModelProto {
+            ir_version: IR_VERSION,
+            opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+            producer_name: "headwater-train".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            graph: Some(self.graph),
+            ..Default::default()
+        };
+        model.encode_to_vec()
+    }
+
+    fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+        let name = self.name();
+        self.push(kind, name.clone(), inputs, attributes);
+        Value(name)
+    }
+
+    fn push(&mut self, kind: &str, output: String, inputs: &[&Value], attribute: Vec<AttributeProto>) {
+        self.graph.node.push(NodeProto {
+            name: format!("{kind}-{output}"),
+            op_type: kind.to_owned(),
+            input: inputs.iter().map(|value| value.0.clone()).collect(),
+            output: vec![output],
+            attribute,
+            ..Default::default()
+        });
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("v{}", self.names)
+    }
+}
+
+fn windowed(window: Window) -> Vec<AttributeProto> {
+    let Window { kernel, stride, pad } = window;
+    vec![integers("kernel_shape", &[kernel; 2]), integers("strides", &[stride; 2]), integers("pads", &[pad; 4])]
+}
+
+fn integers(name: &str, values: &[usize]) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Ints as i32,
+        ints: values.iter().map(|value| *value as i64).collect(),
+        ..Default::default()
+    }
+}
+
+fn integer(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type: AttributeType::Int as i32, i: value, ..Default::default() }
+}
+
+fn described(name: &str, shape: &[usize]) -> ValueInfoProto {
+    let dimension = |value| Dimension { value: Some(value), ..Default::default() };
+    let batch = dimension(dimension::Value::DimParam("N".into()));
+    let sizes = shape.iter().map(|n| dimension(dimension::Value::DimValue(*n as i64)));
+    let shape = TensorShapeProto { dim: std::iter::once(batch).chain(sizes).collect() };
+    let tensor = type_proto::Tensor { elem_type: DataType::Float as i32, shape: Some(shape) };
+    let r#type = TypeProto { value: Some(type_proto::Value::TensorType(tensor)), ..Default::default() };
+    ValueInfoProto { name: name.to_owned(), r#type: Some(r#type), ..Default::default() }
+}

@@ -1,0 +1,216 @@
+//! Convolution and its gradients as matrix products over patches (im2col), one sample at a time.
+//!
+//! `columns` is `[c_in * k * k, out_h * out_w]`: the row of `(channel, ky, kx)` holds that pixel of every output position, zero where
+//! the position falls into the padding. With `W` as `[c_out, c_in * k * k]`: `y = W columns`, `dW = dy columns^T`,
+//! `dcolumns = W^T dy`, and `dx` adds `dcolumns` back to where the patches came from.
+
+use burn::tensor::Tensor;
+use burn_flex::FlexTensor;
+
+use super::{Gradient, Operand, flex, linear::product, linear::Matrix, record, simd::wide, slice_of};
+
+/// A square window sliding over a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Side of the window.
+    pub kernel: usize,
+    /// Step between windows.
+    pub stride: usize,
+    /// Padding on each side.
+    pub pad: usize,
+}
+
+impl Window {
+    /// Positions along an axis of `length`; zero when the window does not fit.
+    pub fn positions(&self, length: usize) -> usize {
+        (length + 2 * self.pad).checked_sub(self.kernel).map_or(0, |free| free / self.stride + 1)
+    }
+
+    /// Output positions whose input `position * stride + offset - pad` lies in `0..length`.
+    fn inside(&self, offset: usize, length: usize, positions: usize) -> std::ops::Range<usize> {
+        let first = self.pad.saturating_sub(offset).div_ceil(self.stride);
+        let end = (length + self.pad).checked_sub(offset + 1).map_or(0, |last| last / self.stride + 1);
+        let end = end.min(positions);
+        first.min(end)..end
+    }
+}
+
+/// Convolution without bias.
+///
+/// # Shapes
+/// - `x`: `[batch, c_in, h, w]`, zero padded
+/// - `weight`: `[c_out, c_in, kernel, kernel]`
+/// - returns `[batch, c_out, positions(h), positions(w)]`
+pub fn conv2d(x: Tensor<4>, weight: Tensor<4>, window: Window) -> Tensor<4> {
+    let (x, weight) = (Operand::new(x), Operand::new(weight));
+    let [batch, c_in, h, w] = x.shape();
+    let [c_out, ..] = weight.shape::<4>();
+    let sizes = Sizes { batch, c_in, h, w, c_out, window };
+    let (rows, positions) = (sizes.rows(), sizes.positions());
+    let mut output = vec![0.0; batch * c_out * positions];
+    let mut columns = vec![0.0; rows * positions];
+    for (x, y) in x.slice().chunks_exact(c_in * h * w).zip(output.chunks_exact_mut(c_out * positions)) {
+        sizes.gather(x, &mut columns);
+        product(Matrix::rows(weight.slice(), rows), Matrix::rows(&columns, positions), y, false);
+    }
+    let shape = [batch, c_out, window.positions(h), window.positions(w)];
+    record([x, weight], flex(output, shape), move |[x, weight]| Conv2d { x, weight, sizes })
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    batch: usize,
+    c_in: usize,
+    h: usize,
+    w: usize,
+    c_out: usize,
+    window: Window,
+}
+
+impl Sizes {
+    fn rows(&self) -> usize {
+        self.c_in * self.window.kernel * self.window.kernel
+    }
+
+    fn positions(&self) -> usize {
+        self.window.positions(self.h) * self.window.positions(self.w)
+    }
+
+    /// Calls `copy(row of columns, input start, input step, count)` for every run of pixels inside the map.
+    #[inline(always)]
+    fn runs(&self, mut copy: impl FnMut(usize, usize, usize, usize)) {
+        let Window { kernel, stride, pad } = self.window;
+        let (out_h, out_w) = (self.window.positions(self.h), self.window.positions(self.w));
+        for channel in 0..self.c_in {
+            for ky in 0..kernel {
+                let ys = self.window.inside(ky, self.h, out_h);
+                for kx in 0..kernel {
+                    let xs = self.window.inside(kx, self.w, out_w);
+                    let row = ((channel * kernel + ky) * kernel + kx) * out_h * out_w;
+                    for y in ys.clone() {
+                        let line = (channel * self.h + y * stride + ky - pad) * self.w;
+                        if !xs.is_empty() {
+                            copy(row + y * out_w + xs.start, line + xs.start * stride + kx - pad, stride, xs.len());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the patches of one sample; positions in the padding stay as they are, so `columns` begins as zeros.
+    fn gather(&self, x: &[f32], columns: &mut [f32]) {
+        wide(|| {
+            self.runs(|to, from, step, count| {
+                let target = &mut columns[to..to + count];
+                if step == 1 {
+                    target.copy_from_slice(&x[from..from + count]);
+                } else {
+                    for (target, value) in target.iter_mut().zip(x[from..].iter().step_by(step)) {
+                        *target = *value;
+                    }
+                }
+            });
+        });
+    }
+
+    /// Adds the gradients of patches to the gradient of the input they were taken from.
+    fn scatter(&self, columns: &[f32], dx: &mut [f32]) {
+        wide(|| {
+            self.runs(|from, to, step, count| {
+                let source = &columns[from..from + count];
+                if step == 1 {
+                    for (target, value) in dx[to..to + count].iter_mut().zip(source) {
+                        *target += value;
+                    }
+                } else {
+                    for (target, value) in dx[to..].iter_mut().step_by(step).zip(source) {
+                        *target += value;
+                    }
+                }
+            });
+        });
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Conv2d {
+    x: FlexTensor,
+    weight: FlexTensor,
+    sizes: Sizes,
+}
+
+impl Gradient<2> for Conv2d {
+    fn gradient(&self, output: &[f32], [wants_x, wants_weight]: [bool; 2]) -> [Option<FlexTensor>; 2] {
+        let sizes = self.sizes;
+        let Sizes { batch, c_in, h, w, c_out, window } = sizes;
+        let (rows, positions) = (sizes.rows(), sizes.positions());
+        let (x, weight) = (slice_of(&self.x), slice_of(&self.weight));
+        let mut dx = vec![0.0; if wants_x { x.len() } else { 0 }];
+        let mut dw = vec![0.0; if wants_weight { weight.len() } else { 0 }];
+        let mut columns = vec![0.0; rows * positions];
+        let mut dcolumns = vec![0.0; if wants_x { rows * positions } else { 0 }];
+        for sample in 0..batch {
+            let dy = &output[sample * c_out * positions..][..c_out * positions];
+            if wants_weight {
+                sizes.gather(&x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
+                product(Matrix::rows(dy, positions), Matrix::columns(&columns, positions), &mut dw, true);
+            }
+            if wants_x {
+                product(Matrix::columns(weight, rows), Matrix::rows(dy, positions), &mut dcolumns, false);
+                sizes.scatter(&dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
+            }
+        }
+        [
+            wants_x.then(|| flex(dx, [batch, c_in, h, w])),
+            wants_weight.then(|| flex(dw, [c_out, c_in, window.kernel, window.kernel])),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::module::conv2d as burn_conv2d;
+    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::{Device, Distribution};
+
+    use super::*;
+
+    /// Sums of a few hundred products of order one, in another order.
+    const SUM_ORDER: f32 = 1e-4;
+
+    #[track_caller]
+    fn check(channels: [usize; 2], [h, w]: [usize; 2], window: Window) {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<4>::random([3, channels[0], h, w], Distribution::Default, &device).require_grad();
+        let k = window.kernel;
+        let weight = Tensor::<4>::random([channels[1], channels[0], k, k], Distribution::Default, &device).require_grad();
+        let ours = conv2d(x.clone(), weight.clone(), window);
+        let options = ConvOptions::new([window.stride; 2], [window.pad; 2], [1, 1], 1);
+        let burns = burn_conv2d(x.clone(), weight.clone(), None, options);
+        let probe = Tensor::<4>::random(ours.shape(), Distribution::Default, &device);
+        let results = [ours, burns].map(|y| {
+            let gradients = (y.clone() * probe.clone()).sum().backward();
+            [
+                y.into_data().try_to_vec::<f32>().unwrap(),
+                x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap(),
+                weight.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap(),
+            ]
+        });
+        for (ours, burns) in results[0].iter().zip(&results[1]) {
+            assert_eq!(ours.len(), burns.len());
+            for (a, b) in ours.iter().zip(burns) {
+                assert!((a - b).abs() <= SUM_ORDER * (1.0 + b.abs()), "{a} against {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn convolution_and_its_gradients_equal_burns() {
+        check([2, 3], [8, 8], Window { kernel: 3, stride: 1, pad: 1 });
+        check([3, 4], [9, 7], Window { kernel: 3, stride: 2, pad: 1 });
+        check([1, 2], [6, 5], Window { kernel: 5, stride: 1, pad: 2 });
+        check([2, 2], [6, 6], Window { kernel: 3, stride: 2, pad: 0 });
+        check([2, 5], [4, 4], Window { kernel: 1, stride: 1, pad: 0 });
+    }
+}

@@ -1,0 +1,136 @@
+//! Matrix products and the fully connected layer, on one thread.
+
+use burn::tensor::Tensor;
+use burn_flex::FlexTensor;
+
+use super::{Gradient, Operand, flex, record, slice_of};
+
+/// A dense matrix seen by rows or, transposed, by columns.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    values: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_step: usize,
+    column_step: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// `values` as rows of `columns` numbers.
+    pub(super) fn rows(values: &'a [f32], columns: usize) -> Self {
+        Self { values, rows: values.len() / columns, columns, row_step: columns, column_step: 1 }
+    }
+
+    /// The transpose of [`Matrix::rows`] with rows of `length` numbers.
+    pub(super) fn columns(values: &'a [f32], length: usize) -> Self {
+        Self { values, rows: length, columns: values.len() / length, row_step: 1, column_step: length }
+    }
+}
+
+/// `out = a b`, or `out += a b` when `add`; `out` is row-major.
+///
+/// # Panics
+/// When the sizes do not fit together.
+pub(super) fn product(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], add: bool) {
+    let (m, k, n) = (a.rows, a.columns, b.columns);
+    assert_eq!((k, m * n), (b.rows, out.len()), "product of {m}x{k} and {}x{n} into {}", b.rows, out.len());
+    assert!(a.values.len() == m * k && b.values.len() == k * n);
+    if m * n == 0 {
+        return;
+    }
+    // SAFETY: the asserts above say that `m x k`, `k x n` and `m x n` elements lie in the three slices, whose steps stay inside them
+    // by construction; `out` is borrowed mutably, so nothing else reads it.
+    #[expect(unsafe_code, reason = "gemm takes raw pointers")]
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            add,
+            a.values.as_ptr(),
+            a.column_step as isize,
+            a.row_step as isize,
+            b.values.as_ptr(),
+            b.column_step as isize,
+            b.row_step as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+/// Fully connected layer without bias, `x weight^T`.
+///
+/// # Shapes
+/// - `x`: `[batch, inputs]`; `weight`: `[outputs, inputs]`; returns `[batch, outputs]`
+pub fn linear(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    let (x, weight) = (Operand::new(x), Operand::new(weight));
+    let ([batch, inputs], [outputs, _]) = (x.shape::<2>(), weight.shape::<2>());
+    let mut output = vec![0.0; batch * outputs];
+    product(Matrix::rows(x.slice(), inputs), Matrix::columns(weight.slice(), inputs), &mut output, false);
+    record([x, weight], flex(output, [batch, outputs]), move |[x, weight]| Linear { x, weight, batch, inputs, outputs })
+}
+
+#[derive(Clone, Debug)]
+struct Linear {
+    x: FlexTensor,
+    weight: FlexTensor,
+    batch: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Gradient<2> for Linear {
+    fn gradient(&self, output: &[f32], [wants_x, wants_weight]: [bool; 2]) -> [Option<FlexTensor>; 2] {
+        let Self { batch, inputs, outputs, .. } = *self;
+        let dx = wants_x.then(|| {
+            let mut dx = vec![0.0; batch * inputs];
+            product(Matrix::rows(output, outputs), Matrix::rows(slice_of(&self.weight), inputs), &mut dx, false);
+            flex(dx, [batch, inputs])
+        });
+        let dw = wants_weight.then(|| {
+            let mut dw = vec![0.0; outputs * inputs];
+            product(Matrix::columns(output, outputs), Matrix::rows(slice_of(&self.x), inputs), &mut dw, false);
+            flex(dw, [outputs, inputs])
+        });
+        [dx, dw]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Distribution};
+
+    use super::*;
+
+    /// Sums of seven products of order one, in another order.
+    const SUM_ORDER: f32 = 1e-5;
+
+    #[test]
+    fn a_fully_connected_layer_and_its_gradients_equal_burns() {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<2>::random([5, 7], Distribution::Default, &device).require_grad();
+        let weight = Tensor::<2>::random([3, 7], Distribution::Default, &device).require_grad();
+        let probe = Tensor::<2>::random([5, 3], Distribution::Default, &device);
+        let ours = linear(x.clone(), weight.clone());
+        let burns = x.clone().matmul(weight.clone().transpose());
+        let [ours, burns] = [ours, burns].map(|y| {
+            let gradients = (y.clone() * probe.clone()).sum().backward();
+            let mut all = y.into_data().try_to_vec::<f32>().unwrap();
+            all.extend(x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
+            all.extend(weight.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
+            all
+        });
+        assert_eq!(ours.len(), burns.len());
+        for (a, b) in ours.iter().zip(&burns) {
+            assert!((a - b).abs() <= SUM_ORDER, "{a} against {b}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Softmax cross-entropy against a distribution, weighted by row: the loss of every exit, and of distillation.
+
+use burn::tensor::Tensor;
+use burn_flex::FlexTensor;
+
+use super::{Gradient, Operand, flex, record};
+
+/// `sum_r weight_r * cross_entropy(target_r, softmax(logits_r / temperature))`.
+///
+/// # Shapes
+/// - `logits`: `[rows, classes]`; `targets`: `rows * classes` probabilities; `weights`: `rows`; returns `[1]`
+pub fn soft_target_loss(logits: Tensor<2>, targets: Vec<f32>, weights: Vec<f32>, temperature: f32) -> Tensor<1> {
+    let logits = Operand::new(logits);
+    let [rows, classes] = logits.shape();
+    assert_eq!((targets.len(), weights.len()), (rows * classes, rows), "loss: one target and one weight a row");
+    let mut loss = 0.0f64;
+    let mut gradient = Vec::with_capacity(rows * classes);
+    for ((logits, targets), weight) in
+        logits.slice().chunks_exact(classes).zip(targets.chunks_exact(classes)).zip(&weights)
+    {
+        let probabilities = softmax(logits, temperature);
+        for (p, t) in probabilities.iter().zip(targets) {
+            gradient.push(weight * (p - t) / temperature);
+        }
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let log_sum = logits.iter().map(|z| ((z - largest) / temperature).exp()).sum::<f32>().ln();
+        let row: f32 = logits.iter().zip(targets).map(|(z, t)| t * (log_sum - (z - largest) / temperature)).sum();
+        loss += f64::from(weight * row);
+    }
+    record([logits], flex(vec![loss as f32], [1]), move |_| SoftTargetLoss { gradient, shape: [rows, classes] })
+}
+
+/// Class probabilities of logits divided by `temperature`.
+pub fn softmax(logits: &[f32], temperature: f32) -> Vec<f32> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut exps: Vec<f32> = logits.iter().map(|z| ((z - largest) / temperature).exp()).collect();
+    let total: f32 = exps.iter().sum();
+    exps.iter_mut().for_each(|e| *e /= total);
+    exps
+}
+
+#[derive(Clone, Debug)]
+struct SoftTargetLoss {
+    gradient: Vec<f32>,
+    shape: [usize; 2],
+}
+
+impl Gradient<1> for SoftTargetLoss {
+    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let gradient = self.gradient.iter().map(|g| g * output[0]).collect();
+        [Some(flex(gradient, self.shape))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Distribution};
+
+    use super::*;
+
+    #[test]
+    fn the_loss_and_its_gradient_equal_burns() {
+        let device = Device::flex().autodiff();
+        let logits = Tensor::<2>::random([3, 4], Distribution::Normal(0.0, 3.0), &device).require_grad();
+        let targets = vec![1.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.25, 0.25, 0.5, 0.0];
+        let weights = vec![1.0, 0.5, 2.0];
+        let ours = soft_target_loss(logits.clone(), targets.clone(), weights.clone(), 2.0);
+        let t = Tensor::<2>::from_data(burn::tensor::TensorData::new(targets, [3, 4]), &device);
+        let w = Tensor::<2>::from_data(burn::tensor::TensorData::new(weights, [3, 1]), &device);
+        let burns = (burn::tensor::activation::log_softmax(logits.clone() / 2.0, 1) * t * w).sum().neg();
+        let [ours, burns] = [ours, burns].map(|loss| {
+            let gradients = loss.backward();
+            let mut all = loss.into_data().try_to_vec::<f32>().unwrap();
+            all.extend(logits.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
+            all
+        });
+        for (a, b) in ours.iter().zip(&burns) {
+            assert!((a - b).abs() < 1e-4, "sums of a dozen terms: {a} against {b}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Sign with the straight-through gradient: forward `x >= 0 -> +1`, else `-1`; the gradient passes where `|x| <= 1`.
+
+use burn::tensor::Tensor;
+use burn_flex::FlexTensor;
+
+use super::{Gradient, Operand, flex, record, simd::wide, slice_of};
+
+/// Signs of `x`, `±1`; the gradient is zero where `|x| > 1` (DDNN, binary blocks).
+pub fn sign<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let x = Operand::new(x);
+    let shape = x.shape::<D>();
+    let output = wide(|| x.slice().iter().map(|&x| if x >= 0.0 { 1.0 } else { -1.0 }).collect());
+    record([x], flex(output, shape), move |[x]| Sign::<D> { x, shape })
+}
+
+#[derive(Clone, Debug)]
+struct Sign<const D: usize> {
+    x: FlexTensor,
+    shape: [usize; D],
+}
+
+impl<const D: usize> Gradient<1> for Sign<D> {
+    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let x = slice_of(&self.x);
+        let input = wide(|| x.iter().zip(output).map(|(x, g)| if x.abs() <= 1.0 { *g } else { 0.0 }).collect());
+        [Some(flex(input, self.shape))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+
+    use super::*;
+
+    #[test]
+    fn zero_counts_as_plus_one_and_the_gradient_stops_beyond_one() {
+        let device = Device::flex().autodiff();
+        let x = Tensor::<1>::from_data(TensorData::from([-1.5f32, -1.0, -0.2, 0.0, 0.7, 1.0, 1.1]), &device).require_grad();
+        let y = sign(x.clone());
+        assert_eq!(y.clone().into_data().try_to_vec::<f32>().unwrap(), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0]);
+        let weights = Tensor::<1>::from_data(TensorData::from([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]), &device);
+        let gradients = (y * weights).sum().backward();
+        let gradient = x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap();
+        assert_eq!(gradient, [0.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0]);
+    }
+}

@@ -1,0 +1,229 @@
+//! The recipe: a TOML file that says how a network is trained.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::data::Augment;
+
+/// The recipe used when none is named.
+pub const DEFAULT: &str = include_str!("../recipes/default.toml");
+
+/// How a network is trained; every key has a meaning in the commented default recipe.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Passes over the train part.
+    pub epochs: u32,
+    /// Samples of one step, over all workers.
+    pub batch: usize,
+    /// Threads that train; each takes an equal part of every batch. Changes the result (batch norm sees that part).
+    pub workers: usize,
+    /// Seed of weights, order and changes.
+    pub seed: u64,
+    /// Optimiser and its schedule.
+    pub optimiser: Optimiser,
+    /// What is minimised.
+    pub loss: LossRecipe,
+    /// How views are changed.
+    #[serde(default)]
+    pub augment: Augment,
+    /// Choice of the threshold.
+    pub exit: ExitRecipe,
+    /// When the run is saved.
+    #[serde(default)]
+    pub checkpoint: CheckpointRecipe,
+}
+
+/// Adam with warm-up and cosine.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Optimiser {
+    /// Largest step size.
+    pub learning_rate: f32,
+    /// Share of the largest step size that the cosine ends at.
+    pub final_share: f32,
+    /// Steps over which the step size rises from 0.
+    pub warm_up_steps: u32,
+    /// Decay of the mean of gradients.
+    pub beta_1: f32,
+    /// Decay of the mean of squared gradients.
+    pub beta_2: f32,
+    /// Decoupled decay of float weights per step, times the step size.
+    pub weight_decay: f32,
+    /// Share of the new batch in the running batch norm statistics.
+    pub statistics_momentum: f32,
+}
+
+/// Weights of the exits in the loss.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossRecipe {
+    /// Weight of each device's exit, over the samples it sees.
+    pub device: f32,
+    /// Weight of the exit `local`.
+    pub local: f32,
+    /// Weight of the exit `cloud`.
+    pub cloud: f32,
+    /// Share of the label's probability spread over all classes, in `[0, 1)`.
+    #[serde(default)]
+    pub smoothing: f32,
+    /// Teaching from the cloud exit.
+    pub distillation: Distillation,
+}
+
+/// The cloud exit teaches the exits in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Distillation {
+    /// Weight for the exit `local`; 0 switches it off.
+    pub local: f32,
+    /// Weight for each device's exit.
+    #[serde(default)]
+    pub device: f32,
+    /// Divides both logits.
+    pub temperature: f32,
+}
+
+/// Choice of the local exit's threshold, from the validation part.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExitRecipe {
+    /// Points of accuracy that all exits together may lie below the cloud exit.
+    pub max_loss_points: f32,
+}
+
+/// When the run is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointRecipe {
+    /// Steps between checkpoints inside an epoch; one is written after every epoch too.
+    pub steps: u32,
+}
+
+impl Default for CheckpointRecipe {
+    fn default() -> Self {
+        Self { steps: 400 }
+    }
+}
+
+/// A recipe that cannot be used.
+#[derive(Debug, Error)]
+pub enum RecipeError {
+    /// The file cannot be read.
+    #[error("reading the recipe {}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, or a key that is missing, unknown or of another type.
+    #[error("{}: {message}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// What the parser says, with line and column.
+        message: String,
+    },
+    /// Numbers out of range, all of them.
+    #[error("{}: {}", file.display(), mistakes.join("; "))]
+    Range {
+        /// The file.
+        file: PathBuf,
+        /// Each with key, expected, found.
+        mistakes: Vec<String>,
+    },
+}
+
+impl Recipe {
+    /// Reads a recipe file, or the default one for `None`.
+    ///
+    /// # Errors
+    /// [`RecipeError`]: unreadable, not TOML, or numbers out of range (all are named).
+    pub fn read(file: Option<&Path>) -> Result<Self, RecipeError> {
+        match file {
+            None => Self::parse(Path::new("default recipe"), DEFAULT),
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|source| RecipeError::Unreadable { file: file.to_owned(), source })?;
+                Self::parse(file, &text)
+            }
+        }
+    }
+
+    /// Parses and checks the text of a recipe.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`].
+    pub fn parse(file: &Path, text: &str) -> Result<Self, RecipeError> {
+        let recipe: Self = toml::from_str(text)
+            .map_err(|error| RecipeError::Syntax { file: file.to_owned(), message: error.to_string() })?;
+        recipe.check(file)?;
+        Ok(recipe)
+    }
+
+    /// Checks the ranges of all numbers; `file` is for the message.
+    ///
+    /// # Errors
+    /// [`RecipeError::Range`] naming every mistake.
+    pub fn check(&self, file: &Path) -> Result<(), RecipeError> {
+        let mistakes = self.mistakes();
+        if mistakes.is_empty() { Ok(()) } else { Err(RecipeError::Range { file: file.to_owned(), mistakes }) }
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        let mut number = |key: &str, found: f32, low: f32, high: f32| {
+            if !(low..=high).contains(&found) {
+                mistakes.push(format!("{key}: expected {low} to {high}, found {found}"));
+            }
+        };
+        number("epochs", self.epochs as f32, 1.0, 1e5);
+        number("batch", self.batch as f32, 1.0, 65_536.0);
+        number("workers", self.workers as f32, 1.0, 256.0);
+        number("optimiser.learning_rate", self.optimiser.learning_rate, 1e-8, 10.0);
+        number("optimiser.final_share", self.optimiser.final_share, 0.0, 1.0);
+        number("optimiser.beta_1", self.optimiser.beta_1, 0.0, 0.999_99);
+        number("optimiser.beta_2", self.optimiser.beta_2, 0.0, 0.999_999);
+        number("optimiser.weight_decay", self.optimiser.weight_decay, 0.0, 10.0);
+        number("optimiser.statistics_momentum", self.optimiser.statistics_momentum, 1e-6, 1.0);
+        number("loss.device", self.loss.device, 0.0, 1e3);
+        number("loss.local", self.loss.local, 0.0, 1e3);
+        number("loss.cloud", self.loss.cloud, 0.0, 1e3);
+        number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
+        number("loss.distillation.local", self.loss.distillation.local, 0.0, 1e3);
+        number("loss.distillation.device", self.loss.distillation.device, 0.0, 1e3);
+        number("loss.distillation.temperature", self.loss.distillation.temperature, 0.01, 100.0);
+        number("augment.failout", self.augment.failout, 0.0, 1.0);
+        number("augment.shift", self.augment.shift as f32, 0.0, 64.0);
+        number("augment.exposure", self.augment.exposure, 0.0, 1.0);
+        number("augment.erase", self.augment.erase, 0.0, 1.0);
+        number("augment.erase_share", self.augment.erase_share, 0.0, 1.0);
+        number("exit.max_loss_points", self.exit.max_loss_points, 0.0, 100.0);
+        number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
+        if self.workers > self.batch {
+            mistakes.push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
+        }
+        mistakes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_recipe_holds() {
+        Recipe::read(None).unwrap();
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let text = DEFAULT.replace("batch = 128", "batch = 0").replace("failout = ", "failout = 7 # ");
+        let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
+        assert!(error.starts_with("r.toml: batch: expected 1 to 65536, found 0; "), "{error}");
+        assert!(error.contains("augment.failout: expected 0 to 1, found 7"), "{error}");
+    }
+}

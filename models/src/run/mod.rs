@@ -1,0 +1,7 @@
+//! A run folder: spec, recipe, seed, commit, metrics per epoch, checkpoints, the bundle, the report.
+
+mod folder;
+mod train;
+
+pub use folder::{RunFolder, RunInfo};
+pub use train::{Notice, RunError, train};

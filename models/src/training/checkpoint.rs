@@ -1,0 +1,234 @@
+//! Checkpoints: everything a run needs to go on to the same result, written so that a kill at any moment leaves a good one.
+//!
+//! ```text
+//! +----------+--------------+--------+----------------------------------------------+---------+
+//! | HWCKPT01 | header bytes | header | parameters, statistics, first, second        | SHA-256 |
+//! | 8 bytes  | u64 LE       | JSON   | f32 LE each, lengths as the header says      | 32      |
+//! +----------+--------------+--------+----------------------------------------------+---------+
+//! ```
+//! The last two are kept. A file is written under another name, flushed to the disk and renamed; a torn one fails its SHA-256.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use super::{Adam, EpochRecord};
+use crate::layers::State;
+use crate::loss::Figures;
+
+const MAGIC: &[u8; 8] = b"HWCKPT01";
+const KEPT: usize = 2;
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Epochs finished.
+    pub epoch: u32,
+    /// Steps finished inside the next epoch.
+    pub step_in_epoch: u32,
+    /// Steps finished since the start.
+    pub step: u64,
+    /// Sums over the unfinished epoch.
+    pub figures: Figures,
+    /// Records of the finished epochs.
+    pub epochs: Vec<EpochRecord>,
+    /// Seconds of training so far, over all starts.
+    pub seconds: f64,
+}
+
+/// A saved run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Where it stands.
+    pub progress: Progress,
+    /// Parameters and running statistics.
+    pub state: State,
+    /// Optimiser.
+    pub adam: Adam,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    run: String,
+    lengths: [usize; 4],
+    progress: Progress,
+}
+
+/// Why a checkpoint cannot be used.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// Reading or writing failed.
+    #[error("checkpoint {}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Cut off or altered.
+    #[error("checkpoint {}: {reason}; it was probably being written when the run was killed", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// Of a run with another spec, recipe, seed or data.
+    #[error("checkpoint {}: expected run {expected}, found run {found}; choose another --out", file.display())]
+    OtherRun {
+        /// The file.
+        file: PathBuf,
+        /// Identity of this run.
+        expected: String,
+        /// Identity in the file.
+        found: String,
+    },
+}
+
+impl Checkpoint {
+    /// Writes the checkpoint into `folder` and removes those no longer needed.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`].
+    pub fn write(&self, folder: &Path, run: &str) -> Result<(), CheckpointError> {
+        let file = folder.join(name(self.progress.step));
+        let failed = |source| CheckpointError::Io { file: file.clone(), source };
+        let partial = file.with_extension("partial");
+        let mut out = File::create(&partial).map_err(failed)?;
+        out.write_all(&self.encode(run)).and_then(|()| out.sync_all()).map_err(failed)?;
+        fs::rename(&partial, &file).map_err(failed)?;
+        // The rename itself must survive too; a folder that cannot be synced is no reason to stop.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        for old in list(folder).map_err(failed)?.into_iter().skip(KEPT) {
+            let _ = fs::remove_file(old);
+        }
+        Ok(())
+    }
+
+    /// The newest good checkpoint in `folder`, and why newer ones were passed over.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherRun`] for a good one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
+    pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
+        let mut passed_over = Vec::new();
+        for file in list(folder).map_err(|source| CheckpointError::Io { file: folder.to_owned(), source })? {
+            let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
+            match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
+                Ok(checkpoint) => return Ok((Some(checkpoint), passed_over)),
+                Err(error @ CheckpointError::OtherRun { .. }) => return Err(error),
+                Err(error) => passed_over.push(error),
+            }
+        }
+        Ok((None, passed_over))
+    }
+
+    fn encode(&self, run: &str) -> Vec<u8> {
+        let parts = [&self.state.parameters, &self.state.statistics, &self.adam.first, &self.adam.second];
+        let header = Header { run: run.to_owned(), lengths: parts.map(Vec::len), progress: self.progress.clone() };
+        let header = serde_json::to_vec(&header).expect("a header is plain data");
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((header.len() as u64).to_le_bytes());
+        bytes.extend(header);
+        parts.into_iter().flatten().for_each(|value| bytes.extend(value.to_le_bytes()));
+        let hash = Sha256::digest(&bytes);
+        bytes.extend(hash);
+        bytes
+    }
+
+    fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
+        let damaged = |reason: &str| CheckpointError::Damaged { file: file.to_owned(), reason: reason.to_owned() };
+        let (body, hash) = bytes.split_last_chunk::<32>().ok_or_else(|| damaged("shorter than its hash"))?;
+        if Sha256::digest(body)[..] != hash[..] {
+            return Err(damaged("its SHA-256 does not fit"));
+        }
+        let rest = body.strip_prefix(MAGIC).ok_or_else(|| damaged("not a checkpoint of this version"))?;
+        let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("no header"))?;
+        let (header, numbers) = usize::try_from(u64::from_le_bytes(*len))
+            .ok()
+            .and_then(|len| rest.split_at_checked(len))
+            .ok_or_else(|| damaged("its header is cut off"))?;
+        let header: Header = serde_json::from_slice(header).map_err(|error| damaged(&error.to_string()))?;
+        if header.run != run {
+            let (expected, found) = (run.to_owned(), header.run);
+            return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
+        }
+        let (numbers, _) = numbers.as_chunks::<4>();
+        if numbers.len() != header.lengths.iter().sum::<usize>() {
+            return Err(damaged("its numbers are cut off"));
+        }
+        let mut numbers = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let [parameters, statistics, first, second] =
+            header.lengths.map(|len| numbers.by_ref().take(len).collect::<Vec<f32>>());
+        let state = State { parameters, statistics };
+        Ok(Self { progress: header.progress, state, adam: Adam { first, second } })
+    }
+}
+
+fn name(step: u64) -> String {
+    format!("checkpoint-{step:09}.hwck")
+}
+
+/// Checkpoints in a folder, newest first.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "hwck") {
+            files.push(path);
+        }
+    }
+    files.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(step: u64) -> Checkpoint {
+        Checkpoint {
+            progress: Progress { step, epoch: 1, seconds: 0.1 + 0.2, ..Progress::default() },
+            state: State { parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0], statistics: vec![1.0 / 3.0] },
+            adam: Adam { first: vec![1e-30; 3], second: vec![2.0; 3] },
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_comes_back_bit_by_bit_and_two_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for step in 1..=5 {
+            checkpoint(step).write(folder.path(), "run").unwrap();
+        }
+        let (found, passed_over) = Checkpoint::newest(folder.path(), "run").unwrap();
+        assert_eq!(found.unwrap(), checkpoint(5));
+        assert!(passed_over.is_empty());
+        assert_eq!(list(folder.path()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_torn_checkpoint_is_passed_over_for_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint(1).write(folder.path(), "run").unwrap();
+        checkpoint(2).write(folder.path(), "run").unwrap();
+        let torn = folder.path().join(name(2));
+        let bytes = fs::read(&torn).unwrap();
+        for bad in [&bytes[..0], &bytes[..20], &bytes[..bytes.len() - 1]] {
+            fs::write(&torn, bad).unwrap();
+            let (found, passed_over) = Checkpoint::newest(folder.path(), "run").unwrap();
+            assert_eq!(found.unwrap(), checkpoint(1));
+            assert_eq!(passed_over.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_run_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint(1).write(folder.path(), "one").unwrap();
+        let error = Checkpoint::newest(folder.path(), "two").unwrap_err().to_string();
+        assert!(error.contains("expected run two, found run one"), "{error}");
+    }
+}
