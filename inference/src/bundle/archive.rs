@@ -1,0 +1,148 @@
+//! A tar file that can be written in one way only.
+//!
+//! Each member is a 512-byte ustar header, the bytes, and zeros up to the next multiple of 512; two blocks of zeros end the
+//! file. Name and size are the only things a header says; everything else is constant. The reader rebuilds each header from
+//! them and compares, so no bit of the framing can differ.
+
+use std::ops::Range;
+
+use headwater_protocol::Slot;
+use tar::Header;
+
+use super::BundleError;
+
+const BLOCK: usize = 512;
+const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
+const NAME_FIELD: Range<usize> = 0..100;
+const SIZE_FIELD: Range<usize> = 124..136;
+
+/// Most members: every section twice (ONNX and packed), and the JSON files.
+const MEMBERS_MAX: usize = 2 * (Slot::MAX + 3) + 5;
+
+/// A member: its name and where its bytes lie in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Member<'a> {
+    pub(super) name: &'a str,
+    pub(super) range: Range<usize>,
+}
+
+/// The file that holds these members, names at most 99 ASCII bytes.
+pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let mut file = Vec::new();
+    for (name, bytes) in members {
+        file.extend_from_slice(header(name, bytes.len() as u64).as_bytes());
+        file.extend_from_slice(bytes);
+        file.resize(file.len().next_multiple_of(BLOCK), 0);
+    }
+    file.extend_from_slice(&END);
+    file
+}
+
+/// The members of a file, every byte around them checked.
+pub(super) fn read(file: &[u8]) -> Result<Vec<Member<'_>>, BundleError> {
+    let mut members = Vec::new();
+    let mut at = 0;
+    loop {
+        let after = || members.last().map_or_else(String::new, |m: &Member<'_>| format!(" after {}", m.name));
+        let part = format!("header of member {}{}", members.len(), after());
+        let Some(block) = file.get(at..at + BLOCK) else {
+            return Err(truncated(&part, at + BLOCK, file));
+        };
+        if block[0] == 0 {
+            check_end(file, at)?;
+            return Ok(members);
+        }
+        if members.len() == MEMBERS_MAX {
+            return Err(BundleError::Members {
+                expected: format!("at most {MEMBERS_MAX}"),
+                found: "another one".into(),
+            });
+        }
+        let (name, size) = parse_header(block, &part)?;
+        let expected = header(name, size);
+        check_bytes(file, at, expected.as_bytes(), || format!("{part}, {}", name.escape_default()))?;
+
+        let start = at + BLOCK;
+        let end = usize::try_from(size).ok().and_then(|size| start.checked_add(size));
+        let padded = end.and_then(|end| end.checked_next_multiple_of(BLOCK));
+        let (Some(end), Some(padded)) = (end, padded.filter(|&padded| padded <= file.len())) else {
+            return Err(truncated(name, start.saturating_add(size as usize), file));
+        };
+        check_bytes(file, end, &END[..padded - end], || format!("padding after {name}"))?;
+        members.push(Member { name, range: start..end });
+        at = padded;
+    }
+}
+
+fn header(name: &str, size: u64) -> Header {
+    let mut header = Header::new_ustar();
+    let length = name.len().min(NAME_FIELD.len() - 1);
+    header.as_mut_bytes()[..length].copy_from_slice(&name.as_bytes()[..length]);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(size);
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_cksum();
+    header
+}
+
+fn parse_header<'a>(block: &'a [u8], part: &str) -> Result<(&'a str, u64), BundleError> {
+    let field = |field: &Range<usize>| {
+        let bytes = &block[field.clone()];
+        bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+    };
+    let refused = |what: &str, expected, field: &[u8]| BundleError::Header {
+        part: format!("{part}, {what}"),
+        expected,
+        found: field.escape_ascii().to_string(),
+    };
+    let name = field(&NAME_FIELD);
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|text| text.is_ascii() && text.len() < NAME_FIELD.len())
+        .ok_or_else(|| refused("name", "a short ASCII name", name))?;
+    let size = field(&SIZE_FIELD);
+    let size = std::str::from_utf8(size)
+        .ok()
+        .and_then(|digits| u64::from_str_radix(digits, 8).ok())
+        .ok_or_else(|| refused("size", "octal digits", size))?;
+    Ok((name, size))
+}
+
+fn check_end(file: &[u8], at: usize) -> Result<(), BundleError> {
+    let part = || "end of the archive".to_owned();
+    if file.len() < at + END.len() {
+        return Err(truncated(&part(), at + END.len(), file));
+    }
+    check_bytes(file, at, &END, part)?;
+    match file.len() - at - END.len() {
+        0 => Ok(()),
+        more => Err(BundleError::Members {
+            expected: format!("nothing after the end at byte {}", at + END.len()),
+            found: format!("{more} more bytes"),
+        }),
+    }
+}
+
+/// Compares the file from `at` on with what must stand there. The caller has checked that the file is long enough.
+fn check_bytes(
+    file: &[u8],
+    at: usize,
+    expected: &[u8],
+    part: impl FnOnce() -> String,
+) -> Result<(), BundleError> {
+    match expected.iter().zip(&file[at..]).position(|(expected, found)| expected != found) {
+        None => Ok(()),
+        Some(i) => Err(BundleError::Framing {
+            part: part(),
+            offset: at + i,
+            expected: expected[i],
+            found: file[at + i],
+        }),
+    }
+}
+
+fn truncated(member: &str, expected: usize, file: &[u8]) -> BundleError {
+    BundleError::Truncated { member: member.to_owned(), expected: expected as u64, found: file.len() as u64 }
+}

@@ -1,0 +1,71 @@
+//! Sections smaller: deflate, and inflate with a limit.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+use super::BundleError;
+use crate::manifest::SectionManifest;
+
+/// Bytes of ONNX that a section may have beyond its parameters: graph, names, constants.
+const GRAPH_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of ONNX per parameter: 4 as `f32`, and as much again for derived constants such as signs and scales, doubled.
+const PARAMETER_BYTES_MAX: u64 = 16;
+
+/// Largest ONNX of any section, in bytes.
+const ONNX_BYTES_MAX: u64 = 1 << 30;
+
+/// Largest ONNX of this section, in bytes: what its parameters can explain.
+pub(super) fn onnx_bytes_max(section: &SectionManifest) -> u64 {
+    section.parameters.saturating_mul(PARAMETER_BYTES_MAX).saturating_add(GRAPH_BYTES_MAX).min(ONNX_BYTES_MAX)
+}
+
+/// Deflates at the highest level; the same input gives the same bytes.
+pub(super) fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("writing to memory does not fail")
+}
+
+/// Inflates a member that must not give more than `limit` bytes.
+pub(super) fn inflate(member: &str, stored: &[u8], limit: u64) -> Result<Vec<u8>, BundleError> {
+    let mut bytes = Vec::new();
+    DeflateDecoder::new(stored)
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| BundleError::Inflate { member: member.into(), reason: error.to_string() })?;
+    super::check_limit(&format!("{member}, inflated"), limit, bytes.len() as u64)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deflated_bytes_come_back() {
+        let bytes: Vec<u8> = (0..10_000u32).map(|i| (i * i >> 7) as u8).collect();
+        let stored = deflate(&bytes);
+        assert_eq!(inflate("x", &stored, 10_000).unwrap(), bytes);
+        assert_eq!(stored, deflate(&bytes));
+    }
+
+    #[test]
+    fn a_zip_bomb_stops_at_the_limit() {
+        let bomb = deflate(&vec![0; 10_000_000]);
+        assert!(bomb.len() < 20_000);
+        let error = inflate("cloud.onnx.deflate", &bomb, 1000).unwrap_err();
+        assert!(matches!(error, BundleError::Oversize { limit: 1000, found: 1001, .. }), "{error}");
+    }
+
+    #[test]
+    fn garbage_is_not_a_deflate_stream() {
+        let error = inflate("cloud.onnx.deflate", &[0xff; 40], 1000).unwrap_err();
+        assert!(matches!(error, BundleError::Inflate { .. }), "{error}");
+        let cut = &deflate(&[7; 5000])[..5];
+        assert!(inflate("cloud.onnx.deflate", cut, 10_000).is_err());
+    }
+}

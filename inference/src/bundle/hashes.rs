@@ -1,0 +1,94 @@
+//! `hashes.json`: what protects the members that `network.json` does not.
+
+use std::collections::BTreeMap;
+
+use headwater_protocol::NetworkId;
+use sha2::{Digest, Sha256};
+
+use super::archive::Member;
+use super::{BundleError, HASHES, JSON_BYTES_MAX, NETWORK, POLICY, REPORT, check_limit};
+
+/// The members of a bundle whose JSON files are what was hashed. Sections are not looked at yet.
+pub(super) struct Verified<'a> {
+    pub(super) network: &'a [u8],
+    pub(super) policy: &'a [u8],
+    pub(super) sections: &'a [Member<'a>],
+    pub(super) report: Option<&'a [u8]>,
+}
+
+/// Contents of `hashes.json` for these members. There is one way to write it.
+pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let hashes: BTreeMap<&str, String> =
+        members.into_iter().map(|(name, bytes)| (name, hex_sha256(bytes))).collect();
+    let lines: Vec<String> = hashes.iter().map(|(name, hash)| format!("  \"{name}\": \"{hash}\"")).collect();
+    format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes()
+}
+
+/// Finds the JSON members at their places and checks them against `hashes.json`.
+pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member<'a>]) -> Result<Verified<'a>, BundleError> {
+    let (Some(first), Some(second), Some(last)) = (members.first(), members.get(1), members.last()) else {
+        return Err(misplaced(members));
+    };
+    if (first.name, second.name, last.name) != (NETWORK, POLICY, HASHES) {
+        return Err(misplaced(members));
+    }
+    let inner = &members[2..members.len() - 1];
+    let (sections, report) = match inner.split_last() {
+        Some((last, sections)) if last.name == REPORT => (sections, Some(last)),
+        _ => (inner, None),
+    };
+    let stored = |member: &Member<'_>| -> Result<&'a [u8], BundleError> {
+        check_limit(member.name, JSON_BYTES_MAX, member.range.len() as u64)?;
+        Ok(&file[member.range.clone()])
+    };
+    let verified = Verified {
+        network: stored(first)?,
+        policy: stored(second)?,
+        sections,
+        report: report.map(stored).transpose()?,
+    };
+    check(&verified, stored(last)?)?;
+    Ok(verified)
+}
+
+/// SHA-256 as 64 hex digits.
+pub(super) fn hex_sha256(bytes: &[u8]) -> String {
+    network_id(bytes).to_string()
+}
+
+/// Id of the network with this `network.json`.
+pub(super) fn network_id(bytes: &[u8]) -> NetworkId {
+    NetworkId(Sha256::digest(bytes).into())
+}
+
+fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
+    let covered =
+        [(NETWORK, Some(verified.network)), (POLICY, Some(verified.policy)), (REPORT, verified.report)];
+    let covered: Vec<(&str, &[u8])> =
+        covered.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).collect();
+    let rendered = render(covered.iter().copied());
+    if rendered == stored {
+        return Ok(());
+    }
+    // Altered for certain; what follows only finds the best name for it.
+    let on_record: BTreeMap<String, String> = serde_json::from_slice(stored).unwrap_or_default();
+    for (name, bytes) in covered {
+        let found = hex_sha256(bytes);
+        if let Some(expected) = on_record.get(name).filter(|expected| **expected != found) {
+            return Err(BundleError::Altered { member: name.into(), expected: expected.clone(), found });
+        }
+    }
+    Err(BundleError::Altered {
+        member: HASHES.into(),
+        expected: hex_sha256(&rendered),
+        found: hex_sha256(stored),
+    })
+}
+
+fn misplaced(members: &[Member<'_>]) -> BundleError {
+    let names: Vec<&str> = members.iter().map(|member| member.name).collect();
+    BundleError::Members {
+        expected: format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}"),
+        found: if names.is_empty() { "none".into() } else { names.join(", ") },
+    }
+}

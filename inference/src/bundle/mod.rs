@@ -1,0 +1,273 @@
+//! The bundle: one file with everything a network needs to run, which no one can change unnoticed.
+//!
+//! A plain tar. Members, in this order:
+//!
+//! | member | contents | covered by |
+//! | --- | --- | --- |
+//! | `network.json` | the [manifest](crate::manifest); its SHA-256 is the network id | `hashes.json` |
+//! | `policy.json` | the [policy](crate::policy) | `hashes.json` |
+//! | `<section>.onnx` or `<section>.onnx.deflate` | one per section, stored or deflated, whichever is smaller | `network.json` |
+//! | `report.json` | training run and metrics; may be left out | `hashes.json` |
+//! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
+//!
+//! Hashes are over the bytes as stored. There is one way to write a bundle of given members (headers, padding, end and
+//! `hashes.json` are functions of them), and a reader accepts only that: so every byte of the file is protected, and a
+//! truncated or altered bundle is refused before anything of it is used. What this does not do is say who made it: anyone
+//! can write a new bundle. That is for the signature.
+//!
+//! A tier may hold only its own sections: same `network.json`, same network id, fewer members.
+
+mod archive;
+mod deflate;
+mod error;
+mod hashes;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use headwater_protocol::{NetworkId, PolicyId};
+
+use crate::manifest::{NetworkManifest, SectionManifest};
+use crate::policy::Policy;
+
+pub use error::BundleError;
+pub use writer::BundleWriter;
+
+/// Largest bundle that is read, in bytes.
+pub const BUNDLE_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest `network.json`, `policy.json`, `report.json` or `hashes.json`, in bytes.
+pub const JSON_BYTES_MAX: u64 = 16 << 20;
+
+const NETWORK: &str = "network.json";
+const POLICY: &str = "policy.json";
+const REPORT: &str = "report.json";
+const HASHES: &str = "hashes.json";
+
+/// A bundle in memory, verified to the last byte.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    bytes: Vec<u8>,
+    manifest: NetworkManifest,
+    network_id: NetworkId,
+    policy: Policy,
+    policy_id: PolicyId,
+    /// Where each section of the manifest lies in `bytes`; `None` where this bundle does not hold it.
+    sections: Vec<Option<StoredSection>>,
+    report: Option<serde_json::Value>,
+}
+
+/// One section out of a bundle: its description and its ONNX.
+#[derive(Clone, Debug)]
+pub struct SectionBytes<'a> {
+    /// What the manifest says of it.
+    pub manifest: &'a SectionManifest,
+    /// The ONNX file, inflated.
+    pub onnx: Cow<'a, [u8]>,
+}
+
+#[derive(Clone, Debug)]
+struct StoredSection {
+    member: String,
+    range: Range<usize>,
+    deflated: bool,
+}
+
+impl Bundle {
+    /// Reads and verifies a bundle file.
+    ///
+    /// # Errors
+    /// [`BundleError::Read`] when the file cannot be read, else as [`Bundle::from_bytes`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
+        let path = path.as_ref();
+        let read = |source| BundleError::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(read)?;
+        let length = file.metadata().map_err(read)?.len();
+        check_limit("the bundle", BUNDLE_BYTES_MAX, length)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        // The limit again, for a file that grows or has no length of its own.
+        file.take(BUNDLE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read)?;
+        Self::verified(bytes)
+    }
+
+    /// Verifies a bundle in memory.
+    ///
+    /// # Errors
+    /// A variant of [`BundleError`] that names the member, what was expected and what was found, when anything is cut off,
+    /// altered, over a limit, out of order, or does not fit the rest.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BundleError> {
+        check_limit("the bundle", BUNDLE_BYTES_MAX, bytes.len() as u64)?;
+        Self::verified(bytes.to_vec())
+    }
+
+    fn verified(bytes: Vec<u8>) -> Result<Self, BundleError> {
+        check_limit("the bundle", BUNDLE_BYTES_MAX, bytes.len() as u64)?;
+        let members = archive::read(&bytes)?;
+        let verified = hashes::verify(&bytes, &members)?;
+        let manifest = parse_manifest(verified.network)?;
+        let policy: Policy = parse(POLICY, verified.policy)?;
+        policy.check()?;
+        let report = verified.report.map(|stored| parse(REPORT, stored)).transpose()?;
+        let sections = find_sections(&bytes, &manifest, verified.sections)?;
+        let (network_id, policy_id) = (hashes::network_id(verified.network), Policy::id_of(verified.policy));
+        Ok(Self { manifest, network_id, policy, policy_id, sections, report, bytes })
+    }
+
+    /// What the bundle says of the network.
+    pub fn manifest(&self) -> &NetworkManifest {
+        &self.manifest
+    }
+
+    /// SHA-256 of `network.json` as stored.
+    pub fn network_id(&self) -> NetworkId {
+        self.network_id
+    }
+
+    /// The policy it was shipped with.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Id of [`Bundle::policy`].
+    pub fn policy_id(&self) -> PolicyId {
+        self.policy_id
+    }
+
+    /// The training report, if there is one.
+    pub fn report(&self) -> Option<&serde_json::Value> {
+        self.report.as_ref()
+    }
+
+    /// Bytes of the whole file.
+    pub fn stored_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes that a section takes in the file; `None` when it is not in this bundle.
+    pub fn stored_section_bytes(&self, name: &str) -> Option<usize> {
+        self.stored_section(name).ok().map(|(_, stored)| stored.range.len())
+    }
+
+    /// A section, inflated.
+    ///
+    /// # Errors
+    /// [`BundleError::NotInBundle`] when this bundle does not hold it, [`BundleError::UnknownSection`] when the network has
+    /// no such section, [`BundleError::Inflate`] or [`BundleError::Oversize`] when it was deflated wrongly.
+    pub fn section(&self, name: &str) -> Result<SectionBytes<'_>, BundleError> {
+        let (manifest, section) = self.stored_section(name)?;
+        let stored = &self.bytes[section.range.clone()];
+        let limit = deflate::onnx_bytes_max(manifest);
+        let onnx = if section.deflated {
+            Cow::Owned(deflate::inflate(&section.member, stored, limit)?)
+        } else {
+            check_limit(&section.member, limit, stored.len() as u64)?;
+            Cow::Borrowed(stored)
+        };
+        Ok(SectionBytes { manifest, onnx })
+    }
+
+    /// The same bundle with only the named sections, for a tier that needs no more. The network id stays.
+    ///
+    /// # Errors
+    /// As [`Bundle::section`], for a name this bundle does not hold.
+    pub fn only(&self, names: &[&str]) -> Result<Vec<u8>, BundleError> {
+        for name in names {
+            self.stored_section(name)?;
+        }
+        let dropped: Vec<&str> = self
+            .manifest
+            .sections
+            .iter()
+            .zip(&self.sections)
+            .filter(|(section, _)| !names.contains(&section.name.as_str()))
+            .filter_map(|(_, stored)| Some(stored.as_ref()?.member.as_str()))
+            .collect();
+        let members = archive::read(&self.bytes)?;
+        let kept = members.iter().filter(|member| !dropped.contains(&member.name));
+        Ok(archive::write(kept.map(|member| (member.name, &self.bytes[member.range.clone()]))))
+    }
+
+    fn stored_section(&self, name: &str) -> Result<(&SectionManifest, &StoredSection), BundleError> {
+        let known = self.manifest.sections.iter().zip(&self.sections);
+        let Some((manifest, stored)) = known.into_iter().find(|(section, _)| section.name == name) else {
+            let known = self.manifest.sections.iter().map(|section| section.name.clone()).collect();
+            return Err(BundleError::UnknownSection { section: name.into(), known });
+        };
+        match stored {
+            Some(stored) => Ok((manifest, stored)),
+            None => {
+                let all = self.manifest.sections.iter().zip(&self.sections);
+                let held =
+                    all.filter(|(_, stored)| stored.is_some()).map(|(section, _)| section.name.clone());
+                Err(BundleError::NotInBundle { section: name.into(), held: held.collect() })
+            }
+        }
+    }
+}
+
+/// Checks the hash of every section member and finds the section it belongs to. Members must follow the manifest's order.
+fn find_sections(
+    bytes: &[u8],
+    manifest: &NetworkManifest,
+    members: &[archive::Member<'_>],
+) -> Result<Vec<Option<StoredSection>>, BundleError> {
+    let mut rest = members.iter().peekable();
+    let mut sections = Vec::with_capacity(manifest.sections.len());
+    for section in &manifest.sections {
+        let deflated_name = format!("{}.onnx.deflate", section.name);
+        let stored_name = format!("{}.onnx", section.name);
+        let next = rest.next_if(|member| member.name == deflated_name || member.name == stored_name);
+        let stored = next.map(|member| StoredSection {
+            member: member.name.to_owned(),
+            range: member.range.clone(),
+            deflated: member.name == deflated_name,
+        });
+        if let Some(stored) = &stored {
+            let found = hashes::hex_sha256(&bytes[stored.range.clone()]);
+            if found != section.sha256 {
+                return Err(BundleError::Altered {
+                    member: stored.member.clone(),
+                    expected: section.sha256.clone(),
+                    found,
+                });
+            }
+        }
+        sections.push(stored);
+    }
+    match rest.next() {
+        None => Ok(sections),
+        Some(member) => Err(BundleError::Members {
+            expected: "sections of network.json, each at most once and in its order".into(),
+            found: member.name.escape_default().to_string(),
+        }),
+    }
+}
+
+fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
+    /// A newer form has keys that this build does not know; its version must be the error, not the first such key.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let version: Version = parse(NETWORK, stored)?;
+    if version.format != crate::manifest::FORMAT_VERSION {
+        return Err(BundleError::Format { expected: crate::manifest::FORMAT_VERSION, found: version.format });
+    }
+    let manifest: NetworkManifest = parse(NETWORK, stored)?;
+    manifest.check()?;
+    Ok(manifest)
+}
+
+fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) -> Result<T, BundleError> {
+    serde_json::from_slice(stored).map_err(|source| BundleError::Json { member, source })
+}
+
+fn check_limit(what: &str, limit: u64, found: u64) -> Result<(), BundleError> {
+    if found > limit { Err(BundleError::Oversize { what: what.into(), limit, found }) } else { Ok(()) }
+}

@@ -1,0 +1,282 @@
+//! Bundles that hold, and every way of not holding.
+
+use proptest::prelude::*;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::manifest::Aggregation;
+use crate::testing::TinyNetwork;
+
+fn tiny() -> TinyNetwork {
+    TinyNetwork { slots: 2, view: [1, 4, 4], filters: 1, ..TinyNetwork::default() }
+}
+
+/// A small whole bundle, for the tests that try all of its bytes.
+fn small() -> Vec<u8> {
+    tiny().writer().report(json!({ "accuracy": 0.5 })).finish().unwrap()
+}
+
+fn names(bundle: &[u8]) -> Vec<String> {
+    archive::read(bundle).unwrap().iter().map(|member| member.name.to_owned()).collect()
+}
+
+#[track_caller]
+fn check_refused(bytes: &[u8], message: &str) {
+    let error = Bundle::from_bytes(bytes).unwrap_err().to_string();
+    assert!(error.contains(message), "expected an error with {message:?}, found: {error}");
+}
+
+/// The bundle with one member replaced, and `hashes.json` and framing made to fit.
+fn with_member(bundle: &[u8], name: &str, contents: &[u8]) -> Vec<u8> {
+    let members = archive::read(bundle).unwrap();
+    let mut members: Vec<(&str, Vec<u8>)> =
+        members.iter().map(|member| (member.name, bundle[member.range.clone()].to_vec())).collect();
+    for member in &mut members {
+        if member.0 == name {
+            member.1 = contents.to_vec();
+        }
+    }
+    let covered = members.iter().filter(|(name, _)| [NETWORK, POLICY, REPORT].contains(name));
+    let hashes = hashes::render(covered.map(|(name, bytes)| (*name, bytes.as_slice())));
+    members.last_mut().unwrap().1 = hashes;
+    archive::write(members.iter().map(|(name, bytes)| (*name, bytes.as_slice())))
+}
+
+fn with_network(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+    let bundle = small();
+    let members = archive::read(&bundle).unwrap();
+    let mut network: serde_json::Value = serde_json::from_slice(&bundle[members[0].range.clone()]).unwrap();
+    change(&mut network);
+    with_member(&bundle, NETWORK, &serde_json::to_vec(&network).unwrap())
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let network = tiny();
+    let bytes = small();
+    let bundle = Bundle::from_bytes(&bytes).unwrap();
+    assert_eq!(bundle.manifest().labels, network.manifest().labels);
+    assert_eq!(bundle.policy(), &network.policy);
+    assert_eq!(bundle.report(), Some(&json!({ "accuracy": 0.5 })));
+    let onnx = bundle.section("cloud").unwrap().onnx;
+    let written = crate::testing::OnnxGraph::new(&[1]).finish(&["x"]);
+    assert_ne!(&*onnx, &written);
+    assert_eq!(names(&bytes)[..2], [NETWORK, POLICY]);
+    assert_eq!(names(&bytes)[names(&bytes).len() - 2..], [REPORT, HASHES]);
+}
+
+#[test]
+fn a_section_comes_back_as_it_was_given() {
+    let manifest = tiny().manifest();
+    let onnx = |name: &str| if name == "cloud" { vec![7; 5000] } else { vec![1, 2, 3] };
+    let mut writer = BundleWriter::new(manifest.clone(), Policy::default());
+    for section in manifest.sections.iter().rev() {
+        writer = writer.section(section.name.clone(), onnx(&section.name));
+    }
+    let bytes = writer.finish().unwrap();
+    let bundle = Bundle::from_bytes(&bytes).unwrap();
+    for section in &manifest.sections {
+        assert_eq!(&*bundle.section(&section.name).unwrap().onnx, onnx(&section.name));
+    }
+    // Stored where deflating would make it larger.
+    assert_eq!(names(&bytes)[2..], ["device-0.onnx", "device-1.onnx", "cloud.onnx.deflate", HASHES]);
+}
+
+#[test]
+fn the_same_contents_give_the_same_bytes() {
+    assert_eq!(small(), small());
+}
+
+#[test]
+fn the_ids_are_hashes_of_the_members_as_stored() {
+    let bytes = small();
+    let bundle = Bundle::from_bytes(&bytes).unwrap();
+    let members = archive::read(&bytes).unwrap();
+    let hash = |i: usize| -> [u8; 32] { Sha256::digest(&bytes[members[i].range.clone()]).into() };
+    assert_eq!(bundle.network_id().0, hash(0));
+    assert_eq!(bundle.policy_id().0, hash(1)[..8]);
+}
+
+#[test]
+fn any_byte_changed_is_refused() {
+    let mut bytes = small();
+    for i in 0..bytes.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            bytes[i] ^= flip;
+            let refused = Bundle::from_bytes(&bytes);
+            assert!(refused.is_err(), "byte {i} of {} changed by {flip:#x} and accepted", bytes.len());
+            bytes[i] ^= flip;
+        }
+    }
+    assert!(Bundle::from_bytes(&bytes).is_ok());
+}
+
+#[test]
+fn any_truncation_is_refused() {
+    let bytes = small();
+    for length in 0..bytes.len() {
+        assert!(Bundle::from_bytes(&bytes[..length]).is_err(), "cut at {length} of {}", bytes.len());
+    }
+}
+
+#[test]
+fn an_error_names_the_member_what_was_expected_and_what_was_found() {
+    let bytes = small();
+    for (i, name) in names(&bytes).iter().enumerate() {
+        let range = archive::read(&bytes).unwrap()[i].range.clone();
+        let mut altered = bytes.clone();
+        altered[range.start + range.len() / 2] ^= 1;
+        let error = Bundle::from_bytes(&altered).unwrap_err();
+        match &error {
+            // Which of the two was changed cannot be known: the record names the member whose hash it no longer gives.
+            BundleError::Altered { .. } if name == HASHES => {}
+            BundleError::Altered { member, expected, found } => {
+                assert_eq!(member, name);
+                assert!(expected != found && expected.len() == 64 && found.len() == 64, "{error}");
+            }
+            other => panic!("{name}: {other}"),
+        }
+    }
+    check_refused(&bytes[..bytes.len() - 1], "cut off in end of the archive");
+    check_refused(&bytes[..700], "cut off in network.json");
+    check_refused(&[bytes.as_slice(), b"x"].concat(), "found 1 more bytes");
+    let mut padded = bytes.clone();
+    let first = archive::read(&bytes).unwrap()[0].range.clone();
+    padded[first.end] = 3;
+    check_refused(&padded, "padding after network.json: expected 0x00, found 0x03");
+}
+
+#[test]
+fn a_bundle_that_is_no_tar_is_refused() {
+    check_refused(b"", "cut off");
+    check_refused(&[0xff; 4096], "expected a short ASCII name");
+    check_refused(&[0; 1024], "members: expected network.json");
+}
+
+#[test]
+fn a_member_that_claims_to_be_huge_is_refused_without_room_for_it() {
+    let mut bytes = small();
+    bytes[124..136].copy_from_slice(b"77777777777\0");
+    let error = Bundle::from_bytes(&bytes).unwrap_err();
+    assert!(matches!(error, BundleError::Framing { .. }), "{error}");
+}
+
+#[test]
+fn another_format_is_named_as_such() {
+    let bytes = with_network(|network| {
+        network["format"] = json!(2);
+        network["a_key_of_tomorrow"] = json!(1);
+    });
+    check_refused(&bytes, "format: expected 1, found 2");
+}
+
+#[test]
+fn a_manifest_that_contradicts_itself_is_refused() {
+    for (change, message) in [
+        (json!({ "labels": [] }), "labels: expected 1 to 65535"),
+        (json!({ "class_prior": [1.0] }), "class_prior: expected 4 numbers, one a label, found 1"),
+        (json!({ "class_prior": [0.5, 0.5, 0.5, 0.5] }), "class_prior: expected a sum of 1, found 2"),
+        (json!({ "slots": 0 }), "slots: expected 1 to 64, found 0"),
+        (json!({ "slots": 65 }), "slots: expected 1 to 64, found 65"),
+        (json!({ "slots": 3 }), "sections: expected device-0, device-1, device-2, cloud, found"),
+        (json!({ "local_aggregation": "cc" }), "sections: expected device-0, device-1, local, cloud"),
+        (json!({ "features": { "channels": 2, "height": 2, "width": 2 } }), "section device-0: outputs"),
+        (
+            json!({ "features": { "channels": 0, "height": 2, "width": 2 } }),
+            "features: expected a shape of 1",
+        ),
+        (
+            json!({ "features": { "channels": 4_000_000_000u32, "height": 4_000_000_000u32, "width": 4_000_000_000u32 } }),
+            "features: expected a shape of 1",
+        ),
+        (json!({ "name": "a/b" }), "name: expected"),
+        (json!({ "cloud_aggregation": "mp" }), "section cloud: input"),
+    ] {
+        let bytes = with_network(|network| {
+            for (key, value) in change.as_object().unwrap() {
+                network[key] = value.clone();
+            }
+        });
+        check_refused(&bytes, message);
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_used_is_refused() {
+    let bytes = with_member(&small(), POLICY, br#"{"local":{"threshold":1.5}}"#);
+    check_refused(&bytes, "expected a number in [0, 1], found 1.5");
+    let bytes = with_member(&small(), POLICY, br#"{"window_ms":0}"#);
+    check_refused(&bytes, "window_ms: expected 1 to 60000");
+}
+
+#[test]
+fn members_out_of_order_are_refused() {
+    let bundle = small();
+    let members = archive::read(&bundle).unwrap();
+    let in_order = |order: &[usize]| {
+        archive::write(order.iter().map(|&i| (members[i].name, &bundle[members[i].range.clone()])))
+    };
+    assert!(Bundle::from_bytes(&in_order(&[0, 1, 2, 3, 4, 5, 6])).is_ok());
+    for order in [
+        &[1, 0, 2, 3, 4, 5, 6][..],
+        &[0, 1, 3, 2, 4, 5, 6],
+        &[0, 1, 2, 2, 3, 4, 5, 6],
+        &[0, 1, 2, 3, 5, 4, 6],
+        &[0, 1, 2, 3, 4, 5],
+        &[0, 1, 2, 3, 4, 6],
+        &[0, 1],
+        &[],
+    ] {
+        assert!(Bundle::from_bytes(&in_order(order)).is_err(), "{order:?}");
+    }
+}
+
+#[test]
+fn a_tier_may_hold_only_its_sections() {
+    let whole = Bundle::from_bytes(&small()).unwrap();
+    let bytes = whole.only(&["device-1"]).unwrap();
+    assert!(bytes.len() < whole.stored_bytes());
+    let part = Bundle::from_bytes(&bytes).unwrap();
+    assert_eq!(part.network_id(), whole.network_id());
+    assert_eq!(part.section("device-1").unwrap().onnx, whole.section("device-1").unwrap().onnx);
+    let error = part.section("cloud").unwrap_err().to_string();
+    assert!(error.contains("cloud is not in this bundle (it holds device-1)"), "{error}");
+    let error = part.section("edge").unwrap_err().to_string();
+    assert!(error.contains("expected one of device-0, device-1, cloud, found \"edge\""), "{error}");
+    assert!(part.only(&["cloud"]).is_err());
+}
+
+#[test]
+fn sections_that_are_missing_or_too_many_are_not_written() {
+    let network = TinyNetwork { local: Aggregation::Cc, ..tiny() };
+    let error = BundleWriter::new(network.manifest(), Policy::default()).finish().unwrap_err();
+    assert!(matches!(error, BundleError::NotInBundle { .. }), "{error}");
+    let error = network.writer().section("edge", vec![]).finish().unwrap_err();
+    assert!(matches!(error, BundleError::UnknownSection { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Bundle::open("no/such.hwb").unwrap_err().to_string();
+    assert!(error.contains("reading bundle no/such.hwb"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+        prop_assert!(Bundle::from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn several_bytes_changed_are_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..20)) {
+        let whole = small();
+        let mut bytes = whole.clone();
+        for (index, flip) in changes {
+            let at = index.index(bytes.len());
+            bytes[at] ^= flip;
+        }
+        prop_assume!(bytes != whole);
+        prop_assert!(Bundle::from_bytes(&bytes).is_err());
+    }
+}

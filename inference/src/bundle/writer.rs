@@ -1,0 +1,95 @@
+//! Writing a bundle.
+
+use super::{BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_limit, deflate, hashes};
+use crate::manifest::NetworkManifest;
+use crate::policy::Policy;
+
+/// Collects what a bundle holds and writes it; the same contents give the same bytes.
+///
+/// The hashes of the sections in the manifest are filled in by [`BundleWriter::finish`].
+#[derive(Clone, Debug)]
+pub struct BundleWriter {
+    manifest: NetworkManifest,
+    policy: Policy,
+    sections: Vec<(String, Vec<u8>)>,
+    report: Option<serde_json::Value>,
+}
+
+impl BundleWriter {
+    /// A bundle of this network and policy, without sections yet.
+    pub fn new(manifest: NetworkManifest, policy: Policy) -> Self {
+        Self { manifest, policy, sections: Vec::new(), report: None }
+    }
+
+    /// Adds the ONNX file of a section, in any order.
+    #[must_use]
+    pub fn section(mut self, name: impl Into<String>, onnx: impl Into<Vec<u8>>) -> Self {
+        self.sections.push((name.into(), onnx.into()));
+        self
+    }
+
+    /// Adds the training report.
+    #[must_use]
+    pub fn report(mut self, report: serde_json::Value) -> Self {
+        self.report = Some(report);
+        self
+    }
+
+    /// The bundle's bytes.
+    ///
+    /// # Errors
+    /// When the manifest or policy does not hold, or the sections given are not exactly those of the manifest.
+    pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
+        self.manifest.check()?;
+        self.policy.check()?;
+        let sections = self.store_sections()?;
+
+        let network = json(NETWORK, &self.manifest)?;
+        let policy = json(POLICY, &self.policy)?;
+        let report = self.report.as_ref().map(|report| json(REPORT, report)).transpose()?;
+        let report = report.as_deref().map(|report| (REPORT, report));
+        let covered = [(NETWORK, network.as_slice()), (POLICY, policy.as_slice())];
+        let hashes = hashes::render(covered.into_iter().chain(report));
+
+        let sections = sections.iter().map(|(member, stored)| (member.as_str(), stored.as_slice()));
+        let members = covered.into_iter().chain(sections).chain(report).chain([(HASHES, hashes.as_slice())]);
+        Ok(archive::write(members))
+    }
+
+    /// Deflates the sections where that helps, and notes their hashes in the manifest.
+    fn store_sections(&mut self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
+        let mut given = std::mem::take(&mut self.sections);
+        let mut members = Vec::with_capacity(given.len());
+        for section in &mut self.manifest.sections {
+            let Some(at) = given.iter().position(|(name, _)| *name == section.name) else {
+                let held = members.iter().map(|(member, _): &(String, _)| member.clone()).collect();
+                return Err(BundleError::NotInBundle { section: section.name.clone(), held });
+            };
+            let (name, onnx) = given.swap_remove(at);
+            check_limit(&format!("section {name}"), deflate::onnx_bytes_max(section), onnx.len() as u64)?;
+            let deflated = deflate::deflate(&onnx);
+            let (member, stored) = if deflated.len() < onnx.len() {
+                (format!("{name}.onnx.deflate"), deflated)
+            } else {
+                (format!("{name}.onnx"), onnx)
+            };
+            section.sha256 = hashes::hex_sha256(&stored);
+            members.push((member, stored));
+        }
+        match given.pop() {
+            None => Ok(members),
+            Some((section, _)) => {
+                let known = self.manifest.sections.iter().map(|section| section.name.clone()).collect();
+                Err(BundleError::UnknownSection { section, known })
+            }
+        }
+    }
+}
+
+fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, BundleError> {
+    let mut bytes =
+        serde_json::to_vec_pretty(value).map_err(|source| BundleError::Json { member, source })?;
+    bytes.push(b'\n');
+    check_limit(member, super::JSON_BYTES_MAX, bytes.len() as u64)?;
+    Ok(bytes)
+}

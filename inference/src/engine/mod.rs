@@ -1,0 +1,48 @@
+//! Engines: what runs a section.
+//!
+//! An [`Engine`] turns the ONNX of a section into a [`Section`], which runs batches. Every engine takes pixels or floats and
+//! gives floats or packed bits, as the section's manifest says, so callers do not know which engine runs.
+
+mod error;
+mod outputs;
+mod tract;
+
+use crate::manifest::SectionManifest;
+
+pub use error::EngineError;
+pub use outputs::Outputs;
+pub use tract::{BATCHED_TOLERANCE, TractEngine};
+
+/// Loads sections.
+pub trait Engine: Send + Sync {
+    /// Its word in metrics and reports.
+    fn name(&self) -> &'static str;
+
+    /// Makes a section ready to run.
+    ///
+    /// # Errors
+    /// When `onnx` cannot be read, or its inputs and outputs are not those of the manifest.
+    fn load(&self, section: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, EngineError>;
+}
+
+/// A section that is ready to run. One thread at a time.
+pub trait Section: Send {
+    /// Runs `batch` samples; `outputs` holds what they gave, until the next run.
+    ///
+    /// # Shapes
+    /// - `input`: `[batch, input shape]`
+    /// - floats of `outputs`: `[batch, output shape]`; bits: `[batch, ceil(elements / 8)]`
+    ///
+    /// # Errors
+    /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
+    fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
+}
+
+/// What goes into a section.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// `u8` pixels, CHW; the engine divides them by 255.
+    Pixels(&'a [u8]),
+    /// Floats as they are.
+    Floats(&'a [f32]),
+}

@@ -1,0 +1,73 @@
+//! What a section gave: buffers that are reused from run to run.
+
+use headwater_kernels::{pack_signs, packed_len};
+
+use crate::manifest::{OutputKind, SectionManifest};
+
+/// Outputs of one run, in the order of the section's manifest. Reuse it: after the first run of a size nothing is allocated.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    buffers: Vec<Buffer>,
+}
+
+#[derive(Clone, Debug)]
+struct Buffer {
+    kind: OutputKind,
+    /// Elements of one sample.
+    elements: usize,
+    floats: Vec<f32>,
+    bits: Vec<u8>,
+}
+
+impl Outputs {
+    /// No outputs yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Floats of an output, `[batch, shape]`; empty when the output is bits or there is none.
+    pub fn floats(&self, output: usize) -> &[f32] {
+        self.buffers.get(output).map_or(&[], |buffer| &buffer.floats)
+    }
+
+    /// Bits of an output, `[batch, ceil(elements / 8)]`; empty when the output is floats or there is none.
+    pub fn bits(&self, output: usize) -> &[u8] {
+        self.buffers.get(output).map_or(&[], |buffer| &buffer.bits)
+    }
+
+    /// For engines: forgets the last run and makes ready for one of this section.
+    pub fn start(&mut self, section: &SectionManifest) {
+        self.buffers.truncate(section.outputs.len());
+        for (i, output) in section.outputs.iter().enumerate() {
+            let (kind, elements) = (output.kind, output.len());
+            match self.buffers.get_mut(i) {
+                Some(buffer) => {
+                    (buffer.kind, buffer.elements) = (kind, elements);
+                    buffer.floats.clear();
+                    buffer.bits.clear();
+                }
+                None => {
+                    self.buffers.push(Buffer { kind, elements, floats: Vec::new(), bits: Vec::new() });
+                }
+            }
+        }
+    }
+
+    /// For engines: appends the values of whole samples to an output, packing them if it is bits.
+    ///
+    /// # Panics
+    /// When [`Outputs::start`] did not announce the output.
+    pub fn append(&mut self, output: usize, values: &[f32]) {
+        let buffer = &mut self.buffers[output];
+        match buffer.kind {
+            OutputKind::F32 => buffer.floats.extend_from_slice(values),
+            OutputKind::Bits => {
+                for sample in values.chunks_exact(buffer.elements.max(1)) {
+                    let start = buffer.bits.len();
+                    buffer.bits.resize(start + packed_len(sample.len()), 0);
+                    pack_signs(sample, &mut buffer.bits[start..]);
+                }
+            }
+        }
+    }
+}
