@@ -1,0 +1,123 @@
+//! What the leader writes down before it acts, as lines of JSON, and what a restart reads from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_protocol::{Decision, Dropped, SampleId, Settled};
+use serde::{Deserialize, Serialize};
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A sample's first message came.
+    Opened(SampleId),
+    /// It was decided. Written before the decision is published.
+    Decided(Decision),
+    /// It was given up.
+    Dropped {
+        /// Which sample.
+        sample: SampleId,
+        /// Why.
+        reason: Dropped,
+    },
+    /// The account so far; what stands before it may be cut off.
+    Settled(Settled),
+}
+
+/// What a restart knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recovered {
+    /// The account, without the samples that were open.
+    pub settled: Settled,
+    /// Decisions since the last [`Entry::Settled`]; a consumer may not have seen them.
+    pub decisions: Vec<Decision>,
+    /// Samples that were open when the leader stopped.
+    pub open: Vec<SampleId>,
+}
+
+impl Entry {
+    /// Appends the entry as one line.
+    pub fn write_line(&self, out: &mut Vec<u8>) {
+        // Names, numbers and lists always become JSON; a Vec takes every write.
+        if serde_json::to_writer(&mut *out, self).is_ok() {
+            out.push(b'\n');
+        }
+    }
+
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// When the line is not an entry, such as the torn last line of a killed leader.
+    pub fn read_line(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+/// Adds up entries in the order they were written.
+pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
+    let mut recovered = Recovered::default();
+    let mut open = BTreeSet::new();
+    let mut decided: BTreeMap<SampleId, Decision> = BTreeMap::new();
+    let close = |settled: &mut Settled, sample: SampleId| settled.highest = settled.highest.max(sample);
+    for entry in entries {
+        match entry {
+            Entry::Opened(sample) => {
+                open.insert(sample);
+            }
+            Entry::Decided(decision) => {
+                open.remove(&decision.sample);
+                close(&mut recovered.settled, decision.sample);
+                // The first stands: a sample has one decision.
+                if !decided.contains_key(&decision.sample) {
+                    recovered.settled.decided += 1;
+                    decided.insert(decision.sample, decision);
+                }
+            }
+            Entry::Dropped { sample, reason } => {
+                open.remove(&sample);
+                close(&mut recovered.settled, sample);
+                *recovered.settled.dropped.entry(reason).or_default() += 1;
+            }
+            Entry::Settled(settled) => {
+                recovered.settled = settled;
+                decided.clear();
+            }
+        }
+    }
+    recovered.decisions = decided.into_values().collect();
+    recovered.open = open.into_iter().collect();
+    recovered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_finds_what_was_open_and_what_was_given_up() {
+        let entries = [
+            Entry::Opened(SampleId(1)),
+            Entry::Opened(SampleId(2)),
+            Entry::Dropped { sample: SampleId(1), reason: Dropped::Shed },
+        ];
+        let mut lines = Vec::new();
+        for entry in &entries {
+            entry.write_line(&mut lines);
+        }
+        let read: Vec<_> = lines
+            .split(|&b| b == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| Entry::read_line(line).unwrap())
+            .collect();
+        assert_eq!(read, entries);
+        let recovered = replay(read);
+        assert_eq!(recovered.open, [SampleId(2)]);
+        assert_eq!(recovered.settled.dropped[&Dropped::Shed], 1);
+    }
+
+    #[test]
+    fn a_torn_line_is_an_error_not_an_entry() {
+        assert!(Entry::read_line(br#"{"opened":1"#).is_err());
+        assert!(Entry::read_line(b"").is_err());
+    }
+}

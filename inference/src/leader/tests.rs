@@ -1,0 +1,323 @@
+//! The state machine, in sentences; `properties` below it, over random orders, losses and times.
+
+use headwater_protocol::{Decision, Degraded, Dropped, Exit, NetworkId, PolicyId, SampleId, Slot, View};
+
+use super::journal::{Entry, replay};
+use super::{Action, Event, Leader, LeaderConfig, Micros};
+use crate::manifest::Aggregation;
+use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
+use crate::sections::LocalExit;
+
+mod properties;
+
+const SLOTS: usize = 3;
+const CLASSES: usize = 4;
+const PACKED: usize = 2;
+/// Scores by which the local exit is sure of class 2, and by which it knows nothing.
+const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
+const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
+
+fn config() -> LeaderConfig {
+    let local = ExitPolicy {
+        threshold: Threshold::One(ExitThreshold::new(0.5).expect("in range")),
+        ..ExitPolicy::default()
+    };
+    LeaderConfig {
+        network: NetworkId([3; 32]),
+        policy_id: PolicyId([4; 8]),
+        policy: Policy { local, ..Policy::default() },
+        labels: (0..CLASSES).map(|class| format!("class {class}")).collect(),
+        class_prior: vec![0.1, 0.2, 0.3, 0.4],
+        slots: SLOTS,
+        packed_bytes: PACKED,
+        score_bytes: 4 * CLASSES,
+        most_open: 4,
+    }
+}
+
+/// A leader with a clock and everything it ever did.
+struct Group {
+    leader: Leader,
+    now: Micros,
+    done: Vec<Action>,
+}
+
+fn slot(index: u8) -> Slot {
+    Slot::new(index).expect("below 64")
+}
+
+impl Group {
+    fn new() -> Self {
+        let local =
+            LocalExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
+        let mut group =
+            Self { leader: Leader::new(config(), local), now: Micros::from_ms(1000), done: Vec::new() };
+        for index in 0..SLOTS as u8 {
+            group.event(Event::DeviceUp { slot: slot(index) });
+        }
+        group
+    }
+
+    fn event(&mut self, event: Event<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.leader.handle(self.now, event, &mut actions);
+        self.done.extend(actions.iter().cloned());
+        actions
+    }
+
+    fn summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
+        self.event(Event::Summary {
+            slot: slot(index),
+            sample: SampleId(sample),
+            age_ms: 0,
+            late: false,
+            scores,
+        })
+    }
+
+    fn not_in_view(&mut self, index: u8, sample: u64) -> Vec<Action> {
+        self.event(Event::NotInView { slot: slot(index), sample: SampleId(sample), age_ms: 0, late: false })
+    }
+
+    fn features(&mut self, index: u8, sample: u64) -> Vec<Action> {
+        self.event(Event::Features {
+            slot: slot(index),
+            sample: SampleId(sample),
+            bits: &[index + 1; PACKED],
+        })
+    }
+
+    fn after_ms(&mut self, ms: u32) -> Vec<Action> {
+        self.now = self.now.plus_ms(ms);
+        self.event(Event::Tick)
+    }
+
+    /// Brings a sample to the point where the cloud was asked.
+    fn ask_cloud(&mut self, sample: u64) {
+        for index in 0..SLOTS as u8 {
+            self.summary(index, sample, &UNSURE);
+        }
+        for index in 0..SLOTS as u8 {
+            self.features(index, sample);
+        }
+        assert!(matches!(self.done.last(), Some(Action::AskCloud { .. })), "{:?}", self.done.last());
+    }
+}
+
+#[track_caller]
+fn decision(actions: &[Action]) -> &Decision {
+    let mut decisions = actions.iter().filter_map(|action| match action {
+        Action::Decide(decision) => Some(decision),
+        _ => None,
+    });
+    let decision = decisions.next().expect("a decision");
+    assert_eq!(decisions.next(), None, "one decision");
+    decision
+}
+
+#[test]
+fn a_sure_sample_leaves_when_the_last_device_has_answered() {
+    let mut group = Group::new();
+    assert_eq!(group.summary(0, 7, &SURE), [Action::Open(SampleId(7))]);
+    assert_eq!(group.summary(1, 7, &SURE), []);
+    let actions = group.summary(2, 7, &SURE);
+    let decision = decision(&actions);
+    assert_eq!((decision.sample, decision.exit, decision.class), (SampleId(7), Exit::Local, 2));
+    assert_eq!(decision.label, "class 2");
+    assert!(decision.degraded.is_empty() && decision.confidence > 0.5);
+    assert_eq!(decision.bytes.device_edge, 3 * 16);
+    assert_eq!(group.leader.settled().highest, SampleId(7));
+}
+
+#[test]
+fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
+    let mut group = Group::new();
+    group.summary(0, 1, &UNSURE);
+    group.not_in_view(1, 1);
+    let actions = group.summary(2, 1, &UNSURE);
+    assert_eq!(actions, [Action::Request { sample: SampleId(1), slots: 0b101 }]);
+    assert_eq!(group.features(0, 1), []);
+    let actions = group.features(2, 1);
+    let expected = Action::AskCloud {
+        sample: SampleId(1),
+        features: vec![1, 1, 0, 0, 3, 3],
+        presence: vec![true, false, true],
+        deadline_ms: 300,
+    };
+    assert_eq!(actions, [expected]);
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let decision = decision(&actions);
+    assert_eq!((decision.exit, decision.class), (Exit::Cloud, 2));
+    assert_eq!(decision.presence.get(slot(1)), View::NotInView);
+    assert_eq!(decision.bytes.device_edge, 2 * 16 + 2 * 2);
+}
+
+#[test]
+fn a_silent_device_is_missing_when_the_window_ends() {
+    let mut group = Group::new();
+    group.summary(0, 1, &SURE);
+    assert_eq!(group.after_ms(49), []);
+    let actions = group.after_ms(1);
+    let decision = decision(&actions);
+    assert_eq!((decision.presence.present_count(), decision.presence.missing_count()), (1, 2));
+    assert_eq!(group.leader.counts().missing, 2);
+}
+
+#[test]
+fn a_device_that_goes_down_is_not_waited_for() {
+    let mut group = Group::new();
+    group.summary(0, 1, &SURE);
+    group.summary(1, 1, &SURE);
+    let actions = group.event(Event::DeviceDown { slot: slot(2) });
+    assert_eq!(decision(&actions).presence.missing_count(), 1);
+    group.summary(0, 2, &SURE);
+    assert_eq!(decision(&group.summary(1, 2, &SURE)).presence.missing_count(), 1);
+}
+
+#[test]
+fn a_device_that_goes_down_owes_no_features() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &UNSURE);
+    }
+    group.features(0, 1);
+    group.features(1, 1);
+    let actions = group.event(Event::DeviceDown { slot: slot(2) });
+    assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, true, false]));
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
+    assert_eq!(decision(&actions).presence.get(slot(2)), View::Missing);
+}
+
+#[test]
+fn no_view_at_all_is_answered_by_the_prior() {
+    let mut group = Group::new();
+    group.not_in_view(0, 1);
+    group.not_in_view(1, 1);
+    let actions = group.not_in_view(2, 1);
+    assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
+    assert_eq!(decision(&actions).degraded, [Degraded::NoView]);
+}
+
+#[test]
+fn features_that_never_come_leave_the_local_answer() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &UNSURE);
+    }
+    assert_eq!(group.after_ms(49), []);
+    let actions = group.after_ms(1);
+    assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
+    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Local, 1));
+}
+
+#[test]
+fn a_failing_cloud_leaves_the_local_answer_with_its_reason() {
+    for reason in [Degraded::CloudRefused, Degraded::CloudUnreachable, Degraded::CloudBreakerOpen] {
+        let mut group = Group::new();
+        group.ask_cloud(1);
+        let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
+        assert_eq!(decision(&actions).degraded, [reason]);
+        assert_eq!(decision(&actions).exit, Exit::Local);
+    }
+}
+
+#[test]
+fn a_silent_cloud_is_answered_for_at_the_deadline_and_its_late_answer_is_a_revision() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    assert_eq!(group.after_ms(299), []);
+    let actions = group.after_ms(1);
+    assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    assert!(matches!(&actions[..], [Action::Revise(d)] if d.class == 2 && d.exit == Exit::Cloud));
+    assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
+}
+
+#[test]
+fn duplicates_and_stragglers_are_counted_and_change_nothing() {
+    let mut group = Group::new();
+    group.summary(0, 1, &SURE);
+    assert_eq!(group.summary(0, 1, &UNSURE), []);
+    group.summary(1, 1, &SURE);
+    group.summary(2, 1, &SURE);
+    assert_eq!(group.summary(2, 1, &SURE), []);
+    assert_eq!(group.features(0, 1), []);
+    let counts = group.leader.counts();
+    assert_eq!((counts.duplicates, counts.after_close, counts.unasked), (1, 1, 1));
+}
+
+#[test]
+fn a_vector_of_another_length_is_refused() {
+    let mut group = Group::new();
+    assert_eq!(group.summary(0, 1, &[1.0]), []);
+    assert_eq!(group.summary(9, 1, &SURE), []);
+    group.ask_cloud(2);
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(2), logits: &[1.0] });
+    assert_eq!(decision(&actions).degraded, [Degraded::CloudRefused]);
+    assert_eq!(group.leader.counts().misfits, 3);
+}
+
+#[test]
+fn the_oldest_sample_is_shed_when_too_many_are_open() {
+    let mut group = Group::new();
+    for sample in 1..=4 {
+        group.summary(0, sample, &SURE);
+    }
+    let actions = group.summary(0, 5, &SURE);
+    let shed = Action::Drop { sample: SampleId(1), reason: Dropped::Shed };
+    assert_eq!(actions, [shed, Action::Open(SampleId(5))]);
+    assert_eq!(group.leader.settled().dropped[&Dropped::Shed], 1);
+}
+
+#[test]
+fn settled_stops_below_the_oldest_open_sample() {
+    let mut group = Group::new();
+    group.summary(0, 1, &SURE);
+    for index in 0..3 {
+        group.summary(index, 2, &SURE);
+    }
+    assert_eq!(group.leader.settled().highest, SampleId(0));
+    group.after_ms(50);
+    assert_eq!((group.leader.settled().highest, group.leader.settled().decided), (SampleId(2), 2));
+}
+
+#[test]
+fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
+    let mut group = Group::new();
+    let actions = group.event(Event::Summary {
+        slot: slot(0),
+        sample: SampleId(1),
+        age_ms: 9000,
+        late: false,
+        scores: &SURE,
+    });
+    assert_eq!(actions, [Action::Open(SampleId(1))]);
+    let actions = group.after_ms(50);
+    assert_eq!(decision(&actions).degraded, [Degraded::Late]);
+}
+
+#[test]
+fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &SURE);
+    }
+    group.summary(0, 2, &SURE);
+    let entries = group.done.iter().filter_map(|action| match action {
+        Action::Open(sample) => Some(Entry::Opened(*sample)),
+        Action::Decide(decision) => Some(Entry::Decided(decision.clone())),
+        _ => None,
+    });
+    let mut next = Group::new();
+    let mut actions = Vec::new();
+    next.leader.recover(replay(entries), &mut actions);
+    let Some(Action::Decide(first)) = group.done.iter().find(|a| matches!(a, Action::Decide(_))) else {
+        panic!("the first life decided sample 1");
+    };
+    let drop = Action::Drop { sample: SampleId(2), reason: Dropped::Restart };
+    assert_eq!(actions, [Action::Republish(first.clone()), drop]);
+    assert_eq!(next.leader.settled().highest, SampleId(2));
+    assert_eq!(next.summary(0, 1, &UNSURE), [], "a decided sample is not opened again");
+    assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
+}
