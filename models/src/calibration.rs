@@ -46,7 +46,8 @@ pub fn policy(
     let mut policy = Policy::default();
     policy.local.temperature = Temperature::new(fit_temperature(&logits.local, validation))?;
     policy.cloud.temperature = Temperature::new(fit_temperature(&logits.cloud, validation))?;
-    policy.local.threshold = Threshold::One(threshold(&policy.local, logits, validation, prior, max_loss_points)?);
+    policy.local.threshold =
+        Threshold::One(threshold(&policy.local, logits, validation, prior, max_loss_points)?);
     Ok(policy)
 }
 
@@ -122,11 +123,19 @@ fn answers(logits: &ExitLogits, samples: &Samples, prior: &[f32]) -> Vec<Answer>
 
 impl Outcome {
     /// What `policy` does to a part; `feature_bytes` go on from each present device when a sample does not leave at `local`.
-    pub fn of(logits: &ExitLogits, samples: &Samples, prior: &[f32], policy: &Policy, feature_bytes: usize) -> Self {
+    pub fn of(
+        logits: &ExitLogits,
+        samples: &Samples,
+        prior: &[f32],
+        policy: &Policy,
+        feature_bytes: usize,
+    ) -> Self {
         let answers = answers(logits, samples, prior);
         let (mut left, mut left_right, mut on_right, mut no_view) = (0usize, 0usize, 0usize, 0usize);
         let (mut sent, mut requested) = (0u64, 0u64);
-        for ((answer, row), seen) in answers.iter().zip(logits.local.chunks_exact(samples.classes)).zip(&samples.seen) {
+        for ((answer, row), seen) in
+            answers.iter().zip(logits.local.chunks_exact(samples.classes)).zip(&samples.seen)
+        {
             sent += u64::from(seen.count_ones());
             if !answer.present {
                 no_view += 1;
@@ -164,7 +173,8 @@ mod tests {
     /// Two classes, always class 0; `gap` is how sure, `right` whether the label agrees.
     fn made(samples: &[(f32, bool, bool)]) -> (ExitLogits, Samples) {
         let count = samples.len();
-        let mut logits = ExitLogits { classes: 2, devices: vec![vec![0.0; 2 * count]], ..ExitLogits::default() };
+        let mut logits =
+            ExitLogits { classes: 2, devices: vec![vec![0.0; 2 * count]], ..ExitLogits::default() };
         let (mut labels, mut cloud) = (vec![], vec![]);
         for (gap, local_right, cloud_right) in samples {
             logits.local.extend([*gap, 0.0]);
@@ -172,15 +182,26 @@ mod tests {
             cloud.extend(if local_right == cloud_right { [1.0, 0.0] } else { [0.0, 1.0] });
         }
         logits.cloud = cloud;
-        let samples =
-            Samples { shape: [1, 1, 1], slots: 1, classes: 2, labels, seen: vec![1; count], pixels: vec![0; count] };
+        let samples = Samples {
+            shape: [1, 1, 1],
+            slots: 1,
+            classes: 2,
+            labels,
+            seen: vec![1; count],
+            pixels: vec![0; count],
+        };
         (logits, samples)
     }
 
     #[test]
     fn the_threshold_is_the_largest_that_costs_no_more_than_allowed() {
-        let (logits, samples) =
-            made(&[(9.0, true, true), (8.0, true, true), (7.0, false, true), (6.0, true, true), (5.0, false, true)]);
+        let (logits, samples) = made(&[
+            (9.0, true, true),
+            (8.0, true, true),
+            (7.0, false, true),
+            (6.0, true, true),
+            (5.0, false, true),
+        ]);
         for (points, leave) in [(0.0, 2.0), (19.9, 2.0), (20.0, 4.0), (40.0, 5.0)] {
             let mut policy = Policy::default();
             policy.local.threshold =

@@ -35,7 +35,8 @@ impl ExitLogits {
 /// Runs all samples through the network, normalised by the running statistics.
 pub fn evaluate(workers: &Workers, network: &Network, state: &State, samples: &Samples) -> ExitLogits {
     let share = samples.len().div_ceil(workers.count()).max(1);
-    let parts: Vec<_> = (0..samples.len()).step_by(share).map(|start| start..(start + share).min(samples.len())).collect();
+    let parts: Vec<_> =
+        (0..samples.len()).step_by(share).map(|start| start..(start + share).min(samples.len())).collect();
     let parts = workers.each(parts, |part| {
         let mut logits = ExitLogits::default();
         for start in part.clone().step_by(CHUNK) {

@@ -59,7 +59,8 @@ impl LossRecipe {
         let heat = taught.temperature * taught.temperature;
         if taught.local > 0.0 {
             let weights = scaled(taught.local * heat);
-            total = total + soft_target_loss(answers.local.clone(), lessons.clone(), weights, taught.temperature);
+            total =
+                total + soft_target_loss(answers.local.clone(), lessons.clone(), weights, taught.temperature);
         }
         for (scores, views) in answers.devices.iter().zip(&batch.views) {
             let Some(scores) = scores else { continue };
@@ -70,7 +71,8 @@ impl LossRecipe {
             total = total + soft_target_loss(scores.clone(), targets(&labels), weights(self.device), 1.0);
             if taught.device > 0.0 {
                 let weights = weights(taught.device * heat);
-                total = total + soft_target_loss(scores.clone(), targets(&lessons), weights, taught.temperature);
+                total =
+                    total + soft_target_loss(scores.clone(), targets(&lessons), weights, taught.temperature);
             }
         }
         let loss = values(&total)[0];
@@ -93,7 +95,10 @@ impl LossRecipe {
     }
 
     fn lessons(&self, cloud: &[f32], classes: usize) -> Vec<f32> {
-        cloud.chunks_exact(classes).flat_map(|logits| softmax(logits, self.distillation.temperature)).collect()
+        cloud
+            .chunks_exact(classes)
+            .flat_map(|logits| softmax(logits, self.distillation.temperature))
+            .collect()
     }
 }
 

@@ -204,7 +204,8 @@ impl Recipe {
         number("exit.max_loss_points", self.exit.max_loss_points, 0.0, 100.0);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
         if self.workers > self.batch {
-            mistakes.push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
+            mistakes
+                .push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
         }
         mistakes
     }

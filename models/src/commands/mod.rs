@@ -1,15 +1,31 @@
 //! The commands of `headwater-train`.
 
+mod dataset;
+mod eval;
+mod export;
+mod outcome;
 mod progress;
+mod single_camera;
 mod train;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  Train the shipped network (about 15 minutes on two cores) and look at it:
+    headwater-train train --network models/networks/ddnn-c.toml --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+    headwater-train eval runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
+  A run that was killed goes on, and ends with the same weights, when the same command is given again.
+  How hard the data set is for one camera alone:
+    headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+
+Exit codes: 0 done, 1 failed, 2 bad usage, spec, recipe or data folder.";
+
 /// Trains the sections and exits of a distributed network together, and ships them as one bundle.
 #[derive(Parser)]
-#[command(name = "headwater-train", version, arg_required_else_help = true)]
+#[command(name = "headwater-train", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -19,6 +35,12 @@ struct Arguments {
 enum Command {
     /// Train a network: one loss over every exit, thresholds from the validation part, a bundle at the end.
     Train(train::Train),
+    /// Measure a bundle on a part of the data, as the tiers would run it.
+    Eval(eval::Eval),
+    /// Write the bundle of a run from its newest checkpoint.
+    Export(export::Export),
+    /// Measure how hard the data set is: a plain float network on each camera alone.
+    SingleCamera(single_camera::SingleCamera),
 }
 
 /// Reads the arguments and runs the command; 0 done, 1 failed, 2 bad usage, spec or recipe.
@@ -26,6 +48,9 @@ pub(crate) fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Train(command) => command.run(),
+        Command::Eval(command) => command.run(),
+        Command::Export(command) => command.run(),
+        Command::SingleCamera(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,6 +59,12 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Prints a result for scripts on stdout.
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
 }
 
 /// An error with its exit code.

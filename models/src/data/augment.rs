@@ -27,7 +27,8 @@ impl Augment {
             return seen;
         }
         let slots: Vec<u32> = (0..32).filter(|slot| seen >> slot & 1 == 1).collect();
-        let kept = slots.iter().filter(|_| random.unit() >= self.failout).fold(0, |mask, slot| mask | 1 << slot);
+        let kept =
+            slots.iter().filter(|_| random.unit() >= self.failout).fold(0, |mask, slot| mask | 1 << slot);
         match (kept, slots.is_empty()) {
             (0, false) => 1 << slots[random.below(slots.len())],
             _ => kept,

@@ -39,7 +39,9 @@ impl Batch {
         seed: u64,
         epoch: u32,
     ) -> Self {
-        Self::build(samples, indices, augment, |index| Random::new(seed, &[1, u64::from(epoch), index as u64]))
+        Self::build(samples, indices, augment, |index| {
+            Random::new(seed, &[1, u64::from(epoch), index as u64])
+        })
     }
 
     fn build(

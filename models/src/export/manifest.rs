@@ -1,8 +1,8 @@
 //! `network.json` of a trained network.
 
 use headwater_inference::manifest::{
-    FORMAT_VERSION, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale, Preprocessing, SectionInput,
-    SectionManifest, SectionOutput, Tier,
+    FORMAT_VERSION, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale, Preprocessing,
+    SectionInput, SectionManifest, SectionOutput, Tier,
 };
 use headwater_protocol::Slot;
 

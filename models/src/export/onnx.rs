@@ -6,8 +6,8 @@ use prost::Message;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
-    ValueInfoProto, attribute_proto::AttributeType, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto, attribute_proto::AttributeType, type_proto,
 };
 
 use crate::fused::Window;
@@ -46,7 +46,11 @@ impl Graph {
 
     /// A constant tensor.
     pub fn constant(&mut self, shape: &[usize], values: &[f32]) -> Value {
-        assert_eq!(shape.iter().product::<usize>(), values.len(), "a constant holds as many values as its shape");
+        assert_eq!(
+            shape.iter().product::<usize>(),
+            values.len(),
+            "a constant holds as many values as its shape"
+        );
         let name = self.name();
         self.graph.initializer.push(TensorProto {
             name: name.clone(),
@@ -80,7 +84,8 @@ impl Graph {
 
     /// `x >= 0 -> +1`, else `-1`.
     pub fn sign(&mut self, x: &Value) -> Value {
-        let (zero, plus, minus) = (self.constant(&[], &[0.0]), self.constant(&[], &[1.0]), self.constant(&[], &[-1.0]));
+        let (zero, plus, minus) =
+            (self.constant(&[], &[0.0]), self.constant(&[], &[1.0]), self.constant(&[], &[-1.0]));
         let positive = self.node("GreaterOrEqual", &[x, &zero], vec![]);
         self.node("Where", &[&positive, &plus, &minus], vec![])
     }
@@ -142,7 +147,11 @@ impl Graph {
 
 fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
-    vec![integers("kernel_shape", &[kernel; 2]), integers("strides", &[stride; 2]), integers("pads", &[pad; 4])]
+    vec![
+        integers("kernel_shape", &[kernel; 2]),
+        integers("strides", &[stride; 2]),
+        integers("pads", &[pad; 4]),
+    ]
 }
 
 fn integers(name: &str, values: &[usize]) -> AttributeProto {
@@ -155,7 +164,12 @@ fn integers(name: &str, values: &[usize]) -> AttributeProto {
 }
 
 fn integer(name: &str, value: i64) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), r#type: AttributeType::Int as i32, i: value, ..Default::default() }
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Int as i32,
+        i: value,
+        ..Default::default()
+    }
 }
 
 fn described(name: &str, shape: &[usize]) -> ValueInfoProto {

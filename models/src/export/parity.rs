@@ -46,7 +46,9 @@ pub enum ParityError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A float differs.
-    #[error("parity, {what}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}")]
+    #[error(
+        "parity, {what}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}"
+    )]
     Float {
         /// Section and output.
         what: String,
@@ -118,7 +120,13 @@ pub fn compare(
         for (row, answer) in section.run(&pixels, views.rows.len())?.iter().enumerate() {
             let sample = views.rows[row] as usize;
             let scores = &trained.scores[row * classes..][..classes];
-            parity.floats(&format!("scores of device {slot}"), sample, scores, &answer.scores, engine.name())?;
+            parity.floats(
+                &format!("scores of device {slot}"),
+                sample,
+                scores,
+                &answer.scores,
+                engine.name(),
+            )?;
             let before = &trained.before_sign[row * bits..][..bits];
             parity.compare_bits((slot, sample), before, &answer.features, engine.name())?;
             let at = sample * slots + slot;
@@ -138,10 +146,23 @@ pub fn compare(
         let seen = samples.seen[sample];
         let scores = &trained_scores[sample * slots * classes..][..slots * classes];
         exit.scores(scores, u64::from(seen), &mut logits)?;
-        parity.floats("logits of local", sample, &local[sample * classes..][..classes], &logits, engine.name())?;
+        parity.floats(
+            "logits of local",
+            sample,
+            &local[sample * classes..][..classes],
+            &logits,
+            engine.name(),
+        )?;
         let presence: Vec<bool> = (0..slots).map(|slot| seen >> slot & 1 == 1).collect();
-        let found = section.run(1, &trained_maps[sample * slots * map_bytes..][..slots * map_bytes], &presence)?;
-        parity.floats("logits of cloud", sample, &cloud[sample * classes..][..classes], &found, engine.name())?;
+        let found =
+            section.run(1, &trained_maps[sample * slots * map_bytes..][..slots * map_bytes], &presence)?;
+        parity.floats(
+            "logits of cloud",
+            sample,
+            &cloud[sample * classes..][..classes],
+            &found,
+            engine.name(),
+        )?;
     }
     Ok(parity)
 }
@@ -199,7 +220,8 @@ fn device(pass: &Pass<'_>, layers: &DeviceLayers, batch: &Batch, slot: usize) ->
     let x = before.iter().fold(pixels.clone(), |x, block| block.forward(pass, x));
     let before_sign = last.before_sign(pass, x);
     let answer = layers.forward(pass, pixels);
-    let flat = |tensor: burn::tensor::Tensor<4>| tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32");
+    let flat =
+        |tensor: burn::tensor::Tensor<4>| tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32");
     Trained { scores: flat(answer.scores), before_sign: flat(before_sign) }
 }
 

@@ -23,11 +23,21 @@ pub fn onnx_sections(spec: &Spec, network: &Network, state: &State) -> Vec<(Stri
         sections.push(("local".into(), chain("local", "scores", &input[..1], &[block], &source, classes)));
     }
     let blocks: Vec<&Block> = network.cloud.iter().collect();
-    sections.push(("cloud".into(), chain("cloud", "features", &spec.shapes.cloud_input, &blocks, &source, classes)));
+    sections.push((
+        "cloud".into(),
+        chain("cloud", "features", &spec.shapes.cloud_input, &blocks, &source, classes),
+    ));
     sections
 }
 
-fn chain(name: &str, input: &str, shape: &[usize], blocks: &[&Block], source: &Source<'_>, classes: usize) -> Vec<u8> {
+fn chain(
+    name: &str,
+    input: &str,
+    shape: &[usize],
+    blocks: &[&Block],
+    source: &Source<'_>,
+    classes: usize,
+) -> Vec<u8> {
     let mut graph = Graph::new(name);
     let input = graph.input(input, shape);
     let logits = blocks.iter().fold(input, |x, block| block.export(source, &mut graph, &x));

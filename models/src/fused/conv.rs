@@ -7,7 +7,7 @@
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, flex, linear::product, linear::Matrix, record, simd::wide, slice_of};
+use super::{Gradient, Operand, flex, linear::Matrix, linear::product, record, simd::wide, slice_of};
 
 /// A square window sliding over a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,12 @@ impl Sizes {
                     for y in ys.clone() {
                         let line = (channel * self.h + y * stride + ky - pad) * self.w;
                         if !xs.is_empty() {
-                            copy(row + y * out_w + xs.start, line + xs.start * stride + kx - pad, stride, xs.len());
+                            copy(
+                                row + y * out_w + xs.start,
+                                line + xs.start * stride + kx - pad,
+                                stride,
+                                xs.len(),
+                            );
                         }
                     }
                 }
@@ -184,7 +189,8 @@ mod tests {
         let device = Device::flex().autodiff();
         let x = Tensor::<4>::random([3, channels[0], h, w], Distribution::Default, &device).require_grad();
         let k = window.kernel;
-        let weight = Tensor::<4>::random([channels[1], channels[0], k, k], Distribution::Default, &device).require_grad();
+        let weight = Tensor::<4>::random([channels[1], channels[0], k, k], Distribution::Default, &device)
+            .require_grad();
         let ours = conv2d(x.clone(), weight.clone(), window);
         let options = ConvOptions::new([window.stride; 2], [window.pad; 2], [1, 1], 1);
         let burns = burn_conv2d(x.clone(), weight.clone(), None, options);

@@ -40,12 +40,18 @@ pub fn join(x: Tensor<4>, aggregation: Aggregation, place: &Join) -> Tensor<4> {
             }
             let shape = [place.batch, place.slots * (channels + 1), h, w];
             let place = place.clone();
-            record([x], flex(output, shape), move |_| Joined { place, shape: [rows, channels, h, w], by: By::Place })
+            record([x], flex(output, shape), move |_| Joined {
+                place,
+                shape: [rows, channels, h, w],
+                by: By::Place,
+            })
         }
         Aggregation::Ap => {
             let weights = place.shares();
             let mut output = vec![0.0; place.batch * size];
-            for ((&(sample, _), row), weight) in place.rows.iter().zip(values.chunks_exact(size)).zip(&weights) {
+            for ((&(sample, _), row), weight) in
+                place.rows.iter().zip(values.chunks_exact(size)).zip(&weights)
+            {
                 for (y, x) in output[sample as usize * size..][..size].iter_mut().zip(row) {
                     *y += x * weight;
                 }
@@ -69,7 +75,11 @@ pub fn join(x: Tensor<4>, aggregation: Aggregation, place: &Join) -> Tensor<4> {
                     }
                 }
             }
-            output.iter_mut().zip(&winner).filter(|(_, winner)| **winner == u32::MAX).for_each(|(y, _)| *y = 0.0);
+            output
+                .iter_mut()
+                .zip(&winner)
+                .filter(|(_, winner)| **winner == u32::MAX)
+                .for_each(|(y, _)| *y = 0.0);
             let place = place.clone();
             record([x], flex(output, [place.batch, channels, h, w]), move |_| Joined {
                 place,
@@ -114,7 +124,9 @@ impl Gradient<1> for Joined {
             By::Place => self.place.slots * (size + h * w),
             _ => size,
         };
-        for (index, (&(sample, slot), row)) in self.place.rows.iter().zip(input.chunks_exact_mut(size)).enumerate() {
+        for (index, (&(sample, slot), row)) in
+            self.place.rows.iter().zip(input.chunks_exact_mut(size)).enumerate()
+        {
             let sample_at = sample as usize * sample_len;
             match &self.by {
                 By::Place => row.copy_from_slice(&output[sample_at + slot as usize * size..][..size]),
@@ -149,7 +161,8 @@ mod tests {
     #[track_caller]
     fn check(aggregation: Aggregation, expected: &[f32], gradient: [f32; 3]) {
         let device = Device::flex().autodiff();
-        let x = Tensor::<4>::from_data(TensorData::new(vec![-5.0f32, 2.0, 4.0], [3, 1, 1, 1]), &device).require_grad();
+        let x = Tensor::<4>::from_data(TensorData::new(vec![-5.0f32, 2.0, 4.0], [3, 1, 1, 1]), &device)
+            .require_grad();
         let y = join(x.clone(), aggregation, &place());
         assert_eq!(y.clone().into_data().try_to_vec::<f32>().unwrap(), expected);
         let probe: Vec<f32> = (1..=expected.len()).map(|v| v as f32).collect();

@@ -75,7 +75,13 @@ pub fn linear(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let ([batch, inputs], [outputs, _]) = (x.shape::<2>(), weight.shape::<2>());
     let mut output = vec![0.0; batch * outputs];
     product(Matrix::rows(x.slice(), inputs), Matrix::columns(weight.slice(), inputs), &mut output, false);
-    record([x, weight], flex(output, [batch, outputs]), move |[x, weight]| Linear { x, weight, batch, inputs, outputs })
+    record([x, weight], flex(output, [batch, outputs]), move |[x, weight]| Linear {
+        x,
+        weight,
+        batch,
+        inputs,
+        outputs,
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -92,12 +98,22 @@ impl Gradient<2> for Linear {
         let Self { batch, inputs, outputs, .. } = *self;
         let dx = wants_x.then(|| {
             let mut dx = vec![0.0; batch * inputs];
-            product(Matrix::rows(output, outputs), Matrix::rows(slice_of(&self.weight), inputs), &mut dx, false);
+            product(
+                Matrix::rows(output, outputs),
+                Matrix::rows(slice_of(&self.weight), inputs),
+                &mut dx,
+                false,
+            );
             flex(dx, [batch, inputs])
         });
         let dw = wants_weight.then(|| {
             let mut dw = vec![0.0; outputs * inputs];
-            product(Matrix::columns(output, outputs), Matrix::rows(slice_of(&self.x), inputs), &mut dw, false);
+            product(
+                Matrix::columns(output, outputs),
+                Matrix::rows(slice_of(&self.x), inputs),
+                &mut dw,
+                false,
+            );
             flex(dw, [outputs, inputs])
         });
         [dx, dw]

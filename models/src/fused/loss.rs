@@ -9,10 +9,19 @@ use super::{Gradient, Operand, flex, record};
 ///
 /// # Shapes
 /// - `logits`: `[rows, classes]`; `targets`: `rows * classes` probabilities; `weights`: `rows`; returns `[1]`
-pub fn soft_target_loss(logits: Tensor<2>, targets: Vec<f32>, weights: Vec<f32>, temperature: f32) -> Tensor<1> {
+pub fn soft_target_loss(
+    logits: Tensor<2>,
+    targets: Vec<f32>,
+    weights: Vec<f32>,
+    temperature: f32,
+) -> Tensor<1> {
     let logits = Operand::new(logits);
     let [rows, classes] = logits.shape();
-    assert_eq!((targets.len(), weights.len()), (rows * classes, rows), "loss: one target and one weight a row");
+    assert_eq!(
+        (targets.len(), weights.len()),
+        (rows * classes, rows),
+        "loss: one target and one weight a row"
+    );
     let mut loss = 0.0f64;
     let mut gradient = Vec::with_capacity(rows * classes);
     for ((logits, targets), weight) in
@@ -24,10 +33,14 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: Vec<f32>, weights: Vec<f32>,
         }
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let log_sum = logits.iter().map(|z| ((z - largest) / temperature).exp()).sum::<f32>().ln();
-        let row: f32 = logits.iter().zip(targets).map(|(z, t)| t * (log_sum - (z - largest) / temperature)).sum();
+        let row: f32 =
+            logits.iter().zip(targets).map(|(z, t)| t * (log_sum - (z - largest) / temperature)).sum();
         loss += f64::from(weight * row);
     }
-    record([logits], flex(vec![loss as f32], [1]), move |_| SoftTargetLoss { gradient, shape: [rows, classes] })
+    record([logits], flex(vec![loss as f32], [1]), move |_| SoftTargetLoss {
+        gradient,
+        shape: [rows, classes],
+    })
 }
 
 /// Class probabilities of logits divided by `temperature`.

@@ -54,7 +54,8 @@ impl Operand {
                 Self { values: values.to_contiguous(), node: Some(node) }
             }
             Err(_) => {
-                let values = tensor.try_into_primitive::<Flex>().expect("headwater-models runs on burn-flex only");
+                let values =
+                    tensor.try_into_primitive::<Flex>().expect("headwater-models runs on burn-flex only");
                 Self { values: values.to_contiguous(), node: None }
             }
         }
@@ -98,11 +99,13 @@ fn record<const N: usize, const D: usize, G: Gradient<N>>(
         nodes.extend(input.node);
     }
     let nodes: [NodeGuard; N] = nodes.try_into().unwrap_or_else(|_| unreachable!("every input has a node"));
-    let values: [FlexTensor; N] = values.try_into().unwrap_or_else(|_| unreachable!("every input has values"));
-    let tracked = match (Step::<G, N>(PhantomData)).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
-        OpsKind::Tracked(prepared) => prepared.finish(gradient(values), output),
-        OpsKind::UnTracked(prepared) => prepared.finish(output),
-    };
+    let values: [FlexTensor; N] =
+        values.try_into().unwrap_or_else(|_| unreachable!("every input has values"));
+    let tracked =
+        match (Step::<G, N>(PhantomData)).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prepared) => prepared.finish(gradient(values), output),
+            OpsKind::UnTracked(prepared) => prepared.finish(output),
+        };
     Tensor::from_primitive::<Autodiff<Flex>>(tracked)
 }
 

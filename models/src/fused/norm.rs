@@ -74,7 +74,8 @@ pub fn batch_norm(
     let mut output = vec![0.0; x.len()];
     wide(|| {
         for channel in 0..planes.channels {
-            let (scale, shift) = fold(gamma[channel], beta[channel], statistics.mean[channel], inverse[channel]);
+            let (scale, shift) =
+                fold(gamma[channel], beta[channel], statistics.mean[channel], inverse[channel]);
             for at in planes.of(channel) {
                 for (y, x) in output[at.clone()].iter_mut().zip(&x[at]) {
                     *y = activation.of(x * scale + shift);
@@ -153,7 +154,8 @@ impl Planes {
         for channel in 0..self.channels {
             mean[channel] = self.of(channel).map(|at| sum(&x[at])).sum::<f32>() / self.count();
             let centre = mean[channel];
-            variance[channel] = self.of(channel).map(|at| squares(&x[at], centre)).sum::<f32>() / self.count();
+            variance[channel] =
+                self.of(channel).map(|at| squares(&x[at], centre)).sum::<f32>() / self.count();
         }
         BatchStatistics { mean, variance }
     }
@@ -240,7 +242,8 @@ mod tests {
         let mean = x.clone().mean_dim(0).mean_dim(2).mean_dim(3);
         let centred = x - mean;
         let variance = (centred.clone() * centred.clone()).mean_dim(0).mean_dim(2).mean_dim(3);
-        let z = centred / (variance + EPSILON).sqrt() * gamma.reshape([1, -1, 1, 1]) + beta.reshape([1, -1, 1, 1]);
+        let z = centred / (variance + EPSILON).sqrt() * gamma.reshape([1, -1, 1, 1])
+            + beta.reshape([1, -1, 1, 1]);
         match activation {
             Activation::None => z,
             Activation::Relu => burn::tensor::activation::relu(z),

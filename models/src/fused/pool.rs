@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, Window, flex, record, simd::wide};
+use super::{Gradient, Operand, Window, flex, record, simd::wide, slice_of};
 
 /// Largest value of each window.
 ///
@@ -13,82 +13,73 @@ pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
     let x = Operand::new(x);
     let [batch, channels, h, w] = x.shape();
     let (out_h, out_w) = (window.positions(h), window.positions(w));
-    let mut output = vec![f32::NEG_INFINITY; batch * channels * out_h * out_w];
-    let mut chosen = vec![0u32; output.len()];
+    let mut output = vec![0.0; batch * channels * out_h * out_w];
     let planes = x.slice().chunks_exact(h * w).zip(output.chunks_exact_mut(out_h * out_w));
-    let mut line = Line { best: vec![0.0; w], from: vec![0; w] };
+    // Largest of each column, between paddings that are never chosen; and of each run of columns.
+    let mut columns = vec![f32::NEG_INFINITY; w + 2 * window.pad];
+    let mut runs = vec![0.0; columns.len() + 1 - window.kernel];
     wide(|| {
-        for ((x, y), chosen) in planes.zip(chosen.chunks_exact_mut(out_h * out_w)) {
-            for row in 0..out_h {
+        for (x, y) in planes {
+            for (row, y) in y.chunks_exact_mut(out_w).enumerate() {
                 let first = (row * window.stride).saturating_sub(window.pad);
                 let end = (row * window.stride + window.kernel - window.pad).min(h);
-                line.fill(x, w, first..end);
-                let at = row * out_w..(row + 1) * out_w;
-                line.pool(window, &mut y[at.clone()], &mut chosen[at]);
+                let column = &mut columns[window.pad..window.pad + w];
+                column.copy_from_slice(&x[first * w..first * w + w]);
+                (first + 1..end).for_each(|row| raise(column, &x[row * w..row * w + w]));
+                let (len, last) = (runs.len(), columns.len());
+                runs.copy_from_slice(&columns[..len]);
+                (1..window.kernel).for_each(|shift| raise(&mut runs, &columns[shift..last.min(shift + len)]));
+                y.iter_mut().zip(runs.iter().step_by(window.stride)).for_each(|(y, run)| *y = *run);
             }
         }
     });
-    let input = [batch, channels, h, w];
-    record([x], flex(output, [batch, channels, out_h, out_w]), move |_| MaxPool { chosen, input, positions: out_h * out_w })
+    let (input, output) = ([batch, channels, h, w], flex(output, [batch, channels, out_h, out_w]));
+    let largest = output.clone();
+    record([x], output, move |[x]| MaxPool { x, largest, input, positions: [out_h, out_w], window })
 }
 
-/// Largest value of each column over the rows of a window, and where it lies in the plane.
-struct Line {
-    best: Vec<f32>,
-    from: Vec<u32>,
-}
-
-impl Line {
-    #[inline(always)]
-    fn fill(&mut self, x: &[f32], w: usize, rows: std::ops::Range<usize>) {
-        let start = rows.start * w;
-        self.best.copy_from_slice(&x[start..start + w]);
-        for (column, from) in self.from.iter_mut().enumerate() {
-            *from = (start + column) as u32;
-        }
-        for row in rows.skip(1) {
-            let values = &x[row * w..(row + 1) * w];
-            let columns = self.best.iter_mut().zip(&mut self.from).zip(values).enumerate();
-            for (column, ((best, from), value)) in columns {
-                let larger = *value > *best;
-                *from = if larger { (row * w + column) as u32 } else { *from };
-                *best = if larger { *value } else { *best };
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn pool(&self, window: Window, y: &mut [f32], chosen: &mut [u32]) {
-        for (position, (y, chosen)) in y.iter_mut().zip(chosen).enumerate() {
-            let first = (position * window.stride).saturating_sub(window.pad);
-            let end = (position * window.stride + window.kernel - window.pad).min(self.best.len());
-            let (mut best, mut from) = (self.best[first], self.from[first]);
-            for column in first + 1..end {
-                let larger = self.best[column] > best;
-                from = if larger { self.from[column] } else { from };
-                best = if larger { self.best[column] } else { best };
-            }
-            *y = best;
-            *chosen = from;
-        }
+#[inline(always)]
+fn raise(best: &mut [f32], values: &[f32]) {
+    for (best, value) in best.iter_mut().zip(values) {
+        *best = if *value > *best { *value } else { *best };
     }
 }
 
 #[derive(Clone, Debug)]
 struct MaxPool {
-    chosen: Vec<u32>,
+    x: FlexTensor,
+    largest: FlexTensor,
     input: [usize; 4],
-    positions: usize,
+    positions: [usize; 2],
+    window: Window,
 }
 
 impl Gradient<1> for MaxPool {
     fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let [_, _, h, w] = self.input;
-        let mut input = vec![0.0; self.input.iter().product()];
-        let planes = input.chunks_exact_mut(h * w).zip(output.chunks_exact(self.positions));
-        for ((input, output), chosen) in planes.zip(self.chosen.chunks_exact(self.positions)) {
-            for (gradient, &from) in output.iter().zip(chosen) {
-                input[from as usize] += gradient;
+        let [out_h, out_w] = self.positions;
+        let Window { kernel, stride, pad } = self.window;
+        let (x, largest) = (slice_of(&self.x), slice_of(&self.largest));
+        let mut input = vec![0.0; x.len()];
+        let planes = x.chunks_exact(h * w).zip(input.chunks_exact_mut(h * w));
+        let outputs = output.chunks_exact(out_h * out_w).zip(largest.chunks_exact(out_h * out_w));
+        for ((x, input), (output, largest)) in planes.zip(outputs) {
+            for (at, (gradient, largest)) in output.iter().zip(largest).enumerate() {
+                // Most gradients stop at the sign behind the pool; those need no search.
+                if *gradient == 0.0 {
+                    continue;
+                }
+                let (top, left) = (at / out_w * stride, at % out_w * stride);
+                let columns = left.saturating_sub(pad)..(left + kernel - pad).min(w);
+                let mut rows = top.saturating_sub(pad)..(top + kernel - pad).min(h);
+                let chosen = rows.find_map(|row| {
+                    let line = &x[row * w + columns.start..row * w + columns.end];
+                    line.iter().position(|x| x == largest).map(|column| row * w + columns.start + column)
+                });
+                // Nothing equals the largest value only when it is not a number; the run is lost then anyway.
+                if let Some(chosen) = chosen {
+                    input[chosen] += gradient;
+                }
             }
         }
         [Some(flex(input, self.input))]
@@ -98,6 +89,7 @@ impl Gradient<1> for MaxPool {
 #[cfg(test)]
 mod tests {
     use burn::tensor::module::max_pool2d;
+    use burn::tensor::ops::MaxPoolOptions;
     use burn::tensor::{Device, Distribution};
 
     use super::*;
@@ -105,14 +97,19 @@ mod tests {
     #[track_caller]
     fn check(size: [usize; 2], window: Window) {
         let device = Device::flex().autodiff();
-        let x = Tensor::<4>::random([2, 3, size[0], size[1]], Distribution::Normal(-1.0, 1.0), &device).require_grad();
+        let x = Tensor::<4>::random([2, 3, size[0], size[1]], Distribution::Normal(-1.0, 1.0), &device)
+            .require_grad();
         let Window { kernel, stride, pad } = window;
         let ours = max_pool(x.clone(), window);
-        let burns = max_pool2d(x.clone(), [kernel; 2], [stride; 2], [pad; 2], [1, 1], false);
+        let options = MaxPoolOptions::new([kernel; 2]).with_stride([stride; 2]).with_padding([pad; 2]);
+        let burns = max_pool2d(x.clone(), options);
         let probe = Tensor::<4>::random(ours.shape(), Distribution::Default, &device);
         let [ours, burns] = [ours, burns].map(|y| {
             let gradients = (y.clone() * probe.clone()).sum().backward();
-            (y.into_data().try_to_vec::<f32>().unwrap(), x.grad(&gradients).unwrap().into_data().to_vec::<f32>().unwrap())
+            (
+                y.into_data().try_to_vec::<f32>().unwrap(),
+                x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap(),
+            )
         });
         assert_eq!(ours.0, burns.0);
         for (a, b) in ours.1.iter().zip(&burns.1) {

@@ -22,7 +22,8 @@ struct Sign<const D: usize> {
 impl<const D: usize> Gradient<1> for Sign<D> {
     fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let x = slice_of(&self.x);
-        let input = wide(|| x.iter().zip(output).map(|(x, g)| if x.abs() <= 1.0 { *g } else { 0.0 }).collect());
+        let input =
+            wide(|| x.iter().zip(output).map(|(x, g)| if x.abs() <= 1.0 { *g } else { 0.0 }).collect());
         [Some(flex(input, self.shape))]
     }
 }
@@ -36,10 +37,15 @@ mod tests {
     #[test]
     fn zero_counts_as_plus_one_and_the_gradient_stops_beyond_one() {
         let device = Device::flex().autodiff();
-        let x = Tensor::<1>::from_data(TensorData::from([-1.5f32, -1.0, -0.2, 0.0, 0.7, 1.0, 1.1]), &device).require_grad();
+        let x = Tensor::<1>::from_data(TensorData::from([-1.5f32, -1.0, -0.2, 0.0, 0.7, 1.0, 1.1]), &device)
+            .require_grad();
         let y = sign(x.clone());
-        assert_eq!(y.clone().into_data().try_to_vec::<f32>().unwrap(), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0]);
-        let weights = Tensor::<1>::from_data(TensorData::from([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]), &device);
+        assert_eq!(
+            y.clone().into_data().try_to_vec::<f32>().unwrap(),
+            [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0]
+        );
+        let weights =
+            Tensor::<1>::from_data(TensorData::from([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]), &device);
         let gradients = (y * weights).sum().backward();
         let gradient = x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap();
         assert_eq!(gradient, [0.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0]);

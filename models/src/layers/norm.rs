@@ -28,7 +28,12 @@ impl Norm {
     /// Batch norm of `channels`, followed by `activation`.
     pub fn new(builder: &mut Builder, name: &str, channels: usize, activation: Activation) -> Self {
         let mut offset = |part: &str, value| {
-            builder.parameter(format!("{name}.{part}"), &[channels], ParameterKind::Offset, Init::Constant(value))
+            builder.parameter(
+                format!("{name}.{part}"),
+                &[channels],
+                ParameterKind::Offset,
+                Init::Constant(value),
+            )
         };
         let (gamma, beta) = (offset("gamma", 1.0), offset("beta", 0.0));
         Self { gamma, beta, statistics: builder.statistics(channels), activation }
@@ -37,7 +42,8 @@ impl Norm {
     /// Normalises and activates `[batch, channels, h, w]`.
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         if pass.trains() {
-            let (y, statistics) = batch_norm(x, pass.weight(self.gamma), pass.weight(self.beta), self.activation);
+            let (y, statistics) =
+                batch_norm(x, pass.weight(self.gamma), pass.weight(self.beta), self.activation);
             pass.note(self.statistics, statistics);
             return y;
         }

@@ -67,7 +67,13 @@ pub struct Builder {
 
 impl Builder {
     /// Place for a parameter.
-    pub fn parameter(&mut self, name: String, shape: &[usize], kind: ParameterKind, init: Init) -> ParameterId {
+    pub fn parameter(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        kind: ParameterKind,
+        init: Init,
+    ) -> ParameterId {
         let start = self.layout.parameter_count();
         let at = start..start + shape.iter().product::<usize>();
         self.layout.parameters.push(Parameter { name, shape: shape.to_vec(), at, kind, init });
@@ -132,7 +138,8 @@ impl Layout {
     pub fn initial(&self, seed: u64) -> State {
         let mut parameters = Vec::with_capacity(self.parameter_count());
         for parameter in &self.parameters {
-            let name = parameter.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte));
+            let name =
+                parameter.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte));
             let mut random = Random::new(seed, &[name]);
             parameters.extend(parameter.at.clone().map(|_| match parameter.init {
                 Init::Constant(value) => value,

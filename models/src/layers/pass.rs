@@ -71,7 +71,8 @@ impl<'a> Pass<'a> {
     pub fn finish(self, gradients: &Gradients) -> (Vec<f32>, Vec<Option<BatchStatistics>>) {
         let mut flat = Vec::with_capacity(self.layout.parameter_count());
         for (weight, (at, _)) in self.weights.iter().zip(self.layout.places()) {
-            let gradient = weight.grad(gradients).and_then(|gradient| gradient.into_data().try_to_vec::<f32>().ok());
+            let gradient =
+                weight.grad(gradients).and_then(|gradient| gradient.into_data().try_to_vec::<f32>().ok());
             match gradient {
                 Some(gradient) => flat.extend(gradient),
                 None => flat.resize(flat.len() + at.len(), 0.0),
@@ -95,7 +96,11 @@ impl State {
     }
 }
 
-fn tensors<'b>(layout: &'b Layout, state: &'b State, device: &'b Device) -> impl Iterator<Item = Tensor<1>> + 'b {
+fn tensors<'b>(
+    layout: &'b Layout,
+    state: &'b State,
+    device: &'b Device,
+) -> impl Iterator<Item = Tensor<1>> + 'b {
     layout.places().map(move |(at, _)| {
         let len = at.len();
         Tensor::from_data(TensorData::new(state.parameters[at].to_vec(), [len]), device)

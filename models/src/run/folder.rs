@@ -37,7 +37,13 @@ pub struct RunFolder {
 
 impl RunInfo {
     /// What identifies a run of that spec, recipe (with its seed) and data.
-    pub fn new(spec: &Spec, recipe: &Recipe, data: &str, limit_train: Option<usize>, commit: Option<String>) -> Self {
+    pub fn new(
+        spec: &Spec,
+        recipe: &Recipe,
+        data: &str,
+        limit_train: Option<usize>,
+        commit: Option<String>,
+    ) -> Self {
         let recipe = toml::to_string(recipe).expect("a recipe came from TOML");
         let mut hash = Sha256::new();
         for part in [&spec.text, &recipe, data, &format!("{limit_train:?}")] {

@@ -339,7 +339,11 @@ mod tests {
 
     #[test]
     fn zero_devices_are_refused_with_the_line() {
-        refuses("count = 6", "count = 0", "ddnn-c.toml:10: device.count: expected 1 to 32 device slots, found 0");
+        refuses(
+            "count = 6",
+            "count = 0",
+            "ddnn-c.toml:10: device.count: expected 1 to 32 device slots, found 0",
+        );
     }
 
     #[test]

@@ -54,16 +54,26 @@ impl Shapes {
     pub(super) fn work_out(spec: &NetworkSpec) -> Result<Self, Misfit> {
         let classes = spec.network.labels.get_ref().len();
         let slots = *spec.device.count.get_ref();
-        expect(&spec.network.labels, (2..=65_535).contains(&classes), "network.labels", "at least 2 labels", || {
-            classes.to_string()
-        })?;
+        expect(
+            &spec.network.labels,
+            (2..=65_535).contains(&classes),
+            "network.labels",
+            "at least 2 labels",
+            || classes.to_string(),
+        )?;
         let range = format!("1 to {MAX_SLOTS} device slots");
-        expect(&spec.device.count, (1..=MAX_SLOTS).contains(&slots), "device.count", &range, || slots.to_string())?;
+        expect(&spec.device.count, (1..=MAX_SLOTS).contains(&slots), "device.count", &range, || {
+            slots.to_string()
+        })?;
         let input = *spec.device.input.get_ref();
         let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
-        expect(&spec.device.input, fits, "device.input", "[1 or 3, height, width], each side 1 to 4096", || {
-            format!("{input:?}")
-        })?;
+        expect(
+            &spec.device.input,
+            fits,
+            "device.input",
+            "[1 or 3, height, width], each side 1 to 4096",
+            || format!("{input:?}"),
+        )?;
 
         let device = chain("device", &spec.device.blocks, input, classes)?;
         let features = device.last().map_or(input, |layer| layer.output);
@@ -90,7 +100,8 @@ impl Shapes {
                 expect(&spec.cloud.blocks, false, "cloud.blocks", "at least one fc block", || "none".into())?;
             }
         }
-        let local_input = (spec.local.aggregation == Aggregation::Cc).then_some([slots * (classes + 1), 1, 1]);
+        let local_input =
+            (spec.local.aggregation == Aggregation::Cc).then_some([slots * (classes + 1), 1, 1]);
         Ok(Self { device, head, features, local_input, cloud_input, cloud })
     }
 }
@@ -124,7 +135,12 @@ fn chain(
     Ok(shapes)
 }
 
-fn layer(what: &str, block: &Spanned<BlockSpec>, input: [usize; 3], classes: usize) -> Result<LayerShape, Misfit> {
+fn layer(
+    what: &str,
+    block: &Spanned<BlockSpec>,
+    input: [usize; 3],
+    classes: usize,
+) -> Result<LayerShape, Misfit> {
     let output = match block.get_ref() {
         BlockSpec::Convp(spec) => {
             let map = slide(what, block, spec.conv_window(), [input[1], input[2]])?;
@@ -156,7 +172,9 @@ fn slide(
     let Window { kernel, stride, pad } = window;
     expect(block, (1..=64).contains(&kernel), what, "a window of 1 to 64", || kernel.to_string())?;
     expect(block, (1..=64).contains(&stride), what, "a stride of 1 to 64", || stride.to_string())?;
-    expect(block, pad < kernel, what, &format!("a padding below the window's side {kernel}"), || pad.to_string())?;
+    expect(block, pad < kernel, what, &format!("a padding below the window's side {kernel}"), || {
+        pad.to_string()
+    })?;
     let (room_h, room_w) = (h + 2 * pad, w + 2 * pad);
     let expected = format!("a window of at most {room_h}x{room_w} (map {h}x{w}, padding {pad})");
     expect(block, kernel <= room_h && kernel <= room_w, what, &expected, || format!("{kernel}x{kernel}"))?;

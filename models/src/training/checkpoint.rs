@@ -128,7 +128,8 @@ impl Checkpoint {
 
     fn encode(&self, run: &str) -> Vec<u8> {
         let parts = [&self.state.parameters, &self.state.statistics, &self.adam.first, &self.adam.second];
-        let header = Header { run: run.to_owned(), lengths: parts.map(Vec::len), progress: self.progress.clone() };
+        let header =
+            Header { run: run.to_owned(), lengths: parts.map(Vec::len), progress: self.progress.clone() };
         let header = serde_json::to_vec(&header).expect("a header is plain data");
         let mut bytes = MAGIC.to_vec();
         bytes.extend((header.len() as u64).to_le_bytes());
@@ -140,7 +141,8 @@ impl Checkpoint {
     }
 
     fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
-        let damaged = |reason: &str| CheckpointError::Damaged { file: file.to_owned(), reason: reason.to_owned() };
+        let damaged =
+            |reason: &str| CheckpointError::Damaged { file: file.to_owned(), reason: reason.to_owned() };
         let (body, hash) = bytes.split_last_chunk::<32>().ok_or_else(|| damaged("shorter than its hash"))?;
         if Sha256::digest(body)[..] != hash[..] {
             return Err(damaged("its SHA-256 does not fit"));
@@ -192,7 +194,10 @@ mod tests {
     fn checkpoint(step: u64) -> Checkpoint {
         Checkpoint {
             progress: Progress { step, epoch: 1, seconds: 0.1 + 0.2, ..Progress::default() },
-            state: State { parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0], statistics: vec![1.0 / 3.0] },
+            state: State {
+                parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0],
+                statistics: vec![1.0 / 3.0],
+            },
             adam: Adam { first: vec![1e-30; 3], second: vec![2.0; 3] },
         }
     }

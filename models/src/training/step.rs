@@ -21,7 +21,9 @@ impl Workers {
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
-        let pool = |index| ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| format!("worker-{index}")).build();
+        let pool = |index| {
+            ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| format!("worker-{index}")).build()
+        };
         Ok(Self((0..count.max(1)).map(pool).collect::<Result<_, _>>()?))
     }
 
@@ -38,9 +40,16 @@ impl Workers {
         assert!(items.len() <= self.0.len(), "one item a worker");
         std::thread::scope(|scope| {
             let work = &work;
-            let threads: Vec<_> =
-                self.0.iter().zip(items).map(|(pool, item)| scope.spawn(move || pool.install(|| work(item)))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a worker panicked; its message is above")).collect()
+            let threads: Vec<_> = self
+                .0
+                .iter()
+                .zip(items)
+                .map(|(pool, item)| scope.spawn(move || pool.install(|| work(item))))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a worker panicked; its message is above"))
+                .collect()
         })
     }
 }
@@ -120,7 +129,12 @@ pub fn average(parts: Vec<StepResult>, layout: &Layout) -> StepResult {
 }
 
 /// Moves running statistics towards those of the batch.
-pub fn update_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>], momentum: f32) {
+pub fn update_statistics(
+    layout: &Layout,
+    state: &mut State,
+    found: &[Option<BatchStatistics>],
+    momentum: f32,
+) {
     for (at, found) in layout.all_statistics().zip(found) {
         let Some(found) = found else { continue };
         let values = found.mean.iter().chain(&found.variance);

@@ -134,7 +134,10 @@ impl<'a> Trainer<'a> {
             train_local: local as f64 / samples,
             train_cloud: cloud as f64 / samples,
             validation: ExitCounts::of(&answers, self.validation).shares(),
-            learning_rate: self.recipe.optimiser.rate(progress.step, u64::from(steps) * u64::from(self.recipe.epochs)),
+            learning_rate: self
+                .recipe
+                .optimiser
+                .rate(progress.step, u64::from(steps) * u64::from(self.recipe.epochs)),
         };
         progress.epoch = epoch;
         progress.step_in_epoch = 0;

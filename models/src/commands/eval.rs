@@ -1,0 +1,80 @@
+//! `headwater-train eval`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::TractEngine;
+use headwater_models::bundle_logits::bundle_logits;
+use headwater_models::calibration::Outcome;
+use headwater_samples::fashion_6cam::Part;
+
+use super::dataset::Dataset;
+use super::{Failure, outcome, print_json};
+
+/// Arguments of `eval`.
+#[derive(Args)]
+pub(crate) struct Eval {
+    /// Bundle to measure.
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+    #[command(flatten)]
+    dataset: Dataset,
+    /// Part of the data: choices belong to validation, reports to test.
+    #[arg(long, value_enum, default_value_t = PartName::Test)]
+    part: PartName,
+    /// Use the first N samples of the part only.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Print the figures as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PartName {
+    Train,
+    Validation,
+    Test,
+}
+
+impl Eval {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
+        let parts = self.dataset.open()?;
+        let manifest = bundle.manifest();
+        if manifest.labels != parts.labels() || usize::from(manifest.slots) != parts.slots() {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
+                self.bundle.display(),
+                parts.slots(),
+                parts.labels(),
+                manifest.slots,
+                manifest.labels
+            )));
+        }
+        let (name, part) = match self.part {
+            PartName::Train => ("train", Part::Train),
+            PartName::Validation => ("validation", Part::Validation),
+            PartName::Test => ("test", Part::Test),
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let samples = parts.part(part, self.limit, threads);
+        let logits = bundle_logits(&bundle, &TractEngine::default(), &samples)
+            .with_context(|| format!("running {}", self.bundle.display()))?;
+        let bytes = manifest.features.packed_bytes();
+        let outcome = Outcome::of(&logits, &samples, &manifest.class_prior, bundle.policy(), bytes);
+        if self.json {
+            let mut value = serde_json::to_value(&outcome).context("writing JSON")?;
+            if let Some(object) = value.as_object_mut() {
+                object.insert("part".into(), name.into());
+                object.insert("network_id".into(), bundle.network_id().to_string().into());
+            }
+            return print_json(&value);
+        }
+        outcome::print(name, &outcome);
+        Ok(())
+    }
+}

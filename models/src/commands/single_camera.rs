@@ -1,0 +1,59 @@
+//! `headwater-train single-camera`.
+
+use anyhow::Context;
+use clap::Args;
+use headwater_models::recipe::Recipe;
+use headwater_models::single_camera::single_camera;
+use headwater_models::training::Workers;
+use headwater_samples::fashion_6cam::Part;
+
+use super::dataset::Dataset;
+use super::{Failure, print_json};
+
+/// Arguments of `single-camera`.
+#[derive(Args)]
+pub(crate) struct SingleCamera {
+    #[command(flatten)]
+    dataset: Dataset,
+    /// Passes over the train part for each camera.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    epochs: u32,
+    /// Seed of weights and order.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Use the first N samples of the train part only.
+    #[arg(long, value_name = "N")]
+    limit_train: Option<usize>,
+    /// Print the results as one JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+impl SingleCamera {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let recipe = Recipe::read(None).map_err(Failure::usage)?;
+        let parts = self.dataset.open()?;
+        let workers = Workers::new(recipe.workers).context("starting the workers")?;
+        let train = parts.part(Part::Train, self.limit_train, recipe.workers);
+        let test = parts.part(Part::Test, None, recipe.workers);
+        let mut results = Vec::new();
+        for slot in 0..parts.slots() {
+            let how = (&recipe.optimiser, self.epochs, self.seed);
+            let result = single_camera(&workers, (&train, &test), slot, how);
+            eprintln!(
+                "camera {slot}: test {:.2} %; {:.2} % of the {:.1} % that it sees",
+                100.0 * result.accuracy,
+                100.0 * result.seen_accuracy,
+                100.0 * result.sees
+            );
+            results.push(result);
+        }
+        if self.json {
+            return print_json(&serde_json::to_value(results).context("writing JSON")?);
+        }
+        let best = results.iter().map(|result| result.accuracy).fold(0.0, f64::max);
+        println!("best single camera: {:.2} % of the test part", 100.0 * best);
+        Ok(())
+    }
+}

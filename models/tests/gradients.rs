@@ -1,0 +1,101 @@
+//! The gradient of the joint loss against finite differences, on the float parts of a network.
+
+use std::path::Path;
+
+use headwater_models::data::Batch;
+use headwater_models::data::Parts;
+use headwater_models::layers::{Pass, State};
+use headwater_models::network::Network;
+use headwater_models::recipe::Recipe;
+use headwater_models::spec::Spec;
+use headwater_samples::fashion_6cam::Part;
+
+/// Step of the central difference; with `f32` losses of about 10, rounding adds some 1e-3 to the quotient.
+const STEP: f32 = 1e-2;
+/// Curvature over the step and rounding together.
+const TOLERANCE: f32 = 2e-2;
+
+const SPEC: &str = r#"
+[network]
+name = "tiny"
+configuration = "c"
+labels = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+[device]
+count = 6
+input = [3, 32, 32]
+blocks = [{ kind = "convp", filters = 2, stride = 2 }]
+head = { kind = "fc", binary = true }
+[local]
+aggregation = "LOCAL"
+[cloud]
+aggregation = "CLOUD"
+blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "fc" }]
+"#;
+
+fn loss(network: &Network, recipe: &Recipe, state: &State, batch: &Batch) -> f64 {
+    let pass = Pass::training(&network.layout, state);
+    recipe.loss.of(&network.forward(&pass, batch), batch).figures.loss / batch.len() as f64
+}
+
+#[track_caller]
+fn check(local: &str, cloud: &str) {
+    let text = SPEC.replace("LOCAL", local).replace("CLOUD", cloud);
+    let spec = Spec::parse(Path::new("tiny"), &text).unwrap();
+    let network = Network::new(&spec);
+    let mut recipe = Recipe::read(None).unwrap();
+    // The teacher is a constant for the gradient and not for a finite difference, so distillation is left out here.
+    recipe.loss.distillation.local = 0.0;
+    let samples = Parts::drawn(24, 4, 4).part(Part::Train, None, 1);
+    let batch = Batch::plain(&samples, 0..24);
+    let state = network.initial(3);
+
+    let pass = Pass::training(&network.layout, &state);
+    let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
+    let (gradient, _) = pass.finish(&found.total.backward());
+
+    // Whatever lies behind the last sign: heads' batch norm, the local section, the cloud section.
+    let float =
+        network.layout.named().filter(|(name, _)| name.contains("head.norm") || !name.starts_with("device"));
+    let mut compared = 0;
+    for (name, at) in float {
+        for index in [at.start, at.start + at.len() / 2, at.end - 1] {
+            let mut moved = state.clone();
+            moved.parameters[index] += STEP;
+            let above = loss(&network, &recipe, &moved, &batch);
+            moved.parameters[index] -= 2.0 * STEP;
+            let below = loss(&network, &recipe, &moved, &batch);
+            let expected = ((above - below) / f64::from(2.0 * STEP)) as f32;
+            let found = gradient[index];
+            assert!(
+                (found - expected).abs() <= TOLERANCE * (1.0 + expected.abs()),
+                "{local}-{cloud} {name}[{}]: expected {expected}, found {found}",
+                index - at.start
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "compared {compared}");
+}
+
+#[test]
+fn the_joint_gradient_equals_finite_differences_for_every_aggregation() {
+    check("ap", "cc");
+    check("mp", "ap");
+    check("cc", "mp");
+}
+
+#[test]
+fn the_straight_through_gradient_reaches_the_binary_weights() {
+    let text = SPEC.replace("LOCAL", "ap").replace("CLOUD", "cc");
+    let network = Network::new(&Spec::parse(Path::new("tiny"), &text).unwrap());
+    let recipe = Recipe::read(None).unwrap();
+    let samples = Parts::drawn(24, 4, 4).part(Part::Train, None, 1);
+    let batch = Batch::plain(&samples, 0..24);
+    let state = network.initial(3);
+    let pass = Pass::training(&network.layout, &state);
+    let (gradient, _) =
+        pass.finish(&recipe.loss.of(&network.forward(&pass, &batch), &batch).total.backward());
+    for (name, at) in network.layout.named().filter(|(name, _)| name.ends_with("weight")) {
+        assert!(gradient[at].iter().any(|g| *g != 0.0), "{name} gets no gradient");
+    }
+}

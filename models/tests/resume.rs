@@ -1,0 +1,73 @@
+//! The real binary, killed with SIGKILL in the middle and started again, ends with the same weights.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use headwater_models::run::RunInfo;
+use headwater_models::training::Checkpoint;
+
+const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/networks/ddnn-c.toml");
+
+fn recipe(folder: &Path) -> PathBuf {
+    let file = folder.join("recipe.toml");
+    let text = headwater_models::recipe::DEFAULT
+        .replace("epochs = ", "epochs = 2 # ")
+        .replace("batch = ", "batch = 16 # ")
+        .replace("steps = ", "steps = 3 # ");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn command(folder: &Path, run: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-train"));
+    command.args([
+        "train",
+        "--network",
+        NETWORK,
+        "--data",
+        "drawn",
+        "--data-dir",
+        ".",
+        "--limit-train",
+        "160",
+    ]);
+    command.arg("--recipe").arg(recipe(folder)).arg("--out").arg(folder.join(run));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn weights(folder: &Path) -> Checkpoint {
+    let info: RunInfo = serde_json::from_slice(&std::fs::read(folder.join("run.json")).unwrap()).unwrap();
+    Checkpoint::newest(folder, &info.identity).unwrap().0.expect("a finished run has a checkpoint")
+}
+
+fn checkpoints(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter(|file| file.path().extension().is_some_and(|extension| extension == "hwck")).count()
+}
+
+#[test]
+fn a_run_killed_halfway_and_started_again_ends_with_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(command(folder.path(), "whole").status().unwrap().success());
+
+    let killed = folder.path().join("killed");
+    let mut child = command(folder.path(), "killed").spawn().unwrap();
+    // Not a wait for something to be ready: the kill may fall anywhere once there is something to lose.
+    while checkpoints(&killed) == 0 && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!killed.join("bundle.hwb").exists(), "the run ended before it was killed");
+    assert!(command(folder.path(), "killed").arg("--resume").status().unwrap().success());
+
+    let (whole, resumed) = (weights(&folder.path().join("whole")), weights(&killed));
+    assert!(whole.state == resumed.state && whole.adam == resumed.adam, "weights differ after a resume");
+    assert_eq!(whole.progress.epochs, resumed.progress.epochs);
+    let bundle = |run: &str| std::fs::read(folder.path().join(run).join("bundle.hwb")).unwrap().len();
+    assert!(bundle("whole") > 0 && bundle("killed") > 0);
+
+    let other = command(folder.path(), "killed").args(["--seed", "99"]).output().unwrap();
+    assert_eq!(other.status.code(), Some(2), "a folder that holds another run is refused");
+}
