@@ -4,9 +4,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use headwater_link::broker::{BrokerError, EmbeddedBroker};
+use headwater_link::broker::{BrokerError, Cable, EmbeddedBroker};
 use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
-use support::{Cable, PATIENCE, broker, connected, next, next_message, reader, until_connected};
+use support::{PATIENCE, broker, connected, next, next_message, reader, until_connected};
 
 #[tokio::test]
 async fn a_message_goes_round_and_its_bytes_are_counted() {
@@ -43,8 +43,8 @@ async fn a_link_connects_to_a_broker_that_comes_later() {
 #[tokio::test]
 async fn retained_messages_and_subscriptions_come_back_after_a_cut() {
     let (_watcher, mut seen) = reader("cut-watcher", "cut/status").await;
-    let cable = Cable::to(broker()).await;
-    let mut config = LinkConfig::new(cable.end.clone(), "cut").subscribe("cut/ask", QoS::AtMostOnce);
+    let cable = Cable::to(broker()).await.expect("a free port");
+    let mut config = LinkConfig::new(cable.end(), "cut").subscribe("cut/ask", QoS::AtMostOnce);
     config.retained.push(RetainedMessage::new("cut/status", "up"));
     config.down = Some(RetainedMessage::new("cut/status", "down"));
     let (link, mut incoming) = connected(config).await;

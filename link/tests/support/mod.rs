@@ -1,4 +1,4 @@
-//! Real parts for the tests: a broker, a cable to it that can be cut, and patient readers.
+//! Real parts for the tests: a broker, and patient readers.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,9 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Longest wait for anything in a test; only a failing test waits so long.
@@ -49,41 +47,4 @@ pub(crate) async fn next(incoming: &mut mpsc::Receiver<Incoming>) -> Incoming {
 /// A reader of one filter.
 pub(crate) async fn reader(name: &str, filter: &str) -> (Link, mpsc::Receiver<Incoming>) {
     connected(LinkConfig::new(broker(), name).subscribe(filter, QoS::AtLeastOnce)).await
-}
-
-/// A TCP relay that can be cut like a cable: both ends see the connection close.
-pub(crate) struct Cable {
-    pub(crate) end: BrokerAddress,
-    cut: watch::Sender<u64>,
-}
-
-impl Cable {
-    /// A cable to the broker.
-    pub(crate) async fn to(broker: BrokerAddress) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let (cut, cuts) = watch::channel(0);
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (broker, mut cuts) = (broker.clone(), cuts.clone());
-                cuts.mark_unchanged();
-                tokio::spawn(async move {
-                    let Ok(mut far) = TcpStream::connect((broker.host(), broker.port())).await else {
-                        return;
-                    };
-                    let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut near, &mut far) => {}
-                        _ = cuts.changed() => {}
-                    }
-                });
-            }
-        });
-        Self { end: BrokerAddress::new("127.0.0.1", port).expect("a valid address"), cut }
-    }
-
-    /// Ends every connection through the cable; the next one works again.
-    pub(crate) fn cut(&self) {
-        self.cut.send_modify(|cuts| *cuts += 1);
-    }
 }

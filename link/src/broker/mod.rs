@@ -3,6 +3,8 @@
 //! rumqttd keeps everything in memory and cannot be stopped: it lives until the process ends. It logs at error level what is
 //! normal here (a probe, a client that left), so a log filter should switch `rumqttd` off.
 
+mod cable;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,6 +15,8 @@ use rumqttd::{Broker, Config, ConnectionSettings, RouterConfig, ServerSettings};
 use thiserror::Error;
 
 use crate::address::BrokerAddress;
+
+pub use cable::Cable;
 
 /// The running broker.
 #[derive(Debug)]

@@ -1,0 +1,82 @@
+//! What a device is told at its start.
+
+use std::path::PathBuf;
+
+use headwater_link::{BrokerAddress, QoS};
+use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
+
+/// Settings of one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceConfig {
+    /// Site it stands at.
+    pub site: SiteId,
+    /// Group whose samples it sees.
+    pub group: GroupId,
+    /// Its name, one of a kind in the group.
+    pub id: DeviceId,
+    /// The slot of the network it fills.
+    pub slot: Slot,
+    /// The broker.
+    pub broker: BrokerAddress,
+    /// What makes it capture.
+    pub capture: Capture,
+    /// What it does about a frame that cannot be read.
+    pub on_broken_frame: OnBrokenFrame,
+    /// How summaries and features are sent.
+    pub upward_qos: QoS,
+    /// Samples whose features are kept. Fewer saves memory; a request for an older one is answered with `gone`.
+    pub keep_samples: usize,
+    /// Milliseconds that features are kept. Must outlast the leader's window and its wait for features.
+    pub keep_ms: u64,
+    /// Captured views that may wait for the section. When one more comes, the oldest is given up.
+    pub queue_samples: usize,
+    /// Folder for what must outlive a restart (the boot number); `None` takes the boot number from the clock.
+    pub state_dir: Option<PathBuf>,
+    /// Seconds between pings on an idle connection.
+    pub keep_alive_s: u16,
+    /// Milliseconds that a shutdown may take to send what is captured and say goodbye.
+    pub grace_ms: u64,
+}
+
+/// What makes a device capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// A message on the group's topic `trigger`.
+    Trigger,
+    /// Its own clock: sample `k` at `k * period_ms` since 1970, the middle of its period.
+    Clock {
+        /// Milliseconds between samples; the same at every device of the group.
+        period_ms: u64,
+    },
+}
+
+/// What a device does about a frame that cannot be read. Either way it is named and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBrokenFrame {
+    /// Stay silent for its sample: the slot is missing there.
+    Skip,
+    /// Refuse to start.
+    Fatal,
+}
+
+impl DeviceConfig {
+    /// A device with every other setting at its default.
+    pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: BrokerAddress) -> Self {
+        Self {
+            site,
+            group,
+            id,
+            slot,
+            broker,
+            capture: Capture::Trigger,
+            on_broken_frame: OnBrokenFrame::Skip,
+            upward_qos: QoS::AtMostOnce,
+            keep_samples: 256,
+            keep_ms: 5000,
+            queue_samples: 128,
+            state_dir: None,
+            keep_alive_s: 10,
+            grace_ms: 2000,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a device does not start.
+
+use std::io;
+use std::path::PathBuf;
+
+use headwater_inference::bundle::BundleError;
+use headwater_inference::sections::SectionError;
+use headwater_link::LinkError;
+use headwater_protocol::{NetworkId, Slot};
+use headwater_samples::archive::{ArchiveError, BrokenFrame};
+use thiserror::Error;
+
+/// What stands in the way of a start.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// The bundle cannot be read.
+    #[error("loading the bundle: {0}")]
+    Bundle(#[from] BundleError),
+    /// The slot's section cannot be made ready.
+    #[error("loading the section of slot {slot}: {source}")]
+    Section {
+        /// Slot of the device.
+        slot: Slot,
+        /// What is wrong.
+        source: SectionError,
+    },
+    /// The network has fewer slots.
+    #[error("slot: network {network} has slots 0 to {last}, found {slot}", network = network.short())]
+    Slot {
+        /// The network.
+        network: NetworkId,
+        /// Its last slot.
+        last: u8,
+        /// Slot of the device.
+        slot: Slot,
+    },
+    /// The frames cannot be read.
+    #[error("loading the frames: {0}")]
+    Frames(#[from] ArchiveError),
+    /// There is no sample among the frames.
+    #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
+    NoFrames(PathBuf),
+    /// A frame is broken, and that is to be fatal.
+    #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
+    BrokenFrame(BrokenFrame, usize),
+    /// The frames were loaded for another slot or for views of another shape.
+    #[error("frames: expected views of slot {slot} of {expected} bytes, found slot {found_slot} of {found}")]
+    OtherFrames {
+        /// Slot of the device.
+        slot: Slot,
+        /// Bytes of the network's view.
+        expected: usize,
+        /// Slot of the frames.
+        found_slot: Slot,
+        /// Bytes of their views.
+        found: usize,
+    },
+    /// The boot number cannot be kept.
+    #[error("boot number in {}: {reason}", path.display())]
+    State {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The connection's settings cannot work.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The system gives no thread.
+    #[error("starting the model thread: {0}")]
+    Thread(#[source] io::Error),
+}

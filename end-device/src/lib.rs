@@ -1,0 +1,26 @@
+//! The device agent: captures views, runs the device section, sends summaries, keeps features until asked.
+//!
+//! One async task holds the conversation (trigger, request, settled) and one thread of its own runs the section, so a slow
+//! section never delays a message. The agent decides nothing: a device of a group only answers. It knows its own slot and
+//! refuses to know the others, the exits and the cloud.
+
+mod agent;
+mod boot;
+mod capture;
+mod config;
+mod device;
+mod error;
+mod frames;
+mod model;
+mod outbox;
+mod recent;
+mod report;
+mod settings;
+mod store;
+
+pub use config::{Capture, DeviceConfig, OnBrokenFrame};
+pub use device::{Device, DeviceHandle};
+pub use error::DeviceError;
+pub use frames::Frames;
+pub use report::{DeviceReport, Sent};
+pub use settings::{Settings, SettingsError};

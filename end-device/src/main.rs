@@ -1,0 +1,82 @@
+//! `headwater-device`: one device agent as a process.
+
+mod args;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use headwater_end_device::{Device, DeviceReport, Frames, Settings};
+use headwater_inference::bundle::Bundle;
+use tracing_subscriber::EnvFilter;
+
+use args::Args;
+
+/// Exit code of bad usage or configuration.
+const BAD_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let settings = match read_settings(&args) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("headwater-device: {error:#}\nheadwater-device --help explains every setting");
+            return ExitCode::from(BAD_USAGE);
+        }
+    };
+    match run(settings) {
+        Ok(report) => {
+            if args.json {
+                println!("{}", serde_json::json!(report));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("headwater-device: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read_settings(args: &Args) -> anyhow::Result<Settings> {
+    let file = match &args.config {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("reading settings from {}", path.display()))?,
+        ),
+        None => None,
+    };
+    Ok(Settings::read(file.as_deref(), &args.overrides())?)
+}
+
+/// One thread for the conversation is enough; the section has its own.
+#[tokio::main(flavor = "current_thread")]
+async fn run(settings: Settings) -> anyhow::Result<DeviceReport> {
+    let Settings { config, bundle, frames } = settings;
+    let bundle = Bundle::open(&bundle).with_context(|| format!("loading the bundle {}", bundle.display()))?;
+    let frames = Frames::open(&frames, config.slot, &bundle.manifest().preprocessing)?;
+    let mut device = Device::start(config, Arc::new(bundle), frames).await?;
+    tokio::select! {
+        signal = stop_signal() => signal.context("waiting for a signal")?,
+        () = device.ended() => bail!("the model thread ended"),
+    }
+    tracing::info!("stopping");
+    Ok(device.shutdown().await)
+}
+
+/// Ctrl-C, or the signal with which a service manager stops a process.
+async fn stop_signal() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => pressed,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}

@@ -1,0 +1,265 @@
+//! A device against a real broker, a real section, and a leader that speaks to it.
+
+mod support;
+
+use std::sync::Arc;
+
+use headwater_end_device::{Capture, Device, DeviceError, Frames, OnBrokenFrame};
+use headwater_inference::bundle::Bundle;
+use headwater_link::QoS;
+use headwater_link::broker::Cable;
+use headwater_protocol::{
+    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, SampleId, Settled, Slot, Status,
+    Topic,
+};
+use support::{
+    Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
+};
+
+#[tokio::test]
+async fn a_trigger_is_answered_with_the_scores_of_the_section() {
+    let mut leader = Leader::of("scores").await;
+    let device = started(config("scores", 1)).await;
+    // Ids beyond the frames begin them again, and the low half of an id travels.
+    let sample = (1 << 40) + 2 * SAMPLES + 3;
+    leader.triggers(sample);
+    let heard = leader.answer().await;
+    let message = heard.message();
+    assert_eq!(
+        (heard.leaf.as_str(), message.body),
+        ("summary", Body::Summary(&scores_bytes(&expected(3, 1))))
+    );
+    assert_eq!(message.header.sample_low, SampleId(sample).low());
+    assert_eq!(message.header.network, bundle().network_id().tag());
+    assert_eq!(message.header.boot, device.report().boot);
+}
+
+#[tokio::test]
+async fn a_request_is_answered_with_the_features_of_the_section() {
+    let mut leader = Leader::of("features").await;
+    let device = started(config("features", 2)).await;
+    let sample = (7 << 33) + 4;
+    leader.triggers(sample);
+    leader.answer().await;
+    leader.requests(sample, 0b011);
+    leader.requests(sample, 0b100);
+    let heard = leader.answer().await;
+    assert_eq!(heard.leaf, "features");
+    assert_eq!(heard.message().body, Body::Features(&expected(sample % SAMPLES, 2).features));
+
+    let report = device.shutdown().await;
+    let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
+    assert_eq!(report.body_bytes(), scores + bits);
+    assert_eq!(report.payload_bytes(), scores + bits + 2 * HEADER_BYTES as u64);
+    assert!(report.wire_sent > report.payload_bytes());
+    assert_eq!((report.captured, report.sent_of(Kind::Features).messages), (1, 1));
+}
+
+#[tokio::test]
+async fn a_sample_not_in_view_is_said_so_without_the_section() {
+    let mut leader = Leader::of("not-in-view").await;
+    let device = started(config("not-in-view", 0)).await;
+    leader.triggers(NOT_IN_VIEW);
+    let heard = leader.answer().await;
+    assert_eq!((heard.leaf.as_str(), heard.message().body), ("summary", Body::NotInView));
+    assert_eq!(device.report().sent_of(Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
+}
+
+#[tokio::test]
+async fn features_that_were_never_kept_or_are_settled_are_gone() {
+    let mut leader = Leader::of("gone").await;
+    let device = started(config("gone", 0)).await;
+    leader.requests(6, 1);
+    assert_eq!(leader.answer().await.message().body, Body::Gone);
+
+    for sample in [1, 2] {
+        leader.triggers(sample);
+        leader.answer().await;
+    }
+    assert_eq!(device.report().kept_samples, 2);
+    let settled = Settled { highest: SampleId(1), decided: 1, ..Settled::default() };
+    leader.says(&Topic::Settled, serde_json::to_vec(&settled).unwrap());
+    leader.requests(1, 1);
+    assert_eq!(leader.answer().await.message().body, Body::Gone);
+    leader.requests(2, 1);
+    assert_eq!(leader.answer().await.message().body.kind(), Kind::Features);
+    assert_eq!(device.report().kept_samples, 1);
+}
+
+#[tokio::test]
+async fn messages_that_are_not_ours_are_counted_and_the_device_goes_on() {
+    let mut leader = Leader::of("garbage").await;
+    let device = started(config("garbage", 0)).await;
+    let mut other_version = leader.message(SampleId(1), Body::Trigger(SampleId(1)));
+    other_version[0] = 2 << 4 | other_version[0] & 0x0f;
+    leader.says(&Topic::Trigger, other_version);
+    leader.says(&Topic::Request, b"garbage".to_vec());
+    leader.says(&Topic::Trigger, vec![0; 100_000]);
+    leader.says(&Topic::Request, leader.message(SampleId(1), Body::Trigger(SampleId(1))));
+    leader.says(&Topic::Settled, b"{}{".to_vec());
+    leader.triggers(2);
+    assert_eq!(leader.answer().await.message().header.sample_low, 2);
+    let faults = device.report().faults;
+    assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
+    assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
+    assert_eq!(faults.get("malformed"), Some(&3), "{faults:?}");
+}
+
+#[tokio::test]
+async fn features_of_another_network_are_gone_at_once() {
+    let mut leader = Leader::of("network").await;
+    let device = started(config("network", 0)).await;
+    leader.triggers(1);
+    leader.answer().await;
+    leader.network = NetworkTag([0xee, 0xee]);
+    leader.requests(1, 1);
+    assert_eq!(leader.answer().await.message().body, Body::Gone);
+    assert_eq!(device.report().faults.get("wrong_network"), Some(&1));
+}
+
+#[tokio::test]
+async fn a_repeated_trigger_is_answered_once() {
+    let mut leader = Leader::of("repeat").await;
+    let device = started(config("repeat", 0)).await;
+    for sample in [3, 3, 3, 4] {
+        leader.triggers(sample);
+    }
+    assert_eq!(leader.answer().await.message().header.sample_low, 3);
+    assert_eq!(leader.answer().await.message().header.sample_low, 4);
+    let report = device.report();
+    assert_eq!((report.captured, report.repeated), (2, 2));
+}
+
+#[tokio::test]
+async fn a_device_introduces_itself_and_says_goodbye() {
+    let mut leader = Leader::of("status").await;
+    let device = started(config("status", 2)).await;
+    let boot = device.report().boot;
+    let birth: Birth = serde_json::from_slice(&leader.hears(&["birth"]).await.payload).unwrap();
+    assert_eq!((birth.slot, birth.boot, birth.network), (Slot::new(2).unwrap(), boot, bundle().network_id()));
+    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap();
+    assert_eq!(status(leader.hears(&["status"]).await), Status { state: DeviceState::Up, boot });
+    device.shutdown().await;
+    assert_eq!(status(leader.hears(&["status"]).await), Status { state: DeviceState::Down, boot });
+}
+
+#[tokio::test]
+async fn a_killed_device_leaves_its_last_will() {
+    let mut leader = Leader::of("will").await;
+    let device = started(config("will", 0)).await;
+    leader.hears(&["status"]).await;
+    device.kill();
+    let status: Status = serde_json::from_slice(&leader.hears(&["status"]).await.payload).unwrap();
+    assert_eq!(status, Status { state: DeviceState::Down, boot: device.report().boot });
+}
+
+#[tokio::test]
+async fn a_status_that_wrongly_says_down_is_put_right() {
+    let mut leader = Leader::of("wrong-down").await;
+    let device = started(config("wrong-down", 0)).await;
+    leader.hears(&["status"]).await;
+    let down = Status { state: DeviceState::Down, boot: device.report().boot };
+    let topic = leader.topics.device(&config("wrong-down", 0).id, DeviceTopic::Status);
+    leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
+    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
+    assert_eq!(status(leader.hears(&["status"]).await), DeviceState::Down);
+    assert_eq!(status(leader.hears(&["status"]).await), DeviceState::Up);
+}
+
+#[tokio::test]
+async fn a_device_with_no_more_than_its_own_section_answers() {
+    let mut leader = Leader::of("partial").await;
+    let partial = Bundle::from_bytes(&bundle().only(&["device-1"]).unwrap()).unwrap();
+    let device = Device::start(config("partial", 1), Arc::new(partial), frames(1)).await.unwrap();
+    device.connected().await;
+    leader.triggers(0);
+    assert_eq!(leader.answer().await.message().body, Body::Summary(&scores_bytes(&expected(0, 1))));
+}
+
+#[tokio::test]
+async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
+    let partial = Bundle::from_bytes(&bundle().only(&["device-1"]).unwrap()).unwrap();
+    let error = Device::start(config("refused", 2), Arc::new(partial), frames(2)).await.err();
+    assert!(matches!(error, Some(DeviceError::Section { .. })), "{error:?}");
+    let error = Device::start(config("refused", 3), bundle(), frames(0)).await.err();
+    assert!(matches!(error, Some(DeviceError::Slot { last: 2, .. })), "{error:?}");
+    let error = Device::start(config("refused", 1), bundle(), frames(0)).await.err();
+    assert!(matches!(error, Some(DeviceError::OtherFrames { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_broken_frame_is_silent_or_fatal_as_configured() {
+    let dir = tempfile::tempdir().unwrap();
+    let labels = serde_json::json!({
+        "format": 1, "slots": 3, "view": [3, 8, 8], "labels": ["a"], "classes": [0, 0]
+    });
+    std::fs::write(dir.path().join("labels.json"), labels.to_string()).unwrap();
+    std::fs::create_dir(dir.path().join("00000")).unwrap();
+    std::fs::write(dir.path().join("00000/cam0.png"), b"no picture").unwrap();
+    let view = support::network().manifest().preprocessing;
+    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view).unwrap();
+
+    let mut fatal = config("broken", 0);
+    fatal.on_broken_frame = OnBrokenFrame::Fatal;
+    let error = Device::start(fatal, bundle(), open()).await.err().expect("a refusal").to_string();
+    assert!(error.contains("00000/cam0.png"), "{error}");
+
+    let mut leader = Leader::of("broken").await;
+    let device = Device::start(config("broken", 0), bundle(), open()).await.unwrap();
+    device.connected().await;
+    leader.triggers(0);
+    leader.triggers(1);
+    let heard = leader.answer().await;
+    assert_eq!((heard.message().header.sample_low, heard.message().body), (1, Body::NotInView));
+    let report = device.report();
+    assert_eq!((report.captured, report.broken_frames), (2, 1));
+}
+
+#[tokio::test]
+async fn what_the_section_cannot_keep_up_with_is_shed_and_counted() {
+    let mut leader = Leader::of("shed").await;
+    let mut short = config("shed", 0);
+    short.queue_samples = 1;
+    let device = started(short).await;
+    let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
+    let last = samples.clone().last().expect("some");
+    samples.for_each(|sample| leader.triggers(sample));
+    while leader.answer().await.message().header.sample_low != last as u32 {}
+    let report = device.report();
+    assert_eq!(report.captured, report.sent_of(Kind::Summary).messages + report.shed);
+}
+
+#[tokio::test]
+async fn a_device_comes_back_after_its_broker_was_away() {
+    let mut leader = Leader::of("away").await;
+    let cable = Cable::to(broker()).await.unwrap();
+    let mut through = config("away", 0);
+    through.broker = cable.end();
+    let device = started(through).await;
+    leader.triggers(1);
+    leader.answer().await;
+    cable.cut();
+    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
+    // Up, then down by the last will, then up again: the broker may tell the last two in either order.
+    let states = [status(leader.hears(&["status"]).await), status(leader.hears(&["status"]).await)];
+    assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
+    while device.report().connected < 2 {
+        tokio::task::yield_now().await;
+    }
+    leader.triggers(2);
+    assert_eq!(leader.answer().await.message().header.sample_low, 2);
+}
+
+#[tokio::test]
+async fn by_the_clock_devices_name_the_same_samples_without_a_trigger() {
+    let mut leader = Leader::of("clock").await;
+    let capture = Capture::Clock { period_ms: 20 };
+    let mut configs = [config("clock", 0), config("clock", 1)];
+    configs.iter_mut().for_each(|config| config.capture = capture);
+    let [first, second] = configs;
+    let _devices = [started(first).await, started(second).await];
+    let mut counts = std::collections::BTreeMap::new();
+    while counts.values().filter(|&&devices| devices == 2).count() < 3 {
+        *counts.entry(leader.answer().await.message().header.sample_low).or_insert(0) += 1;
+    }
+}

@@ -1,0 +1,185 @@
+//! Real parts for the tests: a broker, a tiny network, frames, and one who speaks for the leader.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::TractEngine;
+use headwater_inference::sections::{DeviceOutput, DeviceSection};
+use headwater_inference::testing::TinyNetwork;
+use headwater_link::broker::EmbeddedBroker;
+use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::{
+    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, SiteId, Slot,
+    Topic, Topics, decode, encode,
+};
+use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
+use headwater_samples::{SampleViews, Shape, View};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Longest wait for anything in a test; only a failing test waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Samples in the test's frames.
+pub(crate) const SAMPLES: u64 = 8;
+
+/// The sample that no slot has in view.
+pub(crate) const NOT_IN_VIEW: u64 = 5;
+
+/// The broker of this test binary; the tests share it and differ in groups.
+pub(crate) fn broker() -> BrokerAddress {
+    static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
+    BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
+}
+
+pub(crate) fn network() -> TinyNetwork {
+    TinyNetwork::default()
+}
+
+pub(crate) fn bundle() -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&network().bundle()).expect("a bundle as written"))
+}
+
+/// What a slot sees of a sample, before it is stored.
+pub(crate) fn view(sample: u64, slot: usize) -> Option<Vec<u8>> {
+    (sample != NOT_IN_VIEW).then(|| network().view_of(sample * 100 + slot as u64))
+}
+
+/// Writes the frames of every slot to one archive.
+pub(crate) fn write_frames(path: &Path) {
+    let [channels, height, width] = network().view.map(|side| side as usize);
+    let shape = Shape { channels, height, width };
+    let slots = usize::from(network().slots);
+    let mut writer = ArchiveWriter::new(Labels::new("made up", slots, shape, &["a", "b"]), FrameFormat::Png);
+    for sample in 0..SAMPLES {
+        let views = (0..slots).map(|slot| view(sample, slot).map(|pixels| View::new(shape, pixels)));
+        writer.push(&SampleViews { label: None, views: views.collect() }).expect("views of the shape");
+    }
+    let bytes = writer.finish(Vec::new()).expect("samples that fit");
+    std::fs::write(path, bytes).expect("a writable folder");
+}
+
+/// What the section gives for a sample, run by itself.
+pub(crate) fn expected(sample: u64, slot: u8) -> DeviceOutput {
+    let slot = Slot::new(slot).expect("below 64");
+    let mut section = DeviceSection::load(&bundle(), slot, &TractEngine::new()).expect("the section");
+    let view = view(sample, slot.index()).expect("a sample in view");
+    section.run(&view, 1).expect("one view").remove(0)
+}
+
+pub(crate) fn scores_bytes(output: &DeviceOutput) -> Vec<u8> {
+    output.scores.iter().flat_map(|score| score.to_le_bytes()).collect()
+}
+
+pub(crate) fn config(group: &str, slot: u8) -> DeviceConfig {
+    let group = GroupId::new(group).expect("a valid name");
+    let id = DeviceId::new(format!("cam-{slot}")).expect("a valid name");
+    let site = SiteId::new("test").expect("a valid name");
+    DeviceConfig::new(site, group, id, Slot::new(slot).expect("below 64"), broker())
+}
+
+/// The frames of one slot, through a real archive.
+pub(crate) fn frames(slot: u8) -> Frames {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("frames.tar.gz");
+    write_frames(&path);
+    let archive = Archive::open(&path).expect("frames as written");
+    Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
+}
+
+/// A device that the broker knows.
+pub(crate) async fn started(config: DeviceConfig) -> DeviceHandle {
+    let frames = frames(u8::from(config.slot));
+    let device = Device::start(config, bundle(), frames).await.expect("a device that fits");
+    timeout(PATIENCE, device.connected()).await.expect("connected in time");
+    device
+}
+
+/// One who speaks for the leader: triggers, requests, settles, and hears every device of the group.
+pub(crate) struct Leader {
+    pub(crate) link: Link,
+    pub(crate) topics: Topics,
+    pub(crate) network: NetworkTag,
+    incoming: mpsc::Receiver<Incoming>,
+}
+
+/// A message of a device, with its bytes.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) leaf: String,
+    pub(crate) payload: Bytes,
+}
+
+impl Leader {
+    pub(crate) async fn of(group: &str) -> Self {
+        let config = config(group, 0);
+        let topics = Topics::new(&config.site, &config.group);
+        let mut link = LinkConfig::new(broker(), format!("leader-{group}"));
+        for leaf in [DeviceTopic::Status, DeviceTopic::Birth, DeviceTopic::Summary, DeviceTopic::Features] {
+            link = link.subscribe(topics.every_device(leaf), QoS::AtLeastOnce);
+        }
+        let (link, mut incoming) = Link::start(link).expect("valid settings");
+        let first = timeout(PATIENCE, incoming.recv()).await.expect("connected in time");
+        assert_eq!(first, Some(Incoming::Connected));
+        Self { link, topics, network: bundle().network_id().tag(), incoming }
+    }
+
+    pub(crate) fn triggers(&self, sample: u64) {
+        let sample = SampleId(sample);
+        self.says(&Topic::Trigger, self.message(sample, Body::Trigger(sample)));
+    }
+
+    /// Asks the slots of the mask for features.
+    pub(crate) fn requests(&self, sample: u64, mask: u64) {
+        self.says(&Topic::Request, self.message(SampleId(sample), Body::Request(mask)));
+    }
+
+    pub(crate) fn says(&self, topic: &Topic, payload: Vec<u8>) {
+        let sent = self.link.publish(self.topics.name(topic), payload, QoS::AtLeastOnce, false);
+        sent.expect("connected");
+    }
+
+    pub(crate) fn message(&self, sample: SampleId, body: Body<'_>) -> Vec<u8> {
+        let header =
+            Header { late: false, network: self.network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
+        let mut payload = Vec::new();
+        encode(&Message { header, body }, &limits(), &mut payload).expect("a message of ours");
+        payload
+    }
+
+    /// The next message of any device on these topics (last levels), passing over the others.
+    pub(crate) async fn hears(&mut self, leaves: &[&str]) -> Heard {
+        loop {
+            let event = timeout(PATIENCE, self.incoming.recv()).await.expect("nothing arrived in time");
+            let Incoming::Message { topic, payload, .. } = event.expect("the link lives") else { continue };
+            let leaf = topic.rsplit('/').next().unwrap_or_default().to_owned();
+            if leaves.contains(&leaf.as_str()) {
+                return Heard { leaf, payload };
+            }
+        }
+    }
+
+    /// The next summary or features message.
+    pub(crate) async fn answer(&mut self) -> Heard {
+        self.hears(&["summary", "features"]).await
+    }
+}
+
+impl Heard {
+    pub(crate) fn message(&self) -> Message<'_> {
+        decode(&self.payload, &limits()).expect("a message of ours")
+    }
+}
+
+pub(crate) fn limits() -> Limits {
+    let manifest = network().manifest();
+    Limits {
+        score_bytes: manifest.score_bytes(),
+        feature_bits: manifest.features.bits(),
+        view_bytes: manifest.preprocessing.view_bytes(),
+    }
+}
