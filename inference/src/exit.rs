@@ -137,3 +137,175 @@ fn two_largest(values: impl Iterator<Item = f64>) -> [f64; 2] {
     }
     largest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{ExitThreshold, Threshold};
+    use proptest::prelude::*;
+
+    /// How far the one-pass uncertainty may be from the definition over `f32` probabilities: their rounding.
+    const PROBABILITY_ROUNDING: f32 = 1e-5;
+
+    const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
+
+    fn policy(rule: ExitRule, temperature: f32, threshold: f32) -> ExitPolicy {
+        ExitPolicy {
+            rule,
+            temperature: Temperature::new(temperature).unwrap(),
+            threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
+        }
+    }
+
+    #[track_caller]
+    fn check(rule: ExitRule, probabilities: &[f32], expected: f32) {
+        let found = uncertainty(rule, probabilities);
+        assert!(
+            (found - expected).abs() < PROBABILITY_ROUNDING,
+            "{rule:?}: expected {expected}, found {found}"
+        );
+        let logits: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
+        let found = policy(rule, 1.0, 0.5).uncertainty(&logits).unwrap();
+        assert!(
+            (found - expected).abs() < PROBABILITY_ROUNDING,
+            "{rule:?} of logits: expected {expected}, found {found}"
+        );
+    }
+
+    #[test]
+    fn a_certain_answer_has_no_uncertainty() {
+        for rule in RULES {
+            check(rule, &[0.0, 1.0, 0.0], 0.0);
+        }
+    }
+
+    #[test]
+    fn knowing_nothing_is_full_uncertainty_where_the_rule_reaches_it() {
+        check(ExitRule::Entropy, &[0.25; 4], 1.0);
+        check(ExitRule::Margin, &[0.25; 4], 1.0);
+        check(ExitRule::MaxProbability, &[0.25; 4], 0.75);
+    }
+
+    #[test]
+    fn each_rule_is_what_its_name_says() {
+        let p = [0.7, 0.2, 0.1];
+        let entropy = -(0.7f32 * 0.7f32.ln() + 0.2 * 0.2f32.ln() + 0.1 * 0.1f32.ln()) / 3.0f32.ln();
+        check(ExitRule::Entropy, &p, entropy);
+        check(ExitRule::MaxProbability, &p, 0.3);
+        check(ExitRule::Margin, &p, 0.5);
+    }
+
+    #[test]
+    fn one_class_alone_is_always_certain_and_leaves() {
+        for rule in RULES {
+            check(rule, &[1.0], 0.0);
+            let assessment = policy(rule, 1.0, 0.0).assess(&[-3.0], 1);
+            assert_eq!(assessment, Assessment { class: 0, confidence: 1.0, leaves: true });
+        }
+    }
+
+    #[test]
+    fn undefined_logits_never_leave_even_at_a_threshold_of_one() {
+        for rule in RULES {
+            for logits in [
+                &[f32::NAN, 1.0, 0.0][..],
+                &[1.0, f32::NAN],
+                &[f32::INFINITY, 0.0],
+                &[f32::NEG_INFINITY, f32::NEG_INFINITY],
+                &[f32::NAN],
+                &[],
+            ] {
+                let assessment = policy(rule, 1.0, 1.0).assess(logits, 1);
+                assert!(
+                    !assessment.leaves && assessment.confidence == 0.0,
+                    "{rule:?} {logits:?}: {assessment:?}"
+                );
+            }
+        }
+        assert!(uncertainty(ExitRule::Entropy, &[f32::NAN, 0.5]).is_nan());
+    }
+
+    #[test]
+    fn a_class_that_is_ruled_out_adds_nothing() {
+        let assessment = policy(ExitRule::Entropy, 1.0, 0.0).assess(&[f32::NEG_INFINITY, 3.0], 1);
+        assert_eq!(assessment, Assessment { class: 1, confidence: 1.0, leaves: true });
+    }
+
+    #[test]
+    fn huge_logits_do_not_overflow() {
+        let mut probabilities = [0.0; 3];
+        softmax(&[3e38, -3e38, 3e38], Temperature::ONE, &mut probabilities);
+        assert_eq!(probabilities, [0.5, 0.0, 0.5]);
+        assert_eq!(policy(ExitRule::Margin, 1e-6, 1.0).uncertainty(&[3e38, -3e38, 3e38]), Some(1.0));
+    }
+
+    #[test]
+    fn the_first_of_equal_classes_wins() {
+        assert_eq!(most_likely(&[1.0, 2.0, 2.0]), 1);
+        assert_eq!(most_likely(&[f32::NAN, -1.0]), 1);
+        assert_eq!(most_likely(&[]), 0);
+        assert_eq!(Assessment::of_prior(&[0.2, 0.6, 0.2]).class, 1);
+    }
+
+    #[test]
+    fn the_threshold_depends_on_how_many_are_present() {
+        let list = [0.0, 1.0].map(|value| ExitThreshold::new(value).unwrap()).to_vec();
+        let policy = ExitPolicy { threshold: Threshold::ByPresent(list), ..ExitPolicy::default() };
+        assert!(!policy.assess(&[1.0, 0.0], 1).leaves);
+        assert!(policy.assess(&[1.0, 0.0], 2).leaves);
+    }
+
+    #[test]
+    fn a_sample_exactly_at_the_threshold_leaves() {
+        let at = policy(ExitRule::Entropy, 1.0, 1.0).uncertainty(&[1.0, 0.0, 0.5]).unwrap();
+        assert!(policy(ExitRule::Entropy, 1.0, at).assess(&[1.0, 0.0, 0.5], 1).leaves);
+    }
+
+    fn logits() -> impl Strategy<Value = Vec<f32>> {
+        prop::collection::vec(-30.0f32..30.0, 1..40)
+    }
+
+    fn rule() -> impl Strategy<Value = ExitRule> {
+        prop::sample::select(RULES.to_vec())
+    }
+
+    proptest! {
+        #[test]
+        fn probabilities_are_in_range_and_sum_to_one(logits in logits(), temperature in 0.05f32..20.0) {
+            let mut probabilities = vec![0.0; logits.len()];
+            softmax(&logits, Temperature::new(temperature).unwrap(), &mut probabilities);
+            prop_assert!(probabilities.iter().all(|p| (0.0..=1.0).contains(p)));
+            prop_assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < PROBABILITY_ROUNDING);
+        }
+
+        #[test]
+        fn one_pass_over_logits_equals_the_definition(logits in logits(), temperature in 0.05f32..20.0, rule in rule()) {
+            let mut probabilities = vec![0.0; logits.len()];
+            softmax(&logits, Temperature::new(temperature).unwrap(), &mut probabilities);
+            let expected = uncertainty(rule, &probabilities);
+            let found = policy(rule, temperature, 0.5).uncertainty(&logits).unwrap();
+            prop_assert!((0.0..=1.0).contains(&found));
+            prop_assert!((found - expected).abs() < PROBABILITY_ROUNDING, "expected {}, found {}", expected, found);
+        }
+
+        #[test]
+        fn whoever_leaves_at_a_threshold_leaves_at_a_higher_one(logits in logits(), rule in rule(), a in 0.0f32..=1.0, b in 0.0f32..=1.0) {
+            let leaves = |threshold| policy(rule, 1.0, threshold).assess(&logits, 1).leaves;
+            prop_assert!(!leaves(a.min(b)) || leaves(a.max(b)));
+            prop_assert!(leaves(1.0));
+        }
+
+        #[test]
+        fn any_floats_give_a_class_in_range_and_a_confidence_in_range(logits in prop::collection::vec(any::<f32>(), 0..20), rule in rule()) {
+            let assessment = policy(rule, 1.0, 0.7).assess(&logits, 1);
+            prop_assert!(usize::from(assessment.class) < logits.len().max(1));
+            prop_assert!((0.0..=1.0).contains(&assessment.confidence));
+        }
+
+        #[test]
+        fn a_higher_temperature_is_less_sure_by_entropy(logits in logits(), low in 0.1f32..5.0, more in 1.0f32..5.0) {
+            let at = |temperature| policy(ExitRule::Entropy, temperature, 0.5).uncertainty(&logits).unwrap();
+            prop_assert!(at(low) <= at(low * more) + f32::EPSILON);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 
 pub mod aggregate;
 pub mod bundle;
+pub mod cost;
 pub mod engine;
 pub mod exit;
 pub mod leader;
@@ -12,3 +13,4 @@ pub mod policy;
 pub mod sections;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod whole;

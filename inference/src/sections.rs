@@ -247,3 +247,116 @@ fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Sect
 fn check_length(what: &'static str, batch: usize, expected: usize, found: usize) -> Result<(), SectionError> {
     if expected == found { Ok(()) } else { Err(SectionError::Length { what, batch, expected, found }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::TractEngine;
+    use crate::testing::TinyNetwork;
+
+    fn bundle(network: &TinyNetwork) -> Bundle {
+        Bundle::from_bytes(&network.bundle()).unwrap()
+    }
+
+    #[test]
+    fn a_device_gives_scores_and_features_for_each_view() {
+        let network = TinyNetwork::default();
+        let bundle = bundle(&network);
+        let mut device = DeviceSection::load(&bundle, Slot::new(2).unwrap(), &TractEngine::new()).unwrap();
+        let views = [network.view_of(1), network.view_of(2)];
+        let outputs = device.run(&views.concat(), 2).unwrap();
+        assert_eq!(outputs.len(), 2);
+        for (output, view) in outputs.iter().zip(&views) {
+            assert_eq!(
+                (output.scores.len(), output.features.len()),
+                (4, bundle.manifest().features.packed_bytes())
+            );
+            assert_eq!(device.run(view, 1).unwrap()[0].features, output.features);
+        }
+        assert_ne!(outputs[0], outputs[1]);
+        assert!(device.run(&views[0][1..], 1).is_err());
+    }
+
+    #[test]
+    fn slots_have_weights_of_their_own() {
+        let network = TinyNetwork::default();
+        let bundle = bundle(&network);
+        let view = network.view_of(1);
+        let outputs: Vec<_> = Slot::first(2)
+            .map(|slot| {
+                DeviceSection::load(&bundle, slot, &TractEngine::new()).unwrap().run(&view, 1).unwrap()
+            })
+            .collect();
+        assert_ne!(outputs[0], outputs[1]);
+    }
+
+    #[test]
+    fn the_local_exit_joins_those_present() {
+        let scores = [1.0, 5.0, 9.0, 9.0, 3.0, 1.0];
+        let mut out = [0.0; 2];
+        LocalExit::masked(Aggregation::Mp, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        assert_eq!(out, [3.0, 5.0]);
+        LocalExit::masked(Aggregation::Ap, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        assert_eq!(out, [2.0, 3.0]);
+        assert!(matches!(LocalExit::masked(Aggregation::Cc, 3, 2), Err(SectionError::NeedsSection)));
+    }
+
+    #[test]
+    fn a_local_exit_with_a_section_does_not_look_at_absent_scores() {
+        let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
+        let mut local = LocalExit::load(&bundle(&network), &TractEngine::new()).unwrap();
+        let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
+        let mut scores = [0.5; 12];
+        scores[4..8].fill(0.0);
+        local.scores(&scores, 0b101, &mut clean).unwrap();
+        scores[4..8].fill(77.0);
+        local.scores(&scores, 0b101, &mut stale).unwrap();
+        assert_eq!(clean, stale);
+        assert!(clean.iter().any(|&logit| logit != 0.0));
+    }
+
+    #[test]
+    fn nobody_present_is_said_whatever_the_aggregation() {
+        for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
+            let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
+            let mut local = LocalExit::load(&bundle(&network), &TractEngine::new()).unwrap();
+            // Slot 3 does not exist.
+            let error = local.scores(&[0.0; 12], 0b1000, &mut [0.0; 4]).unwrap_err();
+            assert!(matches!(error, SectionError::Aggregate(AggregateError::NoView)), "{error}");
+            assert!(local.scores(&[0.0; 11], 1, &mut [0.0; 4]).is_err());
+            assert!(local.scores(&[0.0; 12], 1, &mut [0.0; 3]).is_err());
+        }
+    }
+
+    #[test]
+    fn the_cloud_does_not_look_at_absent_maps_and_names_a_sample_without_any() {
+        for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
+            let network = TinyNetwork { cloud: aggregation, ..TinyNetwork::default() };
+            let bundle = bundle(&network);
+            let mut cloud = CloudSection::load(&bundle, &TractEngine::new()).unwrap();
+            let bytes = bundle.manifest().features.packed_bytes();
+            let mut features = vec![0x5a; 3 * bytes];
+            let clean = cloud.run(1, &features, &[true, false, true]).unwrap();
+            features[bytes..2 * bytes].fill(0xff);
+            assert_eq!(cloud.run(1, &features, &[true, false, true]).unwrap(), clean);
+            assert_eq!(clean.len(), 4);
+
+            let two = [features.clone(), features.clone()].concat();
+            let error = cloud.run(2, &two, &[true, false, true, false, false, false]).unwrap_err();
+            assert!(matches!(error, SectionError::NoView { row: 1 }), "{error}");
+            let error = cloud.run(2, &features, &[true; 6]).unwrap_err().to_string();
+            assert!(error.contains("features of 2 samples: expected"), "{error}");
+            assert!(cloud.run(1, &features, &[true; 2]).is_err());
+            assert!(cloud.run(usize::MAX, &features, &[true; 3]).is_err());
+            assert!(cloud.run(0, &[], &[]).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_section_the_bundle_does_not_hold_is_named() {
+        let whole = bundle(&TinyNetwork::default());
+        let part = Bundle::from_bytes(&whole.only(&["device-0"]).unwrap()).unwrap();
+        let error = CloudSection::load(&part, &TractEngine::new()).err().unwrap().to_string();
+        assert!(error.contains("section cloud is not in this bundle"), "{error}");
+    }
+}
