@@ -40,7 +40,7 @@ pub enum AggregateError {
 /// # Errors
 /// [`AggregateError::NoView`] for an empty mask, [`AggregateError::Length`] when `rows` is no multiple of `out`.
 pub fn max(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
-    fold(rows, present, out, |joined, value| joined.max(value))
+    fold(rows, present, out, f32::max)
 }
 
 /// Elementwise mean over the present rows. Shapes and errors as for [`max`].

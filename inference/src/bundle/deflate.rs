@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn deflated_bytes_come_back() {
-        let bytes: Vec<u8> = (0..10_000u32).map(|i| (i * i >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..10_000u32).map(|i| ((i * i) >> 7) as u8).collect();
         let stored = deflate(&bytes);
         assert_eq!(inflate("x", &stored, 10_000).unwrap(), bytes);
         assert_eq!(stored, deflate(&bytes));

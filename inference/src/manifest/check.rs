@@ -171,6 +171,10 @@ fn ensure(
     if holds { Ok(()) } else { Err(error(what, expected, found)) }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers pass literals and numbers; a reference would be noise"
+)]
 fn error(what: impl Into<String>, expected: impl ToString, found: impl ToString) -> ManifestError {
     ManifestError { what: what.into(), expected: expected.to_string(), found: found.to_string() }
 }

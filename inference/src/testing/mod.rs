@@ -168,7 +168,7 @@ impl TinyNetwork {
     }
 }
 
-/// SplitMix64: enough for made-up weights.
+/// `SplitMix64`: enough for made-up weights.
 struct Random(u64);
 
 impl Random {

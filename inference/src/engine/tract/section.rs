@@ -1,41 +1,49 @@
-//! A section in tract: its model, and a plan for each batch size in use.
+//! A section in tract: an optimised plan for one sample, with its input tensor.
 
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::model::{TypedSimplePlan, TypedSimpleState};
 
-use super::plan::Plan;
-use super::{BATCH_SIZES, NAME, caught, load_error};
+use super::{NAME, caught};
 use crate::engine::{EngineError, Input, Outputs, Section};
 use crate::manifest::SectionManifest;
 
 pub(super) struct TractSection {
     manifest: SectionManifest,
-    model: InferenceModel,
-    plans: [Option<Plan>; BATCH_SIZES.len()],
+    plan: Arc<TypedSimplePlan>,
+    state: TypedSimpleState,
+    /// Handed to tract and taken back, so that runs do not allocate it. Shape `[1, input shape]`.
+    input: Arc<Tensor>,
     /// `x / 255` for each pixel `x`, rounded as the division that training uses.
     scale: [f32; 256],
 }
 
 impl TractSection {
     pub(super) fn load(manifest: &SectionManifest, onnx: &[u8]) -> Result<Self, EngineError> {
-        let model = caught(|| read(onnx)).map_err(|reason| load_error(manifest, &reason))?;
-        check_count(manifest, "number of inputs", 1, model.inputs.len())?;
-        check_count(manifest, "number of outputs", manifest.outputs.len(), model.outputs.len())?;
-        let scale = std::array::from_fn(|pixel| pixel as f32 / 255.0);
-        let mut section = Self { manifest: manifest.clone(), model, plans: Default::default(), scale };
-        // A single sample now, so that a section which does not fit is refused at load.
-        section.plan(BATCH_SIZES.len() - 1)?;
-        Ok(section)
-    }
-
-    /// The plan for `BATCH_SIZES[index]`, made if need be.
-    fn plan(&mut self, index: usize) -> Result<&mut Plan, EngineError> {
-        let place = &mut self.plans[index];
-        let plan = match place.take() {
-            Some(plan) => plan,
-            None => Plan::new(&self.manifest, &self.model, BATCH_SIZES[index])?,
+        let load_error = |reason: TractError| {
+            // The alternate form has the whole chain of causes on one line.
+            EngineError::Load { section: manifest.name.clone(), engine: NAME, reason: format!("{reason:#}") }
         };
-        Ok(place.insert(plan))
+        let model = caught(|| read(onnx)).map_err(load_error)?;
+        check(manifest, || "number of inputs".into(), &1, &model.inputs.len())?;
+        check(manifest, || "number of outputs".into(), &manifest.outputs.len(), &model.outputs.len())?;
+        let shape = single(&manifest.input.shape);
+        let model = caught(|| optimise(model, &shape)).map_err(load_error)?;
+        for (i, output) in manifest.outputs.iter().enumerate() {
+            let found = model.output_fact(i).map_err(load_error)?;
+            let expected = f32::fact(single(&output.shape));
+            let what = || format!("output {i} ({})", output.name);
+            let text = |fact: &TypedFact| format!("{:?} {:?}", fact.shape, fact.datum_type);
+            check(manifest, what, &text(&expected), &text(found))?;
+        }
+        let made = caught(|| {
+            let plan = model.into_runnable()?;
+            let state = TypedSimpleState::new(&plan)?;
+            let input = Tensor::zero::<f32>(&shape)?.into_arc_tensor();
+            let scale = std::array::from_fn(|pixel| pixel as f32 / 255.0);
+            Ok(Self { manifest: manifest.clone(), plan, state, input, scale })
+        });
+        made.map_err(load_error)
     }
 
     fn check_input(&self, batch: usize, input: &Input<'_>) -> Result<(), EngineError> {
@@ -51,6 +59,30 @@ impl TractSection {
             found: format!("{} {:?}", input.len(), input.kind()),
         })
     }
+
+    fn run_sample(&mut self, sample: Input<'_>, outputs: &mut Outputs) -> TractResult<()> {
+        if Arc::get_mut(&mut self.input).is_none() {
+            // An output that is the input itself may have kept it.
+            self.input = Tensor::zero::<f32>(self.input.shape())?.into_arc_tensor();
+        }
+        let input =
+            Arc::get_mut(&mut self.input).ok_or_else(|| TractError::msg("input tensor still in use"))?;
+        let mut view = input.try_as_plain_ram_mut()?;
+        let values = view.as_slice_mut::<f32>()?;
+        match sample {
+            Input::Pixels(pixels) => {
+                for (value, &pixel) in values.iter_mut().zip(pixels) {
+                    *value = self.scale[usize::from(pixel)];
+                }
+            }
+            Input::Floats(floats) => values.copy_from_slice(floats),
+        }
+        let results = self.state.run(tvec!(TValue::from_const(self.input.clone())))?;
+        for (i, result) in results.iter().enumerate() {
+            outputs.append(i, result.try_as_plain_ram()?.as_slice::<f32>()?);
+        }
+        Ok(())
+    }
 }
 
 impl Section for TractSection {
@@ -58,40 +90,30 @@ impl Section for TractSection {
         self.check_input(batch, &input)?;
         outputs.start(&self.manifest);
         let elements = self.manifest.input_len();
-        let mut done = 0;
-        while done < batch {
-            let left = batch - done;
-            let index = BATCH_SIZES.iter().position(|&size| size <= left).expect("the last size is 1");
-            let size = BATCH_SIZES[index];
-            let range = done * elements..(done + size) * elements;
-            let scale = self.scale;
-            let plan = self.plan(index)?;
-            let ran = caught(|| {
-                plan.run(
-                    |values| match input {
-                        Input::Pixels(pixels) => {
-                            for (value, &pixel) in values.iter_mut().zip(&pixels[range]) {
-                                *value = scale[usize::from(pixel)];
-                            }
-                        }
-                        Input::Floats(floats) => values.copy_from_slice(&floats[range]),
-                    },
-                    outputs,
-                )
-            });
-            if let Err(reason) = ran {
-                // Whatever state the failure left is not used again.
-                self.plans[index] = None;
-                return Err(EngineError::Run {
-                    section: self.manifest.name.clone(),
-                    engine: NAME,
-                    batch: size,
-                    reason: format!("{reason:#}"),
-                });
+        let ran = caught(|| {
+            (0..batch).try_for_each(|sample| {
+                let range = sample * elements..(sample + 1) * elements;
+                let sample = match input {
+                    Input::Pixels(pixels) => Input::Pixels(&pixels[range]),
+                    Input::Floats(floats) => Input::Floats(&floats[range]),
+                };
+                self.run_sample(sample, outputs)
+            })
+        });
+        // Whatever a failure left in the state is not used again.
+        let failed = |reason: TractError| match caught(|| TypedSimpleState::new(&self.plan)) {
+            Ok(fresh) => {
+                self.state = fresh;
+                reason
             }
-            done += size;
-        }
-        Ok(())
+            Err(again) => reason.context(format!("and starting over failed: {again:#}")),
+        };
+        ran.map_err(failed).map_err(|reason| EngineError::Run {
+            section: self.manifest.name.clone(),
+            engine: NAME,
+            batch,
+            reason: format!("{reason:#}"),
+        })
     }
 }
 
@@ -103,6 +125,11 @@ fn read(mut onnx: &[u8]) -> TractResult<InferenceModel> {
         ..tract_onnx::onnx()
     };
     onnx_engine.model_for_read(&mut onnx)
+}
+
+fn optimise(mut model: InferenceModel, shape: &[usize]) -> TractResult<TypedModel> {
+    model.set_input_fact(0, f32::fact(shape).into())?;
+    model.into_optimized()
 }
 
 /// ONNX may name other files for its tensors. A section is one piece: nothing outside the bundle is read.
@@ -123,18 +150,23 @@ impl ModelDataResolver for NoExternalData {
     }
 }
 
-fn check_count(
+/// A batch of one.
+fn single(shape: &[usize]) -> Vec<usize> {
+    std::iter::once(1).chain(shape.iter().copied()).collect()
+}
+
+fn check<T: PartialEq + ToString>(
     manifest: &SectionManifest,
-    what: &str,
-    expected: usize,
-    found: usize,
+    what: impl FnOnce() -> String,
+    expected: &T,
+    found: &T,
 ) -> Result<(), EngineError> {
     if expected == found {
         return Ok(());
     }
     Err(EngineError::Mismatch {
         section: manifest.name.clone(),
-        what: what.into(),
+        what: what(),
         expected: expected.to_string(),
         found: found.to_string(),
     })

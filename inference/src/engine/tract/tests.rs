@@ -151,19 +151,15 @@ fn check_batched_equals_alone(network: &TinyNetwork, batch: usize) {
             floats.extend_from_slice(alone.floats(0));
             bits.extend_from_slice(alone.bits(1));
         }
-        assert_eq!(together.floats(0).len(), floats.len());
-        for (together, alone) in together.floats(0).iter().zip(&floats) {
-            let allowed = BATCHED_TOLERANCE * alone.abs().max(1.0);
-            assert!((together - alone).abs() <= allowed, "{}: {together} and {alone}", manifest.name);
-        }
+        assert_eq!(together.floats(0), floats, "{} at batch {batch}", manifest.name);
         assert_eq!(together.bits(1), bits, "{} at batch {batch}", manifest.name);
     }
 }
 
 #[test]
-fn batched_equals_alone_at_every_split() {
+fn batched_equals_alone_to_the_last_bit() {
     let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
-    for batch in [1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 33, 63, 70] {
+    for batch in [1, 2, 3, 8, 33] {
         check_batched_equals_alone(&network, batch);
     }
 }
