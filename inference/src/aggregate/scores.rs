@@ -1,0 +1,66 @@
+//! Joining score vectors.
+
+use super::{AggregateError, check_length, divide, mask_of, present_slots, write_mask};
+
+/// Elementwise maximum over the present rows. A NaN counts only where every present row has one.
+///
+/// # Shapes
+/// - `rows`: `[slots, n]`; absent rows are not looked at
+/// - `out`: `[n]`
+///
+/// # Errors
+/// [`AggregateError::NoView`] for an empty mask, [`AggregateError::Length`] when `rows` is no multiple of `out`.
+pub fn max(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+    fold(rows, present, out, f32::max)
+}
+
+/// Elementwise mean over the present rows. Shapes and errors as for [`max`].
+///
+/// # Errors
+/// As for [`max`].
+pub fn mean(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+    fold(rows, present, out, |joined, value| joined + value)?;
+    divide(out, present & mask_of(rows.len() / out.len().max(1)));
+    Ok(())
+}
+
+/// Rows side by side, absent ones 0, then the mask as 0 and 1.
+///
+/// # Shapes
+/// - `rows`: `[slots, n]`; absent rows are not looked at
+/// - `out`: `[slots * n + slots]`
+///
+/// # Errors
+/// [`AggregateError::Length`] when the buffers do not fit `slots`.
+pub fn concat(rows: &[f32], slots: usize, present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+    check_length("concatenated scores", rows.len() + slots, out.len())?;
+    let n = rows.len() / slots.max(1);
+    check_length("scores", slots * n, rows.len())?;
+    let (joined, mask) = out.split_at_mut(rows.len());
+    joined.fill(0.0);
+    for slot in present_slots(present, slots) {
+        joined[slot * n..(slot + 1) * n].copy_from_slice(&rows[slot * n..(slot + 1) * n]);
+    }
+    write_mask(mask, present, 1);
+    Ok(())
+}
+
+fn fold(
+    rows: &[f32],
+    present: u64,
+    out: &mut [f32],
+    join: impl Fn(f32, f32) -> f32,
+) -> Result<(), AggregateError> {
+    let n = out.len();
+    let slots = rows.len() / n.max(1);
+    check_length("scores", (slots * n).max(n), rows.len())?;
+    let mut slots = present_slots(present, slots);
+    let first = slots.next().ok_or(AggregateError::NoView)?;
+    out.copy_from_slice(&rows[first * n..(first + 1) * n]);
+    for slot in slots {
+        for (joined, &value) in out.iter_mut().zip(&rows[slot * n..(slot + 1) * n]) {
+            *joined = join(*joined, value);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What the cloud runs.
+
+use super::{SectionError, check_length, load};
+use crate::aggregate;
+use crate::bundle::Bundle;
+use crate::engine::{Engine, Input, Outputs, Section};
+use crate::manifest::{Aggregation, FeatureMap, SectionManifest};
+
+/// What the cloud runs: the devices' feature bits in, logits out.
+pub struct CloudSection {
+    section: Box<dyn Section>,
+    aggregation: Aggregation,
+    slots: usize,
+    features: FeatureMap,
+    input_len: usize,
+    /// Aggregated maps of a batch, reused.
+    input: Vec<f32>,
+    outputs: Outputs,
+}
+
+impl CloudSection {
+    /// The cloud section of a network.
+    ///
+    /// # Errors
+    /// When the bundle does not hold it or the engine refuses it.
+    pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
+        let manifest = bundle.manifest();
+        let input_len = manifest.section("cloud").map_or(0, SectionManifest::input_len);
+        Ok(Self {
+            section: load(bundle, "cloud", engine)?,
+            aggregation: manifest.cloud_aggregation,
+            slots: usize::from(manifest.slots),
+            features: manifest.features,
+            input_len,
+            input: Vec::new(),
+            outputs: Outputs::new(),
+        })
+    }
+
+    /// Logits `[batch, classes]` of a batch.
+    ///
+    /// # Shapes
+    /// - `features`: `[batch, slots, ceil(bits / 8)]`; maps of absent slots are not looked at
+    /// - `presence`: `[batch, slots]`
+    ///
+    /// # Errors
+    /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
+    pub fn run(
+        &mut self,
+        batch: usize,
+        features: &[u8],
+        presence: &[bool],
+    ) -> Result<Vec<f32>, SectionError> {
+        let bytes = self.features.packed_bytes();
+        let of_batch = |elements: usize| batch.saturating_mul(self.slots).saturating_mul(elements);
+        check_length("features", batch, of_batch(bytes), features.len())?;
+        check_length("presence", batch, of_batch(1), presence.len())?;
+
+        self.input.resize(batch * self.input_len, 0.0);
+        let maps = features.chunks_exact(self.slots * bytes);
+        let rows =
+            maps.zip(presence.chunks_exact(self.slots)).zip(self.input.chunks_exact_mut(self.input_len));
+        for (row, ((maps, presence), input)) in rows.enumerate() {
+            let present = aggregate::mask_from(presence);
+            if present == 0 {
+                return Err(SectionError::NoView { row });
+            }
+            match self.aggregation {
+                Aggregation::Mp => aggregate::max_of_bits(maps, present, input)?,
+                Aggregation::Ap => aggregate::mean_of_bits(maps, present, input)?,
+                Aggregation::Cc => {
+                    let plane = self.features.bits_per_channel();
+                    aggregate::concat_bits(maps, self.slots, plane, present, input)?;
+                }
+            }
+        }
+        self.section.run(batch, Input::Floats(&self.input), &mut self.outputs)?;
+        Ok(self.outputs.floats(0).to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::TractEngine;
+    use crate::testing::TinyNetwork;
+
+    fn bundle(network: &TinyNetwork) -> Bundle {
+        Bundle::from_bytes(&network.bundle()).unwrap()
+    }
+
+    #[test]
+    fn the_cloud_does_not_look_at_absent_maps_and_names_a_sample_without_any() {
+        for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
+            let network = TinyNetwork { cloud: aggregation, ..TinyNetwork::default() };
+            let bundle = bundle(&network);
+            let mut cloud = CloudSection::load(&bundle, &TractEngine::new()).unwrap();
+            let bytes = bundle.manifest().features.packed_bytes();
+            let mut features = vec![0x5a; 3 * bytes];
+            let clean = cloud.run(1, &features, &[true, false, true]).unwrap();
+            features[bytes..2 * bytes].fill(0xff);
+            assert_eq!(cloud.run(1, &features, &[true, false, true]).unwrap(), clean);
+            assert_eq!(clean.len(), 4);
+
+            let two = [features.clone(), features.clone()].concat();
+            let error = cloud.run(2, &two, &[true, false, true, false, false, false]).unwrap_err();
+            assert!(matches!(error, SectionError::NoView { row: 1 }), "{error}");
+            let error = cloud.run(2, &features, &[true; 6]).unwrap_err().to_string();
+            assert!(error.contains("features of 2 samples: expected"), "{error}");
+            assert!(cloud.run(1, &features, &[true; 2]).is_err());
+            assert!(cloud.run(usize::MAX, &features, &[true; 3]).is_err());
+            assert!(cloud.run(0, &[], &[]).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_section_the_bundle_does_not_hold_is_named() {
+        let whole = bundle(&TinyNetwork::default());
+        let part = Bundle::from_bytes(&whole.only(&["device-0"]).unwrap()).unwrap();
+        let error = CloudSection::load(&part, &TractEngine::new()).err().unwrap().to_string();
+        assert!(error.contains("section cloud is not in this bundle"), "{error}");
+    }
+}
