@@ -11,7 +11,7 @@ use super::{AggregateError, check_length, divide, mask_of, present_slots, write_
 /// - `out`: `[n]`, values ±1
 ///
 /// # Errors
-/// As for [`max`].
+/// As for [`max`](super::max).
 pub fn max_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
     let slots = check_maps(maps, present, out.len())?;
     let bytes = packed_len(out.len());
@@ -25,7 +25,7 @@ pub fn max_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), Agg
 /// Mean over the present bit-packed ±1 maps. Shapes as for [`max_of_bits`], values in `[-1, 1]`.
 ///
 /// # Errors
-/// As for [`max`].
+/// As for [`max`](super::max).
 pub fn mean_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
     let slots = check_maps(maps, present, out.len())?;
     let bytes = packed_len(out.len());

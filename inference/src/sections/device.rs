@@ -42,7 +42,7 @@ impl DeviceSection {
     /// Runs `batch` views, `[batch, channels, height, width]` pixels.
     ///
     /// # Errors
-    /// [`EngineError::Input`] when `views` has another length.
+    /// [`EngineError::Input`](crate::engine::EngineError::Input) when `views` has another length.
     pub fn run(&mut self, views: &[u8], batch: usize) -> Result<Vec<DeviceOutput>, SectionError> {
         self.section.run(batch, Input::Pixels(views), &mut self.outputs)?;
         // The manifest check puts scores first, features second.
