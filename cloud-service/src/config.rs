@@ -1,0 +1,131 @@
+//! What an operator may set.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde::de::DeserializeOwned;
+
+/// Settings of the cloud service; every one has a default that fits one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudConfig {
+    /// Address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Name of the model in `/v2/models/{name}`.
+    pub model_name: String,
+    /// Most samples in one run of the model. More serves more a second under load and costs memory; nothing waits for it.
+    pub max_batch: usize,
+    /// Most samples in one request; sets the body limit.
+    pub most_samples: usize,
+    /// Most requests queued or running; one more is answered with 429.
+    pub most_requests: usize,
+    /// Most open connections; more wait in the backlog of the operating system.
+    pub most_connections: usize,
+    /// Longest time a request may take, ms, from its head to its answer; a caller may ask for less.
+    pub deadline_ms: u32,
+    /// Longest time that shutdown waits for requests in flight, ms.
+    pub grace_ms: u32,
+}
+
+impl Default for CloudConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8600)),
+            model_name: "headwater".into(),
+            max_batch: 64,
+            most_samples: 64,
+            most_requests: 256,
+            most_connections: 256,
+            deadline_ms: 5_000,
+            grace_ms: 5_000,
+        }
+    }
+}
+
+impl CloudConfig {
+    /// Replaces what the TOML text sets. Keys are the field names.
+    ///
+    /// # Errors
+    /// Every mistake of the text, one a line: unknown keys, wrong types.
+    pub fn read_toml(&mut self, text: &str) -> Result<(), Vec<String>> {
+        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| vec![e.to_string()])?;
+        let mut mistakes = Vec::new();
+        take(&mut table, "listen", &mut self.listen, &mut mistakes);
+        take(&mut table, "model_name", &mut self.model_name, &mut mistakes);
+        take(&mut table, "max_batch", &mut self.max_batch, &mut mistakes);
+        take(&mut table, "most_samples", &mut self.most_samples, &mut mistakes);
+        take(&mut table, "most_requests", &mut self.most_requests, &mut mistakes);
+        take(&mut table, "most_connections", &mut self.most_connections, &mut mistakes);
+        take(&mut table, "deadline_ms", &mut self.deadline_ms, &mut mistakes);
+        take(&mut table, "grace_ms", &mut self.grace_ms, &mut mistakes);
+        mistakes.extend(table.keys().map(|key| format!("{key}: no such setting")));
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+    }
+
+    /// Checks what the types alone cannot.
+    ///
+    /// # Errors
+    /// Every mistake, each with key, expected and found.
+    pub fn check(&self) -> Result<(), Vec<String>> {
+        let mut mistakes = Vec::new();
+        let name = &self.model_name;
+        if name.is_empty()
+            || name.len() > 64
+            || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        {
+            mistakes.push(format!("model_name: expected 1 to 64 of a-z A-Z 0-9 . _ -, found {name:?}"));
+        }
+        for (key, found, most) in [
+            ("max_batch", self.max_batch, 4096),
+            ("most_samples", self.most_samples, 4096),
+            ("most_requests", self.most_requests, 65_536),
+            ("most_connections", self.most_connections, 65_536),
+            ("deadline_ms", self.deadline_ms as usize, 600_000),
+            ("grace_ms", self.grace_ms as usize, 600_000),
+        ] {
+            if found == 0 || found > most {
+                mistakes.push(format!("{key}: expected 1 to {most}, found {found}"));
+            }
+        }
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+    }
+}
+
+fn take<T: DeserializeOwned>(table: &mut toml::Table, key: &str, into: &mut T, mistakes: &mut Vec<String>) {
+    if let Some(value) = table.remove(key) {
+        match value.try_into() {
+            Ok(value) => *into = value,
+            Err(error) => mistakes.push(format!("{key}: {}", error.message())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_holds_and_is_what_the_commented_file_says() {
+        let mut config = CloudConfig::default();
+        assert_eq!(config.check(), Ok(()));
+        config.read_toml(include_str!("../headwater-cloud.toml")).unwrap();
+        assert_eq!(config, CloudConfig::default());
+    }
+
+    #[test]
+    fn every_mistake_of_a_file_is_named_at_once() {
+        let mistakes = CloudConfig::default()
+            .read_toml("listen = \"nowhere\"\nmax_batch = \"many\"\nbatch = 3\ngrace_ms = 10")
+            .unwrap_err();
+        assert_eq!(mistakes.len(), 3, "{mistakes:?}");
+        for (mistake, key) in mistakes.iter().zip(["listen:", "max_batch:", "batch:"]) {
+            assert!(mistake.starts_with(key), "{mistake}");
+        }
+    }
+
+    #[test]
+    fn every_value_out_of_range_is_named_at_once() {
+        let config =
+            CloudConfig { max_batch: 0, deadline_ms: 0, model_name: "a/b".into(), ..CloudConfig::default() };
+        let mistakes = config.check().unwrap_err();
+        assert_eq!(mistakes.len(), 3, "{mistakes:?}");
+    }
+}

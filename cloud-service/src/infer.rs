@@ -1,0 +1,147 @@
+//! `POST /v2/models/{m}/infer`: parse, ask, map.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use headwater_protocol::Fault;
+use headwater_protocol::v2::{
+    FeatureBatch, FeatureShape, Form, HEADER_LENGTH, InferResponse, decode_request, encode_response,
+};
+use http_body_util::LengthLimitError;
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::{CloudState, Shared};
+use crate::queue::too_late;
+use crate::refusal::Refusal;
+
+/// Largest bodies, bytes, by the form of the tensors; from the shapes of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyLimits {
+    binary: usize,
+    json: usize,
+}
+
+/// Room for the JSON part of a binary request: names, shapes, parameters, the caller's id.
+const HEAD_BYTES: usize = 8 * 1024;
+
+impl BodyLimits {
+    /// A byte takes up to five characters in JSON (`255, `), a boolean seven (`false, `); the brackets of a row are few.
+    pub(crate) fn of(shape: &FeatureShape) -> Self {
+        let maps = shape.most_samples * shape.slots;
+        Self {
+            binary: HEAD_BYTES + maps * (shape.packed_bytes + 1),
+            json: HEAD_BYTES + maps * (5 * shape.packed_bytes + 7 + 8),
+        }
+    }
+}
+
+pub(crate) async fn infer(
+    State(state): State<CloudState>,
+    Path(model): Path<String>,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    let shared = state.shared();
+    match answer(shared, &model, &headers, request.into_body()).await {
+        Ok(response) => {
+            shared.counters.answered.fetch_add(1, Relaxed);
+            response
+        }
+        Err(refusal) => {
+            shared.counters.refuse(refusal.fault);
+            refusal.into_response()
+        }
+    }
+}
+
+async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -> Result<Response, Refusal> {
+    let arrived = Instant::now();
+    shared.check_model(model)?;
+    let head_bytes = head_length(headers)?;
+    let longest = arrived + shared.longest;
+    let body = read_body(shared, body, head_bytes.is_some(), longest).await?;
+    let (request, form) = decode_request(&body, head_bytes, &shared.shape)?;
+    drop(body);
+    check_presence(&request.batch)?;
+    if let Some(network) = request.network.filter(|&network| network != shared.network) {
+        let (ours, theirs) = (shared.network.short(), network.short());
+        return Err(Refusal::new(
+            Fault::WrongNetwork,
+            format!("network: expected {ours}, found {theirs}: give all tiers the same bundle"),
+        ));
+    }
+    let deadline = match request.deadline_ms {
+        Some(ms) => longest.min(arrived + Duration::from_millis(u64::from(ms))),
+        None => longest,
+    };
+    let logits = shared.queue.ask(request.batch, deadline).await?;
+    let response = InferResponse {
+        id: request.id,
+        model_name: shared.model_name.clone(),
+        network: Some(shared.network),
+        logits,
+        classes: shared.classes,
+    };
+    Ok(write(shared, &response, form))
+}
+
+/// A sample that nobody saw has no answer of the network; refused here, it cannot fail the batch it would join.
+fn check_presence(batch: &FeatureBatch) -> Result<(), Refusal> {
+    let slots = batch.presence.len() / batch.samples.max(1);
+    match batch.presence.chunks(slots.max(1)).position(|row| !row.contains(&true)) {
+        None => Ok(()),
+        Some(row) => Err(Refusal::new(
+            Fault::Malformed,
+            format!(
+                "presence: expected at least one present slot in every sample, found none in sample {row}"
+            ),
+        )),
+    }
+}
+
+fn head_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
+    let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length
+        .map(Some)
+        .ok_or_else(|| Refusal::new(Fault::Malformed, format!("{HEADER_LENGTH}: expected a whole number")))
+}
+
+/// Reads at most the limit of the form; a body that says it is longer is refused unread.
+async fn read_body(shared: &Shared, body: Body, binary: bool, until: Instant) -> Result<Bytes, Refusal> {
+    let limit = if binary { shared.limits.binary } else { shared.limits.json };
+    let oversize = || Refusal::new(Fault::Oversize, format!("body: expected at most {limit} bytes"));
+    if http_body_size(&body) > limit as u64 {
+        return Err(oversize());
+    }
+    let body = timeout_at(until, to_bytes(body, limit)).await.map_err(|_| too_late())?.map_err(|error| {
+        // Anything but the limit is a connection that broke.
+        if error.into_inner().is::<LengthLimitError>() {
+            oversize()
+        } else {
+            Refusal::new(Fault::Malformed, "body: ended early")
+        }
+    })?;
+    shared.counters.body_received_bytes.fetch_add(body.len() as u64, Relaxed);
+    Ok(body)
+}
+
+fn http_body_size(body: &Body) -> u64 {
+    hyper::body::Body::size_hint(body).lower()
+}
+
+fn write(shared: &Shared, response: &InferResponse, form: Form) -> Response {
+    let (body, head_bytes) = encode_response(response, form);
+    shared.counters.body_sent_bytes.fetch_add(body.len() as u64, Relaxed);
+    let Some(head_bytes) = head_bytes else {
+        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+    };
+    let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
+    response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(head_bytes));
+    response
+}

@@ -1,0 +1,100 @@
+//! `headwater-cloud`: reads flags, environment and file, starts the service, waits for a signal.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Parser;
+use headwater_cloud_service::{CloudConfig, CloudError, run};
+use headwater_inference::bundle::Bundle;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+/// Runs the cloud section of a bundle behind the Open Inference Protocol v2.
+#[derive(Debug, Parser)]
+#[command(name = "headwater-cloud", version, about)]
+struct Flags {
+    /// The bundle whose cloud section answers.
+    #[arg(long, env = "HEADWATER_BUNDLE")]
+    bundle: PathBuf,
+    /// A TOML file with settings; see `headwater-cloud.toml` for all of them with their defaults.
+    #[arg(long, env = "HEADWATER_CLOUD_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address to listen on, e.g. 0.0.0.0:8600.
+    #[arg(long, env = "HEADWATER_CLOUD_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Name of the model in `/v2/models/{name}`.
+    #[arg(long, env = "HEADWATER_CLOUD_MODEL_NAME")]
+    model_name: Option<String>,
+    /// Most samples in one run of the model; more serves more a second under load and costs memory.
+    #[arg(long, env = "HEADWATER_CLOUD_MAX_BATCH")]
+    max_batch: Option<usize>,
+    /// Most requests queued or running; one more is answered with 429.
+    #[arg(long, env = "HEADWATER_CLOUD_MOST_REQUESTS")]
+    most_requests: Option<usize>,
+    /// Longest time a request may take, ms.
+    #[arg(long, env = "HEADWATER_CLOUD_DEADLINE_MS")]
+    deadline_ms: Option<u32>,
+    /// Longest time that shutdown waits for requests in flight, ms.
+    #[arg(long, env = "HEADWATER_CLOUD_GRACE_MS")]
+    grace_ms: Option<u32>,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let config = match settings(&flags) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| error!("{mistake}"));
+            return ExitCode::from(2);
+        }
+    };
+    match serve(&flags, config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            error!("{problem:#}");
+            let is_usage = matches!(problem.downcast_ref(), Some(CloudError::Config(_)));
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+/// Flag over environment over file over default.
+fn settings(flags: &Flags) -> Result<CloudConfig, Vec<String>> {
+    let mut config = CloudConfig::default();
+    if let Some(path) = &flags.config {
+        let named = |mistake: String| format!("{}: {mistake}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| vec![named(error.to_string())])?;
+        config.read_toml(&text).map_err(|mistakes| mistakes.into_iter().map(named).collect::<Vec<_>>())?;
+    }
+    let Flags { listen, model_name, max_batch, most_requests, deadline_ms, grace_ms, .. } = flags;
+    config.listen = listen.unwrap_or(config.listen);
+    config.max_batch = max_batch.unwrap_or(config.max_batch);
+    config.most_requests = most_requests.unwrap_or(config.most_requests);
+    config.deadline_ms = deadline_ms.unwrap_or(config.deadline_ms);
+    config.grace_ms = grace_ms.unwrap_or(config.grace_ms);
+    if let Some(name) = model_name {
+        config.model_name.clone_from(name);
+    }
+    config.check().map(|()| config)
+}
+
+#[tokio::main]
+async fn serve(flags: &Flags, config: CloudConfig) -> anyhow::Result<()> {
+    let bundle =
+        Bundle::open(&flags.bundle).with_context(|| format!("opening bundle {}", flags.bundle.display()))?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let shutdown = async {
+        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        info!("stopping");
+    };
+    let report = run(config, Arc::new(bundle), shutdown).await?;
+    info!(answered = report.answered, samples = report.samples, batches = report.batches, "stopped");
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! How tests call the service.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use bytes::Bytes;
+use headwater_cloud_service::{CloudConfig, CloudState, app};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::sections::CloudSection;
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tower::ServiceExt;
+
+use crate::director::Director;
+
+/// Slots, bytes of a packed map and classes of the tiny network.
+pub(crate) const SLOTS: usize = 3;
+pub(crate) const PACKED: usize = 8;
+pub(crate) const CLASSES: usize = 4;
+
+/// A service whose router is called directly.
+pub(crate) struct Direct {
+    pub(crate) state: CloudState,
+    pub(crate) model: Director,
+    pub(crate) bundle: Arc<Bundle>,
+}
+
+/// Status and body of an answer, with the length of its JSON part.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) head_bytes: Option<usize>,
+    pub(crate) body: Bytes,
+}
+
+pub(crate) fn bundle() -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap())
+}
+
+impl Direct {
+    pub(crate) async fn new() -> Self {
+        Self::with(CloudConfig::default()).await
+    }
+
+    pub(crate) async fn with(config: CloudConfig) -> Self {
+        let (model, bundle) = (Director::new(), bundle());
+        let state = CloudState::start(&config, Arc::clone(&bundle), Arc::new(model.clone())).await.unwrap();
+        Self { state, model, bundle }
+    }
+
+    pub(crate) async fn asks(&self, request: Request<Body>) -> Answer {
+        let response = app(self.state.clone()).oneshot(request).await.unwrap();
+        Answer::of(response.map(|body| body.map_err(std::io::Error::other))).await
+    }
+
+    pub(crate) async fn gets(&self, path: &str) -> Answer {
+        self.asks(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Logits of samples made from `seed`, over the wire format.
+    pub(crate) async fn infers(&self, seed: u8, samples: usize) -> Answer {
+        self.asks(infer(&request(seed, samples)).map(Body::from)).await
+    }
+
+    /// The same, from the section itself.
+    pub(crate) fn expected(&self, seed: u8, samples: usize) -> Vec<f32> {
+        let engine = headwater_inference::engine::TractEngine::new();
+        let mut section = CloudSection::load(&self.bundle, &engine).unwrap();
+        let FeatureBatch { features, presence, .. } = batch(seed, samples);
+        section.run(samples, &features, &presence).unwrap()
+    }
+}
+
+impl Answer {
+    pub(crate) async fn of<B>(response: Response<B>) -> Self
+    where
+        B: hyper::body::Body<Data = Bytes, Error: std::fmt::Debug>,
+    {
+        let head_bytes =
+            response.headers().get(HEADER_LENGTH).map(|value| value.to_str().unwrap().parse().unwrap());
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        Self { status, head_bytes, body }
+    }
+
+    #[track_caller]
+    pub(crate) fn logits(&self, samples: usize) -> Vec<f32> {
+        assert_eq!(self.status, StatusCode::OK, "{:?}", self.body);
+        decode_response(&self.body, self.head_bytes, samples, CLASSES).unwrap().logits
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Checks that it is an error of this code, with a message for people.
+    #[track_caller]
+    pub(crate) fn is_refused(&self, status: u16, code: &str) {
+        let json = self.json();
+        assert_eq!((self.status.as_u16(), json["code"].as_str()), (status, Some(code)), "{json}");
+        assert!(json["error"].as_str().is_some_and(|error| error.len() > 5), "{json}");
+    }
+}
+
+/// Samples made from a seed; not every slot is present.
+pub(crate) fn batch(seed: u8, samples: usize) -> FeatureBatch {
+    let features =
+        (0..samples * SLOTS * PACKED).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed)).collect();
+    let presence = (0..samples * SLOTS).map(|i| i % SLOTS == 0 || (i + usize::from(seed)) % 2 == 0).collect();
+    FeatureBatch { samples, features, presence }
+}
+
+pub(crate) fn request(seed: u8, samples: usize) -> InferRequest {
+    InferRequest { id: Some("q".into()), network: None, deadline_ms: None, batch: batch(seed, samples) }
+}
+
+/// An inference request in binary form.
+pub(crate) fn infer(request: &InferRequest) -> Request<Bytes> {
+    let (body, head_bytes) = encode_request(request, SLOTS);
+    Request::post("/v2/models/headwater/infer").header(HEADER_LENGTH, head_bytes).body(body.into()).unwrap()
+}
+
+/// An inference request with whatever as its JSON body.
+pub(crate) fn infer_json(json: impl Into<Body>) -> Request<Body> {
+    Request::post("/v2/models/headwater/infer").body(json.into()).unwrap()
+}
+
+/// Sends a request over a real socket with a real client.
+pub(crate) async fn over_http(
+    addr: SocketAddr,
+    request: Request<Bytes>,
+) -> Result<Answer, hyper_util::client::legacy::Error> {
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let (mut parts, body) = request.into_parts();
+    parts.uri = format!("http://{addr}{}", parts.uri.path()).parse().unwrap();
+    let response = client.request(Request::from_parts(parts, Full::new(body))).await?;
+    Ok(Answer::of(response).await)
+}
+
+/// Polls once: an inference request is in the queue after it.
+pub(crate) async fn begins<F: Future + Unpin>(future: &mut F) {
+    tokio::select! {
+        biased;
+        _ = future => panic!("answered at once"),
+        () = std::future::ready(()) => {}
+    }
+}
