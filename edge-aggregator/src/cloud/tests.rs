@@ -1,0 +1,247 @@
+use headwater_protocol::v2::{FeatureShape, InferResponse, decode_request, encode_response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+const NETWORK: NetworkId = NetworkId([5; 32]);
+const SHAPE: FeatureShape = FeatureShape { slots: 2, packed_bytes: 3, most_samples: 1 };
+
+/// A cloud that speaks HTTP by hand, so that it can misbehave at any byte.
+struct Cloud {
+    listener: TcpListener,
+    socket: Option<TcpStream>,
+}
+
+impl Cloud {
+    async fn listens() -> (Self, CloudTarget) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = target(&format!("http://{}", listener.local_addr().unwrap()));
+        (Self { listener, socket: None }, target)
+    }
+
+    async fn accepts(&self) -> TcpStream {
+        self.listener.accept().await.unwrap().0
+    }
+
+    /// The connection of all questions, kept alive between them.
+    async fn connection(&mut self) -> &mut TcpStream {
+        if self.socket.is_none() {
+            self.socket = Some(self.accepts().await);
+        }
+        self.socket.as_mut().unwrap()
+    }
+}
+
+fn target(url: &str) -> CloudTarget {
+    CloudTarget {
+        uri: endpoint(url, "m").unwrap(),
+        network: NETWORK,
+        slots: 2,
+        classes: 3,
+        most_requests: 4,
+        linger: Duration::ZERO,
+        breaker: BreakerConfig::default(),
+    }
+}
+
+fn question(sample: u64) -> Question {
+    Question {
+        sample: SampleId(sample),
+        features: vec![1, 2, 3, 4, 5, 6],
+        presence: vec![true, false],
+        deadline_ms: 30_000,
+    }
+}
+
+/// Reads one request: its head as text and its body.
+async fn request(socket: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut read = Vec::new();
+    let end = loop {
+        if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        assert!(socket.read_buf(&mut read).await.unwrap() > 0, "the connection ended in a head");
+    };
+    let head = String::from_utf8(read[..end].to_vec()).unwrap().to_lowercase();
+    let length: usize = field(&head, "content-length").parse().unwrap();
+    while read.len() < end + length {
+        assert!(socket.read_buf(&mut read).await.unwrap() > 0, "the connection ended in a body");
+    }
+    (head, read.split_off(end))
+}
+
+fn field(head: &str, name: &str) -> String {
+    let line = head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.unwrap_or_else(|| panic!("{name} in {head}")).to_owned()
+}
+
+async fn answers(socket: &mut TcpStream, network: NetworkId, logits: &[f32]) {
+    let response = InferResponse {
+        id: None,
+        model_name: "m".into(),
+        network: Some(network),
+        logits: logits.to_vec(),
+        classes: logits.len(),
+    };
+    let (body, head) = encode_response(&response, headwater_protocol::v2::Form::Binary);
+    let text = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{HEADER_LENGTH}: {}\r\n\r\n",
+        body.len(),
+        head.unwrap()
+    );
+    socket.write_all(&[text.as_bytes(), &body].concat()).await.unwrap();
+}
+
+async fn answers_status(socket: &mut TcpStream, status: u16) {
+    let text = format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\n\r\n");
+    socket.write_all(text.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_questions_go_over_one_connection_in_the_open_inference_protocol() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    for sample in [1, 2] {
+        client.ask(question(sample), Instant::now()).unwrap();
+        let cloud_side = async {
+            let socket = cloud.connection().await;
+            let (head, body) = request(socket).await;
+            assert!(head.starts_with("post /v2/models/m/infer http/1.1"), "{head}");
+            let length = field(&head, HEADER_LENGTH).parse().unwrap();
+            let (asked, _) = decode_request(&body, Some(length), &SHAPE).unwrap();
+            assert_eq!((asked.network, asked.batch.presence), (Some(NETWORK), vec![true, false]));
+            assert_eq!(asked.batch.features, [1, 2, 3, 4, 5, 6]);
+            assert!(asked.deadline_ms.is_some_and(|ms| (1..=30_000).contains(&ms)));
+            answers(socket, NETWORK, &[1.0, -2.0, 0.5]).await;
+        };
+        let (reply, ()) = tokio::join!(client.next(), cloud_side);
+        assert_eq!(reply, CloudReply { sample: SampleId(sample), result: Ok(vec![1.0, -2.0, 0.5]) });
+    }
+    let account = client.account();
+    assert_eq!((account.asked, account.answered), (2, 2));
+    assert!(account.body_sent_bytes > 2 * 8 && account.body_received_bytes > 2 * 12);
+}
+
+#[tokio::test]
+async fn a_cloud_that_hangs_is_a_timeout_at_the_deadline() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    client.ask(Question { deadline_ms: 20, ..question(1) }, Instant::now()).unwrap();
+    let (reply, _socket) = tokio::join!(client.next(), cloud.accepts());
+    assert_eq!(reply.result, Err(Degraded::CloudTimeout));
+    assert_eq!(client.account().failed, BTreeMap::from([(Degraded::CloudTimeout, 1)]));
+}
+
+#[tokio::test]
+async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(CloudTarget { linger: Duration::from_secs(30), ..target }));
+    client.ask(Question { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
+    let cloud_side = async {
+        let mut socket = cloud.accepts().await;
+        // The client has counted the timeout before the cloud answers.
+        while client_failures(&client.hop) == 0 {
+            tokio::task::yield_now().await;
+        }
+        request(&mut socket).await;
+        answers(&mut socket, NETWORK, &[1.0, 2.0, 3.0]).await;
+    };
+    cloud_side.await;
+    assert_eq!(client.next().await.result, Ok(vec![1.0, 2.0, 3.0]));
+    let account = client.account();
+    assert_eq!((account.answered, account.failed[&Degraded::CloudTimeout]), (1, 1));
+}
+
+fn client_failures(hop: &Option<Arc<Hop>>) -> u64 {
+    hop.as_ref().map_or(0, |hop| hop.shared().account.failed.values().sum())
+}
+
+#[tokio::test]
+async fn a_cloud_that_is_not_there_is_unreachable() {
+    let (cloud, target) = Cloud::listens().await;
+    drop(cloud);
+    let mut client = CloudClient::new(Some(target));
+    client.ask(question(1), Instant::now()).unwrap();
+    assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_before_the_answer_is_unreachable() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    client.ask(question(1), Instant::now()).unwrap();
+    let cloud_side = async {
+        let mut socket = cloud.accepts().await;
+        request(&mut socket).await;
+    };
+    let (reply, ()) = tokio::join!(client.next(), cloud_side);
+    assert_eq!(reply.result, Err(Degraded::CloudUnreachable));
+}
+
+#[tokio::test]
+async fn statuses_other_than_200_are_refusals_and_504_is_a_timeout() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    for (status, reason) in
+        [(500, Degraded::CloudRefused), (429, Degraded::CloudRefused), (504, Degraded::CloudTimeout)]
+    {
+        client.ask(question(1), Instant::now()).unwrap();
+        let cloud_side = async {
+            let socket = cloud.connection().await;
+            request(socket).await;
+            answers_status(socket, status).await;
+        };
+        let (reply, ()) = tokio::join!(client.next(), cloud_side);
+        assert_eq!(reply.result, Err(reason), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_network_or_shape_is_a_refusal() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    for (network, logits) in [(NetworkId([6; 32]), &[1.0, 2.0, 3.0][..]), (NETWORK, &[1.0, 2.0])] {
+        client.ask(question(1), Instant::now()).unwrap();
+        let cloud_side = async {
+            let socket = cloud.connection().await;
+            request(socket).await;
+            answers(socket, network, logits).await;
+        };
+        let (reply, ()) = tokio::join!(client.next(), cloud_side);
+        assert_eq!(reply.result, Err(Degraded::CloudRefused));
+    }
+}
+
+#[tokio::test]
+async fn after_five_failures_in_a_row_nobody_is_asked() {
+    let (cloud, target) = Cloud::listens().await;
+    drop(cloud);
+    let breaker =
+        BreakerConfig { first_wait_ms: 600_000, longest_wait_ms: 600_000, ..BreakerConfig::default() };
+    let mut client = CloudClient::new(Some(CloudTarget { breaker, ..target }));
+    for _ in 0..5 {
+        client.ask(question(1), Instant::now()).unwrap();
+        assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));
+    }
+    assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudBreakerOpen));
+    let account = client.account();
+    assert_eq!((account.asked, account.breaker_opened), (5, 1));
+    let failed = BTreeMap::from([(Degraded::CloudUnreachable, 5), (Degraded::CloudBreakerOpen, 1)]);
+    assert_eq!(account.failed, failed);
+}
+
+#[tokio::test]
+async fn without_a_cloud_every_question_fails_at_once() {
+    let mut client = CloudClient::new(None);
+    assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudUnreachable));
+    assert_eq!(client.account().failed, BTreeMap::from([(Degraded::CloudUnreachable, 1)]));
+}
+
+#[test]
+fn an_address_that_cannot_work_is_refused() {
+    for bad in ["", "localhost:80", "https://cloud:1", "ftp://cloud", "http://cloud/path", "http://"] {
+        assert!(endpoint(bad, "m").is_err(), "{bad}");
+    }
+    assert_eq!(endpoint("http://cloud:8600/", "m").unwrap(), "http://cloud:8600/v2/models/m/infer");
+}

@@ -1,0 +1,209 @@
+//! What arrives from the broker: topic and payload in, events for the leader out, refusals counted.
+
+use std::collections::HashMap;
+
+use headwater_inference::leader::Event;
+use headwater_protocol::{
+    Birth, Body, DeviceTopic, Fault, Limits, Message, NetworkId, SampleId, Status, Topic, Topics, decode,
+};
+
+use crate::registry::{Change, DeviceIndex, Registry};
+use crate::report::DeviceRefusals;
+
+/// Topic names remembered with what they mean, so that a message costs a look-up and no allocation.
+const MOST_ROUTES: usize = 4096;
+
+/// Reads messages under one network.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    topics: Topics,
+    network: NetworkId,
+    limits: Limits,
+    registry: Registry,
+    routes: HashMap<String, Route>,
+    /// Newest whole sample id seen, from a trigger.
+    triggered: SampleId,
+    /// Samples above it are not taken: the aggregator is stopping.
+    last_sample: Option<SampleId>,
+    scores: Vec<f32>,
+    changes: Vec<Change>,
+    /// Messages of no device: foreign topics, names beyond those remembered, unreadable triggers.
+    strays: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    Trigger,
+    Device(DeviceIndex, DeviceTopic),
+}
+
+impl Inbox {
+    pub(crate) fn new(topics: Topics, network: NetworkId, slots: usize, limits: Limits) -> Self {
+        Self {
+            topics,
+            network,
+            limits,
+            registry: Registry::new(network, slots),
+            routes: HashMap::new(),
+            triggered: SampleId(0),
+            last_sample: None,
+            scores: Vec::new(),
+            changes: Vec::new(),
+            strays: 0,
+        }
+    }
+
+    /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows;
+    /// the ids in headers are widened near it.
+    pub(crate) fn receive(
+        &mut self,
+        topic: &str,
+        payload: &[u8],
+        newest: SampleId,
+        mut event: impl FnMut(Event<'_>),
+    ) {
+        match self.route(topic) {
+            None => self.strays += 1,
+            Some(Route::Trigger) => self.trigger(payload),
+            Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
+            Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
+            Some(Route::Device(device, leaf)) => self.message(device, leaf, payload, newest, &mut event),
+        }
+    }
+
+    /// From now on samples newer than `last` are left to the next life.
+    pub(crate) fn stop_after(&mut self, last: SampleId) {
+        self.last_sample = Some(last);
+    }
+
+    /// Devices with refusals, and what was refused of each.
+    pub(crate) fn refusals(&self) -> Vec<DeviceRefusals> {
+        self.registry.refusals()
+    }
+
+    /// Messages that belong to no device.
+    pub(crate) fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Bit `i` set where a device fills slot `i`.
+    pub(crate) fn filled_slots(&self) -> u64 {
+        self.registry.filled()
+    }
+
+    fn route(&mut self, topic: &str) -> Option<Route> {
+        if let Some(&route) = self.routes.get(topic) {
+            return Some(route);
+        }
+        let route = match self.topics.parse(topic) {
+            Ok(Topic::Trigger) => Route::Trigger,
+            Ok(Topic::Device(id, leaf)) => Route::Device(self.registry.device(&id)?, leaf),
+            _ => return None,
+        };
+        if self.routes.len() < MOST_ROUTES {
+            self.routes.insert(topic.to_owned(), route);
+        }
+        Some(route)
+    }
+
+    /// Triggers are for the devices; here they only tell the high half of the sample ids.
+    fn trigger(&mut self, payload: &[u8]) {
+        match decode(payload, &self.limits) {
+            Ok(Message { body: Body::Trigger(sample), header }) if header.network == self.network.tag() => {
+                self.triggered = self.triggered.max(sample);
+            }
+            _ => self.strays += 1,
+        }
+    }
+
+    fn birth(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+        if payload.is_empty() {
+            self.registry.forget(device, &mut self.changes);
+        } else {
+            match serde_json::from_slice::<Birth>(payload) {
+                Ok(birth) => self.registry.birth(device, &birth, &mut self.changes),
+                Err(error) => self.registry.refuse(device, Fault::Malformed, &format!("birth: {error}")),
+            }
+        }
+        self.tell_changes(event);
+    }
+
+    fn status(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+        match serde_json::from_slice::<Status>(payload) {
+            Ok(status) => self.registry.status(device, status, &mut self.changes),
+            // A cleared retained status says nothing about the life that is current.
+            Err(_) if payload.is_empty() => {}
+            Err(error) => self.registry.refuse(device, Fault::Malformed, &format!("status: {error}")),
+        }
+        self.tell_changes(event);
+    }
+
+    fn tell_changes(&mut self, event: &mut impl FnMut(Event<'_>)) {
+        for change in self.changes.drain(..) {
+            event(match change {
+                Change::Up(slot) => Event::DeviceUp { slot },
+                Change::Down(slot) => Event::DeviceDown { slot },
+            });
+        }
+    }
+
+    fn message(
+        &mut self,
+        device: DeviceIndex,
+        leaf: DeviceTopic,
+        payload: &[u8],
+        newest: SampleId,
+        event: &mut impl FnMut(Event<'_>),
+    ) {
+        let message = match decode(payload, &self.limits) {
+            Ok(message) => message,
+            Err(error) => return self.registry.refuse(device, error.fault(), &error.to_string()),
+        };
+        let header = message.header;
+        if header.network != self.network.tag() {
+            let (ours, theirs) = (self.network.tag(), header.network);
+            let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
+            return self.registry.refuse(device, Fault::WrongNetwork, &why);
+        }
+        let slot = match self.registry.admit(device, header.boot) {
+            Ok(slot) => slot,
+            Err(fault) => {
+                return self.registry.refuse(device, fault, "a message of a device that is not let in");
+            }
+        };
+        let sample = SampleId::widen(header.sample_low, newest.max(self.triggered));
+        if self.last_sample.is_some_and(|last| sample > last) {
+            return;
+        }
+        let (age_ms, late) = (header.age_ms, header.late);
+        match (leaf, message.body) {
+            (DeviceTopic::Summary, Body::Summary(_)) => {
+                self.scores.clear();
+                self.scores.extend(message.body.scores());
+                event(Event::Summary { slot, sample, age_ms, late, scores: &self.scores });
+            }
+            (DeviceTopic::Summary, Body::NotInView) => event(Event::NotInView { slot, sample, age_ms, late }),
+            (DeviceTopic::Features, Body::Features(bits)) => event(Event::Features { slot, sample, bits }),
+            (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
+            (leaf, body) => {
+                let why = format!("a {} message on the topic {}", body.kind().name(), leaf.name());
+                self.registry.refuse(device, Fault::Malformed, &why);
+            }
+        }
+    }
+}
+
+/// Filters the aggregator subscribes to: what devices say of themselves, then what they see.
+pub(crate) fn retained_filters(topics: &Topics) -> [String; 2] {
+    [DeviceTopic::Birth, DeviceTopic::Status].map(|leaf| topics.every_device(leaf))
+}
+
+/// Filters of the messages of one sample.
+pub(crate) fn sample_filters(topics: &Topics) -> [String; 3] {
+    let [summary, features] =
+        [DeviceTopic::Summary, DeviceTopic::Features].map(|leaf| topics.every_device(leaf));
+    [summary, features, topics.name(&Topic::Trigger)]
+}
+
+#[cfg(test)]
+mod tests;

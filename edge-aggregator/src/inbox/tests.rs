@@ -1,0 +1,170 @@
+use std::collections::BTreeMap;
+
+use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, Slot, encode};
+
+use super::*;
+
+const OURS: NetworkId = NetworkId([7; 32]);
+const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0 };
+
+/// A group of two slots and two classes, and what its messages came to.
+struct Group {
+    inbox: Inbox,
+    topics: Topics,
+    newest: SampleId,
+    seen: Vec<String>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
+        let inbox = Inbox::new(topics.clone(), OURS, 2, LIMITS);
+        Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
+    }
+
+    fn with_device(id: &str, slot: u8) -> Self {
+        let mut group = Self::new();
+        group.introduces(id, slot, OURS);
+        group
+    }
+
+    fn introduces(&mut self, id: &str, slot: u8, network: NetworkId) {
+        let birth = Birth {
+            device: device(id),
+            slot: Slot::new(slot).unwrap(),
+            boot: Boot(1),
+            software: "test".into(),
+            network,
+            capabilities: Vec::new(),
+        };
+        self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
+        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
+    }
+
+    fn sends(&mut self, id: &str, leaf: DeviceTopic, payload: &[u8]) {
+        self.receives(&self.topics.device(&device(id), leaf), payload);
+    }
+
+    fn receives(&mut self, topic: &str, payload: &[u8]) {
+        let Self { inbox, newest, seen, .. } = self;
+        inbox.receive(topic, payload, *newest, |event| seen.push(format!("{event:?}")));
+    }
+
+    fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
+        let all = self.inbox.refusals();
+        all.into_iter().find(|d| d.device.as_str() == id).map(|d| d.refused).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn check_seen(&mut self, expected: &[&str]) {
+        let seen = std::mem::take(&mut self.seen);
+        assert_eq!(seen.len(), expected.len(), "{seen:?}");
+        for (seen, expected) in seen.iter().zip(expected) {
+            assert!(seen.starts_with(expected), "expected {expected}, seen {seen}");
+        }
+    }
+}
+
+fn device(id: &str) -> DeviceId {
+    DeviceId::new(id).unwrap()
+}
+
+fn message(body: Body<'_>) -> Vec<u8> {
+    message_from(OURS, body)
+}
+
+fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
+    let header = Header { late: false, network: network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+    let mut payload = Vec::new();
+    encode(&Message { header, body }, &LIMITS, &mut payload).unwrap();
+    payload
+}
+
+#[test]
+fn each_message_becomes_its_event() {
+    let mut group = Group::with_device("a", 1);
+    group.check_seen(&["DeviceUp { slot: Slot(1) }"]);
+    let scores: Vec<u8> = [0.5f32, -1.0].iter().flat_map(|s| s.to_le_bytes()).collect();
+    group.sends("a", DeviceTopic::Summary, &message(Body::Summary(&scores)));
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.sends("a", DeviceTopic::Features, &message(Body::Features(&[0xff, 0x0f])));
+    group.sends("a", DeviceTopic::Features, &message(Body::Gone));
+    group.check_seen(&[
+        "Summary { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: false, scores: [0.5, -1.0] }",
+        "NotInView { slot: Slot(1), sample: SampleId(101)",
+        "Features { slot: Slot(1), sample: SampleId(101), bits: [255, 15] }",
+        "Gone { slot: Slot(1), sample: SampleId(101) }",
+    ]);
+    assert_eq!(group.inbox.refusals(), []);
+}
+
+#[test]
+fn garbage_is_counted_under_its_device_and_goes_no_further() {
+    let mut group = Group::with_device("a", 0);
+    group.seen.clear();
+    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 500]] {
+        group.sends("a", DeviceTopic::Summary, payload);
+    }
+    group.sends("a", DeviceTopic::Summary, &message(Body::Features(&[0, 0])));
+    group.sends("a", DeviceTopic::Birth, b"{");
+    group.sends("a", DeviceTopic::Status, b"[]");
+    group.check_seen(&[]);
+    let expected = BTreeMap::from([("malformed", 5), ("oversize", 1), ("wrong_version", 1)]);
+    assert_eq!(group.refused("a"), expected);
+}
+
+#[test]
+fn messages_of_a_device_nobody_knows_are_refused() {
+    let mut group = Group::new();
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
+}
+
+#[test]
+fn messages_of_another_network_are_refused_whatever_the_birth_said() {
+    let mut group = Group::with_device("a", 0);
+    group.seen.clear();
+    group.sends("a", DeviceTopic::Summary, &message_from(NetworkId([8; 32]), Body::NotInView));
+    group.introduces("b", 1, NetworkId([8; 32]));
+    group.sends("b", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("wrong_network", 1)]));
+    assert_eq!(group.refused("b"), BTreeMap::from([("wrong_network", 2)]));
+}
+
+#[test]
+fn a_trigger_tells_the_high_half_of_ids_before_any_sample_is_known() {
+    let mut group = Group::with_device("a", 0);
+    group.newest = SampleId(0);
+    group.seen.clear();
+    let whole = SampleId((9 << 32) + 100);
+    let header = Header { late: false, network: OURS.tag(), sample_low: 100, boot: Boot(0), age_ms: 0 };
+    let mut trigger = Vec::new();
+    encode(&Message { header, body: Body::Trigger(whole) }, &LIMITS, &mut trigger).unwrap();
+    group.receives("headwater/v1/plant/gate/trigger", &trigger);
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", whole.0 + 1)]);
+}
+
+#[test]
+fn topics_of_nobody_are_counted_as_strays() {
+    let mut group = Group::new();
+    group.receives("headwater/v1/plant/other/dev/a/summary", b"");
+    group.receives("headwater/v1/plant/gate/trigger", b"nonsense");
+    assert_eq!(group.inbox.strays(), 2);
+    assert_eq!(group.inbox.refusals(), []);
+}
+
+#[test]
+fn an_aggregator_that_stops_takes_no_new_samples() {
+    let mut group = Group::with_device("a", 0);
+    group.seen.clear();
+    group.inbox.stop_after(SampleId(100));
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    group.inbox.stop_after(SampleId(101));
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&["NotInView"]);
+}

@@ -1,0 +1,160 @@
+use headwater_inference::leader::journal::replay;
+use headwater_protocol::{Decision, Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+use tempfile::TempDir;
+
+use super::*;
+
+fn config(folder: &TempDir, most_bytes: u64) -> JournalConfig {
+    JournalConfig { path: folder.path().join("journal"), most_bytes, sync: JournalSync::Never }
+}
+
+fn decision(sample: u64) -> Decision {
+    Decision {
+        sample: SampleId(sample),
+        class: 3,
+        label: "coat".into(),
+        confidence: 0.5,
+        exit: Exit::Local,
+        presence: Presence::missing(6),
+        degraded: Vec::new(),
+        network: NetworkId([1; 32]),
+        policy: PolicyId([2; 8]),
+        stages: Stages::default(),
+        bytes: HopBytes::default(),
+    }
+}
+
+fn opened(sample: u64) -> Entry {
+    Entry::Opened(SampleId(sample))
+}
+
+fn decided(sample: u64) -> Entry {
+    Entry::Decided(decision(sample))
+}
+
+async fn written(journal: &mut Journal, entries: &[Entry]) {
+    entries.iter().for_each(|entry| journal.append(entry));
+    journal.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_finds_decisions_and_open_samples() {
+    let folder = TempDir::new().unwrap();
+    let (mut journal, recovered) = Journal::open(Some(&config(&folder, 1 << 20))).unwrap();
+    assert_eq!(recovered, Recovered::default());
+    written(&mut journal, &[opened(1), opened(2), decided(1)]).await;
+    drop(journal);
+    let (_, recovered) = Journal::open(Some(&config(&folder, 1 << 20))).unwrap();
+    assert_eq!(recovered.decisions, [decision(1)]);
+    assert_eq!(recovered.open, [SampleId(2)]);
+    assert_eq!((recovered.settled.decided, recovered.settled.highest), (1, SampleId(1)));
+}
+
+#[tokio::test]
+async fn a_torn_last_line_is_cut_off_reported_and_written_over() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    written(&mut journal, &[opened(1), decided(1)]).await;
+    drop(journal);
+    let whole = std::fs::read(&config.path).unwrap();
+    for torn in [&b"{\"opened\":2"[..], b"{\"opened\":2}", b"\0\0\0"] {
+        std::fs::write(&config.path, [&whole, torn].concat()).unwrap();
+        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!(journal.account().torn_bytes, torn.len() as u64);
+        assert_eq!(recovered.open, []);
+        written(&mut journal, &[opened(3)]).await;
+        drop(journal);
+        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!((journal.account().torn_bytes, recovered.open), (0, vec![SampleId(3)]));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_refused_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    let text = "{\"opened\":1}\ndear diary\n{\"opened\":2}\n";
+    std::fs::write(&config.path, text).unwrap();
+    let error = Journal::open(Some(&config)).unwrap_err();
+    assert!(matches!(error, JournalError::NotAnEntry { line: 2, .. }), "{error}");
+    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), text);
+}
+
+#[test]
+fn a_journal_has_one_writer() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    let held = Journal::open(Some(&config)).unwrap();
+    assert!(matches!(Journal::open(Some(&config)).unwrap_err(), JournalError::Held { .. }));
+    drop(held);
+    assert!(Journal::open(Some(&config)).is_ok());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let folder = TempDir::new().unwrap();
+    let config =
+        JournalConfig { path: folder.path().join("none/journal"), most_bytes: 1, sync: JournalSync::Never };
+    let error = Journal::open(Some(&config)).unwrap_err();
+    assert!(error.to_string().contains("none/journal"), "{error}");
+}
+
+/// 5,000 samples through a journal bounded at 300 KB: the account stays whole, the file small, and a sample that was decided
+/// while an older one is still open is not forgotten.
+#[tokio::test]
+async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_decisions() {
+    let folder = TempDir::new().unwrap();
+    let config = JournalConfig { sync: JournalSync::Always, ..config(&folder, 300_000) };
+    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let mut settled = Settled::default();
+    written(&mut journal, &[opened(7)]).await;
+    for turn in 0..500 {
+        let samples = 10 + turn * 10..20 + turn * 10;
+        let entries: Vec<_> = samples.clone().flat_map(|sample| [opened(sample), decided(sample)]).collect();
+        written(&mut journal, &entries).await;
+        settled.decided += 10;
+        settled.highest = SampleId(6);
+        journal.compact_if_full(&settled, [SampleId(7)].into_iter()).unwrap();
+        if turn == 250 {
+            written(&mut journal, &[Entry::Dropped { sample: SampleId(8), reason: Dropped::Shed }]).await;
+            settled.dropped.insert(Dropped::Shed, 1);
+        }
+        // As if sample 7 had been closed for a moment: what lies below may go.
+        settled.highest = SampleId(samples.end - 1);
+        journal.compact_if_full(&settled, [SampleId(7)].into_iter()).unwrap();
+    }
+    assert!(journal.account().compactions > 0);
+    let size = std::fs::metadata(&config.path).unwrap().len();
+    assert!(size < 1_500_000, "{size}");
+    drop(journal);
+    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!(recovered.settled, Settled { highest: SampleId(5009), ..settled });
+    assert_eq!(recovered.open, [SampleId(7)]);
+    assert_eq!(recovered.decisions.last(), Some(&decision(5009)));
+    assert!(recovered.decisions.len() <= KEPT_CLOSINGS);
+}
+
+#[tokio::test]
+async fn closings_above_the_highest_settled_sample_survive_a_compaction() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1);
+    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let count = 3 * KEPT_CLOSINGS as u64;
+    let entries: Vec<_> = (2..2 + count).map(decided).collect();
+    written(&mut journal, &entries).await;
+    let settled = Settled { highest: SampleId(0), decided: count, ..Settled::default() };
+    journal.compact_if_full(&settled, [SampleId(1)].into_iter()).unwrap();
+    let text = std::fs::read(&config.path).unwrap();
+    let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let recovered = replay(lines.map(|line| Entry::read_line(line).unwrap()));
+    assert_eq!(recovered.decisions.len() as u64, count);
+    assert_eq!((recovered.settled.decided, recovered.open), (count, vec![SampleId(1)]));
+}
+
+#[tokio::test]
+async fn without_a_file_entries_are_only_counted() {
+    let (mut journal, _) = Journal::open(None).unwrap();
+    written(&mut journal, &[opened(1), decided(1)]).await;
+    assert_eq!(journal.account(), JournalAccount { entries: 2, ..JournalAccount::default() });
+}

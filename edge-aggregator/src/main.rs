@@ -1,0 +1,131 @@
+//! `headwater-aggregator`: reads flags, environment and files, starts the aggregator, waits for a signal.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Parser;
+use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, JournalConfig, run};
+use headwater_inference::bundle::Bundle;
+use headwater_link::BrokerAddress;
+use headwater_protocol::{GroupId, SiteId};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+/// Leads the decisions of one group of devices.
+#[derive(Debug, Parser)]
+#[command(name = "headwater-aggregator", version, about)]
+struct Flags {
+    /// The bundle the devices run; its labels, policy and local exit are used here.
+    #[arg(long, env = "HEADWATER_BUNDLE")]
+    bundle: PathBuf,
+    /// A TOML file with settings; see `headwater-aggregator.toml` for all of them with their defaults.
+    #[arg(long, env = "HEADWATER_AGGREGATOR_CONFIG")]
+    config: Option<PathBuf>,
+    /// A TOML file with thresholds and timing, in place of the bundle's policy.
+    #[arg(long, env = "HEADWATER_POLICY")]
+    policy: Option<PathBuf>,
+    /// Site of the group.
+    #[arg(long, env = "HEADWATER_SITE")]
+    site: Option<SiteId>,
+    /// The group to lead.
+    #[arg(long, env = "HEADWATER_GROUP")]
+    group: Option<GroupId>,
+    /// Where the broker is, e.g. mqtt://10.0.0.5:1883.
+    #[arg(long, env = "HEADWATER_BROKER")]
+    broker: Option<BrokerAddress>,
+    /// Where the cloud service is, e.g. http://10.0.0.9:8600; without one unsure samples are answered locally, degraded.
+    #[arg(long, env = "HEADWATER_CLOUD_URL")]
+    cloud_url: Option<String>,
+    /// Name of the model at the cloud service.
+    #[arg(long, env = "HEADWATER_CLOUD_MODEL_NAME")]
+    cloud_model: Option<String>,
+    /// File in which decisions are written before they are published; without one nothing survives the process.
+    #[arg(long, env = "HEADWATER_JOURNAL")]
+    journal: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let config = match settings(&flags) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| error!("{mistake}"));
+            return ExitCode::from(2);
+        }
+    };
+    match lead(&flags, config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            error!("{problem:#}");
+            let is_usage = matches!(problem.downcast_ref(), Some(AggregatorError::Config(_)));
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+/// Flag over environment over file over default; every mistake of every file at once.
+fn settings(flags: &Flags) -> Result<AggregatorConfig, Vec<String>> {
+    let mut config = default_settings()?;
+    let mut mistakes = Vec::new();
+    if let Some(path) = &flags.config {
+        read(path, &mut mistakes, |text| config.read_toml(text));
+    }
+    if let Some(path) = &flags.policy {
+        read(path, &mut mistakes, |text| config.read_policy_toml(text));
+    }
+    let Flags { site, group, broker, cloud_url, cloud_model, journal, .. } = flags;
+    overwrite(&mut config.site, site.as_ref());
+    overwrite(&mut config.group, group.as_ref());
+    overwrite(&mut config.broker, broker.as_ref());
+    overwrite(&mut config.cloud_model, cloud_model.as_ref());
+    config.cloud_url = cloud_url.clone().or(config.cloud_url);
+    if let Some(path) = journal {
+        let from_file = config.journal.take().unwrap_or_else(|| JournalConfig::new(path));
+        config.journal = Some(JournalConfig { path: path.clone(), ..from_file });
+    }
+    mistakes.extend(config.check().err().unwrap_or_default());
+    if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+}
+
+fn default_settings() -> Result<AggregatorConfig, Vec<String>> {
+    let of = |error: String| vec![error];
+    Ok(AggregatorConfig::new(
+        SiteId::new("home").map_err(|error| of(error.to_string()))?,
+        GroupId::new("demo").map_err(|error| of(error.to_string()))?,
+        BrokerAddress::new("127.0.0.1", 1883).map_err(|error| of(error.to_string()))?,
+    ))
+}
+
+fn read(path: &Path, mistakes: &mut Vec<String>, into: impl FnOnce(&str) -> Result<(), Vec<String>>) {
+    let named = |mistake: String| format!("{}: {mistake}", path.display());
+    match std::fs::read_to_string(path) {
+        Ok(text) => mistakes.extend(into(&text).err().unwrap_or_default().into_iter().map(named)),
+        Err(error) => mistakes.push(named(error.to_string())),
+    }
+}
+
+fn overwrite<T: Clone>(setting: &mut T, flag: Option<&T>) {
+    if let Some(value) = flag {
+        setting.clone_from(value);
+    }
+}
+
+#[tokio::main]
+async fn lead(flags: &Flags, config: AggregatorConfig) -> anyhow::Result<()> {
+    let bundle =
+        Bundle::open(&flags.bundle).with_context(|| format!("opening bundle {}", flags.bundle.display()))?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let shutdown = async {
+        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        info!("stopping");
+    };
+    let report = run(config, Arc::new(bundle), shutdown).await?;
+    info!(decided = report.decided, open = report.open, "stopped");
+    Ok(())
+}

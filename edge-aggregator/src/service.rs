@@ -1,0 +1,235 @@
+//! Starting and stopping an aggregator, in a process of its own or inside another.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::TractEngine;
+use headwater_inference::leader::{Leader, LeaderConfig};
+use headwater_inference::sections::LocalExit;
+use headwater_link::{Link, LinkConfig, LinkError, QoS};
+use headwater_protocol::{Limits, Topics};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{error, info};
+
+use crate::clock::Clock;
+use crate::cloud::{CloudClient, CloudTarget, endpoint};
+use crate::config::AggregatorConfig;
+use crate::inbox::{Inbox, retained_filters, sample_filters};
+use crate::journal::{Journal, JournalError};
+use crate::outbox::Outbox;
+use crate::report::AggregatorReport;
+use crate::worker::{PublishedAccount, Worker, log_recovery};
+
+/// The aggregator; [`Aggregator::start`] begins one.
+#[derive(Debug)]
+pub struct Aggregator;
+
+/// A running aggregator. Dropping the handle stops it as [`AggregatorHandle::shutdown`] does, but nobody waits.
+#[derive(Debug)]
+pub struct AggregatorHandle {
+    link: Link,
+    grace: Duration,
+    report: Arc<Mutex<AggregatorReport>>,
+    stop: watch::Sender<bool>,
+    worker: JoinHandle<Result<(), JournalError>>,
+}
+
+impl Aggregator {
+    /// Takes over the journal, starts connecting to the broker for as long as it takes, and leads the group. Needs a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`AggregatorError`]: settings, bundle, journal or link.
+    pub async fn start(
+        config: AggregatorConfig,
+        bundle: Arc<Bundle>,
+    ) -> Result<AggregatorHandle, AggregatorError> {
+        config.check().map_err(AggregatorError::Config)?;
+        // Files and model work: not for the async threads.
+        let prepared = tokio::task::spawn_blocking(move || Prepared::new(config, &bundle)).await;
+        let Prepared { config, target, limits, mut leader, journal, recovered } =
+            prepared.map_err(|error| AggregatorError::Section(error.to_string()))??;
+        let topics = Topics::new(&config.site, &config.group);
+        let (link, incoming) = Link::start(link_config(&config, &topics))?;
+        let mut actions = Vec::new();
+        let (decisions, open) = (recovered.decisions.len(), recovered.open.len());
+        log_recovery(recovered.settled.highest, decisions, open, journal.account().torn_bytes);
+        leader.recover(recovered, &mut actions);
+        let network = target.network;
+        info!(group = %config.group, network = network.short(), cloud = config.cloud_url, "leading");
+        let report = Arc::new(Mutex::new(AggregatorReport::default()));
+        let grace = Duration::from_millis(config.grace_ms.into());
+        let outbox = Outbox::new(link.clone(), &topics, config.request_qos, limits, network.tag());
+        let slots = target.slots;
+        let worker = Worker {
+            leader,
+            clock: Clock::starting_at(Instant::now()),
+            inbox: Inbox::new(topics, network, slots, limits),
+            incoming,
+            outbox,
+            cloud: CloudClient::new(config.cloud_url.is_some().then_some(target)),
+            journal,
+            settled_every: Duration::from_millis(config.settled_every_ms.into()),
+            grace,
+            report: Arc::clone(&report),
+            actions,
+            account: PublishedAccount::default(),
+        };
+        let stop = watch::Sender::new(false);
+        let worker = tokio::spawn(worker.run(stop.subscribe()));
+        Ok(AggregatorHandle { link, grace, report, stop, worker })
+    }
+}
+
+impl AggregatorHandle {
+    /// What it did so far.
+    pub fn report(&self) -> AggregatorReport {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let wire = self.link.wire();
+        report.wire_sent_bytes = wire.sent;
+        report.wire_received_bytes = wire.received;
+        report
+    }
+
+    /// Whether messages flow at this moment.
+    pub fn is_connected(&self) -> bool {
+        self.link.is_connected()
+    }
+
+    /// Takes no new samples, decides the open ones, lets the broker have the last results; each within the grace time.
+    ///
+    /// # Errors
+    /// [`AggregatorError::Journal`] when the aggregator had stopped by itself before, and why.
+    pub async fn shutdown(mut self) -> Result<AggregatorReport, AggregatorError> {
+        self.stop.send_replace(true);
+        let ended = (&mut self.worker).await;
+        self.link.shutdown(self.grace).await;
+        ended_as(ended)?;
+        Ok(self.report())
+    }
+
+    /// Drops everything at once, as SIGKILL would; returns when it is gone.
+    pub async fn kill(mut self) {
+        self.link.kill();
+        self.worker.abort();
+        // Its end is what was asked for.
+        let _ = (&mut self.worker).await;
+    }
+}
+
+/// Leads until `shutdown` ends.
+///
+/// # Errors
+/// [`AggregatorError`] when it cannot start, or cannot go on.
+pub async fn run(
+    config: AggregatorConfig,
+    bundle: Arc<Bundle>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<AggregatorReport, AggregatorError> {
+    let mut handle = Aggregator::start(config, bundle).await?;
+    tokio::select! {
+        () = shutdown => handle.shutdown().await,
+        ended = &mut handle.worker => {
+            handle.link.shutdown(handle.grace).await;
+            ended_as(ended)?;
+            Ok(handle.report())
+        }
+    }
+}
+
+fn ended_as(ended: Result<Result<(), JournalError>, tokio::task::JoinError>) -> Result<(), AggregatorError> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(journal)) => {
+            error!(%journal, "stopped");
+            Err(journal.into())
+        }
+        Err(panic) => Err(AggregatorError::Stopped(panic.to_string())),
+    }
+}
+
+/// What is read from files before anything is connected.
+struct Prepared {
+    config: AggregatorConfig,
+    target: CloudTarget,
+    limits: Limits,
+    leader: Leader,
+    journal: Journal,
+    recovered: headwater_inference::leader::journal::Recovered,
+}
+
+impl Prepared {
+    fn new(config: AggregatorConfig, bundle: &Bundle) -> Result<Self, AggregatorError> {
+        let manifest = bundle.manifest();
+        let url = config.cloud_url.as_deref().unwrap_or("http://localhost");
+        let target = CloudTarget {
+            uri: endpoint(url, &config.cloud_model)
+                .map_err(|mistake| AggregatorError::Config(vec![mistake]))?,
+            network: bundle.network_id(),
+            slots: usize::from(manifest.slots),
+            classes: manifest.classes(),
+            most_requests: config.cloud_most_requests,
+            linger: Duration::from_millis(config.cloud_linger_ms.into()),
+            breaker: config.breaker,
+        };
+        // Views never come here in this configuration.
+        let limits = Limits {
+            score_bytes: manifest.score_bytes(),
+            feature_bits: manifest.features.bits(),
+            view_bytes: 0,
+        };
+        let (policy, policy_id) =
+            config.policy.clone().unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
+        policy.check().map_err(|error| AggregatorError::Config(vec![error.to_string()]))?;
+        let local = LocalExit::load(bundle, &TractEngine::new())
+            .map_err(|error| AggregatorError::Section(error.to_string()))?;
+        let leader = LeaderConfig {
+            network: target.network,
+            policy_id,
+            policy,
+            labels: manifest.labels.clone(),
+            class_prior: manifest.class_prior.clone(),
+            slots: target.slots,
+            packed_bytes: manifest.features.packed_bytes(),
+            score_bytes: manifest.score_bytes(),
+            most_open: config.most_open,
+        };
+        let (journal, recovered) = Journal::open(config.journal.as_ref())?;
+        Ok(Self { target, limits, leader: Leader::new(leader, local), journal, recovered, config })
+    }
+}
+
+fn link_config(config: &AggregatorConfig, topics: &Topics) -> LinkConfig {
+    let client_id = config.client_id.clone().unwrap_or_else(|| format!("{}-aggregator", config.group));
+    let mut link = LinkConfig::new(config.broker.clone(), client_id);
+    link.incoming_messages = config.queue_messages;
+    link.outgoing_messages = config.queue_messages;
+    // Births and states first: the messages that follow are understood only then.
+    let filters = retained_filters(topics).into_iter().chain(sample_filters(topics));
+    filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
+}
+
+/// Why an aggregator does not start, or stopped by itself.
+#[derive(Debug, Error)]
+pub enum AggregatorError {
+    /// Settings that cannot work: all of them, each with key, expected and found.
+    #[error("configuration: {}", .0.join("; "))]
+    Config(Vec<String>),
+    /// The bundle's local exit does not load.
+    #[error("local exit: {0}")]
+    Section(String),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The link's settings cannot work.
+    #[error("link: {0}")]
+    Link(#[from] LinkError),
+    /// The event loop ended by a fault of ours.
+    #[error("the aggregator stopped: {0}")]
+    Stopped(String),
+}
