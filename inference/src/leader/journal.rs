@@ -68,10 +68,10 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 open.remove(&decision.sample);
                 close(&mut recovered.settled, decision.sample);
                 // The first stands: a sample has one decision.
-                if !decided.contains_key(&decision.sample) {
+                decided.entry(decision.sample).or_insert_with(|| {
                     recovered.settled.decided += 1;
-                    decided.insert(decision.sample, decision);
-                }
+                    decision
+                });
             }
             Entry::Dropped { sample, reason } => {
                 open.remove(&sample);

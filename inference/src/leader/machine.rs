@@ -27,7 +27,7 @@ pub struct Leader {
     logits: Vec<f32>,
     devices: Devices,
     open: BTreeMap<SampleId, Box<Open>>,
-    /// Boxes, so that an open sample moves between the two without being copied.
+    #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
     spare: Vec<Box<Open>>,
     closed: Closed,
     wakes: Wakes,

@@ -142,6 +142,20 @@ impl Archive {
             let file = File::open(path).map_err(|source| ArchiveError::Io { path: path.into(), source })?;
             tar_gz::read(file, options.limits.total_bytes, &mut members)?;
         }
+        Self::collected(members, options)
+    }
+
+    /// Reads a `.tar.gz` from memory, such as one that a program carries; `name` stands for the path in errors.
+    ///
+    /// # Errors
+    /// [`ArchiveError`], never for a broken frame.
+    pub fn read(file: &[u8], name: &str, options: &ArchiveOptions) -> Result<Self, ArchiveError> {
+        let mut members = Collector::new(Path::new(name), options);
+        tar_gz::read(file, options.limits.total_bytes, &mut members)?;
+        Self::collected(members, options)
+    }
+
+    fn collected(members: Collector<'_>, options: &ArchiveOptions) -> Result<Self, ArchiveError> {
         let (labels, stored) = members.finish()?;
         let shape = options.shape.unwrap_or(labels.shape());
         let frames =

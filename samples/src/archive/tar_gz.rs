@@ -1,6 +1,5 @@
 //! Members of a `.tar.gz`, read once from front to end.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -11,7 +10,7 @@ use super::collect::{Collector, Wanted, read_whole};
 use super::member::Member;
 
 /// Reads every member, then the end of the gzip stream, whose checksum proves that all of it was sound.
-pub(super) fn read(file: File, total_bytes: u64, into: &mut Collector<'_>) -> Result<(), ArchiveError> {
+pub(super) fn read(file: impl Read, total_bytes: u64, into: &mut Collector<'_>) -> Result<(), ArchiveError> {
     let mut file = BufReader::new(file);
     let start = file.fill_buf().map_err(|source| into.io(source))?;
     if !start.starts_with(&[0x1f, 0x8b]) {

@@ -1,0 +1,95 @@
+//! Arguments of `headwater`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::demo::plan::{Kill, Rate};
+
+/// Early-exit inference from the sensor to the cloud.
+#[derive(Debug, Parser)]
+#[command(name = "headwater", version, about, max_term_width = 100)]
+pub struct Args {
+    /// What to log on stderr: error, warn, info, debug, or filters such as `info,headwater_link=debug`.
+    #[arg(long, global = true, default_value = "error", env = "HEADWATER_LOG")]
+    pub log: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Six cameras, an aggregator and a cloud decide about real images, all in this process on loopback.
+    Demo(DemoArgs),
+    /// Show a bundle: sections, shapes, exits, bytes per link, costs, provenance.
+    Inspect(InspectArgs),
+}
+
+/// Arguments of `headwater demo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  headwater demo                                      300 samples, 30 a second
+  headwater demo --rate max --samples 5000            as fast as decisions come back
+  headwater demo --kill cloud@2s --kill device:2@4s   go on without the cloud and one camera
+  headwater demo --json | jq .exits                   the account, for scripts")]
+pub struct DemoArgs {
+    /// Samples to decide; the frames are played again with new ids when there are fewer.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub samples: u64,
+    /// Samples a second, or `max`: as fast as they are decided, with at most 64 unsettled. Higher shows queueing.
+    #[arg(long, default_value = "30", value_name = "N|max")]
+    pub rate: Rate,
+    /// Kill a part at a time after the first sample: `cloud@2s`, `device:2@4s`. May be given several times.
+    #[arg(long, value_name = "VICTIM@TIME")]
+    pub kill: Vec<Kill>,
+    /// Print the account as one JSON object on stdout instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Another bundle than the shipped one.
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// Other frames than the shipped ones: a `.tar.gz` or folder of `labels.json` and `{sample}/cam{slot}.png`.
+    #[arg(long, value_name = "PATH")]
+    pub frames: Option<PathBuf>,
+    /// Port of the embedded broker on loopback; a free one by default.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Milliseconds a sample may collect summaries, instead of the policy's.
+    #[arg(long, value_name = "MS")]
+    pub window_ms: Option<u32>,
+    /// Threshold of the local exit in [0, 1], instead of the policy's: 0 sends nearly all to the cloud, 1 none.
+    #[arg(long, value_name = "T")]
+    pub threshold: Option<f32>,
+}
+
+/// Arguments of `headwater inspect`.
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    /// The bundle; the shipped one by default.
+    pub bundle: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn zero_samples_and_unknown_victims_are_refused() {
+        for bad in [&["--samples", "0"][..], &["--kill", "edge@1s"], &["--rate", "fast"], &["--port", "99999"]] {
+            let arguments = ["headwater", "demo"].iter().chain(bad);
+            assert!(Args::try_parse_from(arguments).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Live progress on stderr: a line that moves in a terminal, a line every two seconds in a log.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use headwater_protocol::{Decision, Exit};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Counts decisions as they come and shows them.
+pub struct Progress {
+    bar: ProgressBar,
+    total: u64,
+    decided: u64,
+    local: u64,
+    degraded: u64,
+    missing: u64,
+    /// Next plain line, where there is no terminal.
+    next_line: Option<Instant>,
+}
+
+/// Between plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+impl Progress {
+    /// Progress towards `total` samples; `quiet` shows nothing.
+    pub fn new(total: u64, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(total), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}") {
+            bar.set_style(style);
+        }
+        let next_line = (!quiet && !terminal).then(|| Instant::now() + LINE_EVERY);
+        Self { bar, total, decided: 0, local: 0, degraded: 0, missing: 0, next_line }
+    }
+
+    /// Shows a line above the moving one.
+    pub fn say(&self, line: &str) {
+        if self.bar.is_hidden() {
+            if self.next_line.is_some() {
+                eprintln!("{line}");
+            }
+        } else {
+            self.bar.println(line);
+        }
+    }
+
+    /// A sample was decided.
+    pub fn decided(&mut self, decision: &Decision) {
+        self.decided += 1;
+        self.local += u64::from(decision.exit != Exit::Cloud);
+        self.degraded += u64::from(!decision.degraded.is_empty());
+        self.missing += u64::from(decision.presence.missing_count());
+        self.bar.set_position(self.decided);
+        self.bar.set_message(self.words());
+        if let Some(next) = &mut self.next_line
+            && Instant::now() >= *next
+        {
+            *next += LINE_EVERY;
+            eprintln!("{}/{}  {}", self.decided, self.total, self.words());
+        }
+    }
+
+    /// Clears the moving line.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn words(&self) -> String {
+        format!(
+            "left early {:.0} %  degraded {}  missing views {}",
+            100.0 * self.local as f64 / self.decided as f64,
+            self.degraded,
+            self.missing
+        )
+    }
+}

@@ -1,0 +1,75 @@
+//! The demo's report as a table for people.
+
+use std::fmt::{self, Display};
+
+use headwater_protocol::Exit;
+
+use super::report::{BytesReport, DemoReport, share};
+
+/// Draws a report.
+pub struct Table<'a>(pub &'a DemoReport);
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        writeln!(
+            f,
+            "\n{} of {} samples decided, {:.1} % right, {:.0} decisions a second\n",
+            report.decided,
+            report.samples,
+            100.0 * report.accuracy,
+            report.decisions_per_second
+        )?;
+        exits(f, report)?;
+        bytes(f, &report.bytes)?;
+        trouble(f, report)
+    }
+}
+
+fn exits(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
+    writeln!(f, "exit      samples   share  accuracy    p50 ms   p95 ms   p99 ms   (trigger to decision)")?;
+    for exit in Exit::ALL {
+        let Some(row) = report.exits.get(&exit) else { continue };
+        writeln!(
+            f,
+            "{:<8} {:>8} {:>6.1}% {:>8.1}% {:>9.2} {:>8.2} {:>8.2}",
+            exit.name(),
+            row.count,
+            100.0 * share(row.count, report.decided),
+            100.0 * row.accuracy,
+            row.latency_ms.p50,
+            row.latency_ms.p95,
+            row.latency_ms.p99,
+        )?;
+    }
+    writeln!(f)
+}
+
+fn bytes(f: &mut fmt::Formatter<'_>, bytes: &BytesReport) -> fmt::Result {
+    writeln!(f, "bytes per view          to the raw image")?;
+    let rows = [
+        ("raw image", bytes.raw),
+        ("as JPEG, quality 75", bytes.jpeg),
+        ("as WebP, quality 75", bytes.webp),
+        ("scores and features", bytes.body),
+        ("with our headers", bytes.payload),
+        ("sent on the socket", bytes.wire_sent),
+        ("received on it", bytes.wire_received),
+    ];
+    for (name, value) in rows {
+        let ratio = if value > 0.0 { bytes.raw / value } else { 0.0 };
+        writeln!(f, "{name:<20} {value:>8.1} {ratio:>9.1} x smaller")?;
+    }
+    writeln!(f, "{:<20} {:>8.1} a sample\n", "leader to cloud", bytes.cloud)
+}
+
+fn trouble(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
+    let list = |pairs: Vec<(&str, u64)>| match pairs.is_empty() {
+        true => "none".to_owned(),
+        false => pairs.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", "),
+    };
+    let degraded = report.degraded.iter().map(|(reason, count)| (reason.name(), *count)).collect();
+    let dropped = report.dropped.iter().map(|(reason, count)| (reason.name(), *count)).collect();
+    writeln!(f, "degraded: {}   dropped: {}", list(degraded), list(dropped))?;
+    write!(f, "missing views: {}   lost: {}   duplicated: {}", report.missing, report.lost, report.duplicated)
+}

@@ -1,0 +1,184 @@
+//! `headwater inspect`: what is in a bundle.
+
+use std::fmt::{self, Display};
+
+use anyhow::Context;
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::{Aggregation, NetworkManifest, SectionManifest};
+use headwater_inference::policy::{ExitPolicy, Threshold};
+use headwater_protocol::HEADER_BYTES;
+use serde::Serialize;
+
+use crate::args::InspectArgs;
+use crate::shipped;
+
+/// Opens, checks and shows a bundle on stdout.
+///
+/// # Errors
+/// When the bundle cannot be read or is damaged.
+pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
+    let bundle = match &args.bundle {
+        Some(path) => Bundle::open(path).with_context(|| format!("opening the bundle {}", path.display()))?,
+        None => Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?,
+    };
+    let inspection = Inspection::of(&bundle);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&inspection)?);
+    } else {
+        print!("{inspection}");
+    }
+    Ok(())
+}
+
+/// What `inspect` shows.
+#[derive(Serialize)]
+struct Inspection<'a> {
+    network: String,
+    policy: String,
+    stored_bytes: usize,
+    manifest: &'a NetworkManifest,
+    exits: &'a headwater_inference::policy::Policy,
+    /// Bytes of each section in the file; `None` when this bundle does not hold it.
+    section_bytes: Vec<Option<usize>>,
+    links: Links,
+    report: Option<&'a serde_json::Value>,
+}
+
+/// Bytes of one sample on each link, per device.
+#[derive(Serialize)]
+struct Links {
+    raw_view: usize,
+    summary_body: usize,
+    features_body: usize,
+    header: usize,
+    /// Leader to cloud, all slots.
+    cloud_body: usize,
+}
+
+impl<'a> Inspection<'a> {
+    fn of(bundle: &'a Bundle) -> Self {
+        let manifest = bundle.manifest();
+        let slots = usize::from(manifest.slots);
+        let packed = manifest.features.packed_bytes();
+        Self {
+            network: bundle.network_id().to_string(),
+            policy: bundle.policy_id().to_string(),
+            stored_bytes: bundle.stored_bytes(),
+            manifest,
+            exits: bundle.policy(),
+            section_bytes: manifest
+                .sections
+                .iter()
+                .map(|section| bundle.stored_section_bytes(&section.name))
+                .collect(),
+            links: Links {
+                raw_view: manifest.preprocessing.view_bytes(),
+                summary_body: manifest.score_bytes(),
+                features_body: packed,
+                header: HEADER_BYTES,
+                cloud_body: slots * packed + slots,
+            },
+            report: bundle.report(),
+        }
+    }
+}
+
+impl Display for Inspection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manifest = self.manifest;
+        writeln!(f, "{}  ({} bytes, whole and unaltered)", manifest.name, self.stored_bytes)?;
+        writeln!(f, "network   {}", self.network)?;
+        writeln!(f, "policy    {}", self.policy)?;
+        writeln!(f, "devices   {}, configuration {:?}", manifest.slots, manifest.configuration)?;
+        let view = manifest.preprocessing;
+        writeln!(f, "view      [{}, {}, {}] u8, x / 255", view.channels, view.height, view.width)?;
+        writeln!(f, "classes   {}", manifest.labels.join(", "))?;
+        writeln!(
+            f,
+            "joined    scores {}, features {}",
+            aggregation(manifest.local_aggregation),
+            aggregation(manifest.cloud_aggregation)
+        )?;
+        self.sections(f)?;
+        self.exits(f)?;
+        self.links(f)?;
+        self.provenance(f)
+    }
+}
+
+impl Inspection<'_> {
+    fn sections(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nsection     runs on   input            outputs                          parameters       MACs  stored bytes"
+        )?;
+        for (section, stored) in self.manifest.sections.iter().zip(&self.section_bytes) {
+            let stored = stored.map_or("not here".into(), |bytes| bytes.to_string());
+            writeln!(
+                f,
+                "{:<11} {:<9} {:<16} {:<32} {:>10} {:>10} {stored:>13}",
+                section.name,
+                format!("{:?}", section.tier).to_lowercase(),
+                format!("{:?}", section.input.shape),
+                outputs(section),
+                section.parameters,
+                section.macs,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn exits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nexit        rule              temperature   leaves at or below")?;
+        writeln!(f, "{}", exit_line("local", &self.exits.local))?;
+        writeln!(f, "{}", exit_line("cloud", &self.exits.cloud))?;
+        writeln!(
+            f,
+            "window {} ms, features {} ms, whole sample {} ms",
+            self.exits.window_ms, self.exits.features_ms, self.exits.deadline_ms
+        )
+    }
+
+    fn links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links = &self.links;
+        writeln!(f, "\nbytes per view and link (each message has a header of {} bytes more)", links.header)?;
+        writeln!(f, "device to leader   scores {}, features {} when asked", links.summary_body, links.features_body)?;
+        writeln!(
+            f,
+            "                   in all {} + (1 - l) {}, l = share that leaves locally; the raw view has {}",
+            links.summary_body, links.features_body, links.raw_view
+        )?;
+        writeln!(f, "leader to cloud    {} a sample that does not leave locally", links.cloud_body)
+    }
+
+    fn provenance(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(report) = self.report else { return writeln!(f, "\nno training report") };
+        let text = serde_json::to_string_pretty(report).map_err(|_| fmt::Error)?;
+        writeln!(f, "\ntraining report\n{text}")
+    }
+}
+
+fn outputs(section: &SectionManifest) -> String {
+    let all = section.outputs.iter().map(|output| format!("{} {:?}", output.name, output.shape));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+fn exit_line(name: &str, policy: &ExitPolicy) -> String {
+    let rule = format!("{:?}", policy.rule);
+    let threshold = match &policy.threshold {
+        Threshold::One(threshold) => threshold.get().to_string(),
+        Threshold::ByPresent(list) => {
+            let all: Vec<_> = list.iter().map(|threshold| threshold.get().to_string()).collect();
+            format!("{} (by present devices)", all.join(", "))
+        }
+    };
+    format!("{name:<11} {rule:<17} {:<13} {threshold}", policy.temperature.get())
+}
+
+fn aggregation(kind: Aggregation) -> &'static str {
+    match kind {
+        Aggregation::Mp => "by maximum (mp)",
+        Aggregation::Ap => "by mean (ap)",
+        Aggregation::Cc => "by concatenation with the mask (cc)",
+    }
+}

@@ -1,0 +1,97 @@
+//! The real `headwater` program, as a user or a script calls it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn headwater(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).output().expect("the program starts")
+}
+
+#[track_caller]
+fn report(arguments: &[&str]) -> Value {
+    let output = headwater(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
+}
+
+#[track_caller]
+fn check_refused(arguments: &[&str], code: i32, words: &str) {
+    let output = headwater(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(words), "{arguments:?}: expected {words:?} in {stderr:?}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn every_sample_is_decided_and_the_bytes_add_up() {
+    // Waits that no busy test machine reaches: here it is the account that is tested, not the speed.
+    let report = report(&["demo", "--json", "--samples", "320", "--rate", "max", "--window-ms", "300"]);
+    assert_eq!(report["samples"], 320);
+    for (name, expected) in [("decided", 320), ("lost", 0), ("duplicated", 0)] {
+        assert_eq!(report[name], expected, "{report:#}");
+    }
+    let exits = report["exits"].as_object().expect("exits");
+    let count = |exit: &str| exits.get(exit).map_or(0.0, |row| row["count"].as_f64().expect("a count"));
+    assert_eq!(count("local") + count("cloud"), 320.0);
+    let bytes = |name: &str| report["bytes"][name].as_f64().expect("a number");
+    assert_eq!(bytes("raw"), 3072.0);
+    // DDNN's formula has f32 scores for every view and features for those asked: 40 + (1 - l) 256.
+    assert!(bytes("body") >= 40.0 && bytes("body") <= 40.0 + 256.0, "{report:#}");
+    // Twelve bytes a message: one for each view, one more where features were asked, one for each that saw nothing.
+    assert!(bytes("payload") >= bytes("body") + 12.0 && bytes("payload") <= bytes("body") + 2.3 * 12.0);
+    assert!(bytes("wire_sent") > bytes("payload"), "topics and MQTT headers are on the wire too");
+}
+
+#[test]
+fn body_bytes_are_ddnns_formula() {
+    for (threshold, expected) in [("1", 40.0), ("0", 40.0 + 256.0)] {
+        let report = report(&[
+            "demo", "--json", "--samples", "60", "--rate", "60", "--window-ms", "300", "--threshold", threshold,
+        ]);
+        let body = report["bytes"]["body"].as_f64().expect("a number");
+        let local = report["exits"]["local"]["count"].as_f64().unwrap_or(0.0);
+        // At threshold 0 a sample may still be certain to the last bit; it then costs its scores alone.
+        let slack = if threshold == "0" { 256.0 * local / 60.0 * 2.0 } else { 0.0 };
+        assert!((body - expected).abs() <= slack + 1e-9, "threshold {threshold}: {body} {report:#}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_named_and_end_with_2() {
+    check_refused(&["demo", "--threshold", "1.5"], 2, "[0, 1]");
+    check_refused(&["demo", "--samples", "0"], 2, "--samples");
+    check_refused(&["demo", "--rate", "fast"], 2, "samples a second");
+    check_refused(&["demo", "--kill", "device:9@1s"], 2, "slots 0 to 5");
+    check_refused(&["demo", "--kill", "cloud"], 2, "cloud@2s");
+    check_refused(&["demo", "--window-ms", "0"], 2, "window_ms");
+    check_refused(&["demos"], 2, "demo");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_and_end_with_1() {
+    check_refused(&["inspect", "/no/such/bundle.hwb"], 1, "/no/such/bundle.hwb");
+    check_refused(&["demo", "--frames", "/no/such/frames"], 1, "/no/such/frames");
+    check_refused(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 1, "Cargo.toml");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port().to_string();
+    check_refused(&["demo", "--port", &port], 1, &port);
+}
+
+#[test]
+fn inspect_shows_sections_exits_links_and_provenance() {
+    let output = headwater(&["inspect"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for word in ["device-0", "device-5", "cloud", "[3, 32, 32]", "local", "raw view has 3072", "training report"] {
+        assert!(text.contains(word), "expected {word:?} in\n{text}");
+    }
+    let json = report(&["inspect", "--json"]);
+    assert_eq!(json["manifest"]["slots"], 6);
+    assert_eq!(json["links"]["summary_body"], 40);
+}

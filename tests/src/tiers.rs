@@ -1,0 +1,205 @@
+//! All tiers in this process, each on its own sockets, over a real broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService};
+use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle};
+use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_link::broker::EmbeddedBroker;
+use headwater_link::{BrokerAddress, QoS};
+use headwater_protocol::{DeviceId, GroupId, SiteId, Slot, Topics};
+use headwater_samples::archive::Archive;
+use tokio::time::{Instant, sleep};
+
+use crate::observer::{Observer, PATIENCE};
+use crate::shipped;
+
+/// What to start; every field has a default.
+pub struct Plan {
+    /// The network of every tier.
+    pub bundle: Arc<Bundle>,
+    /// What the devices see.
+    pub frames: Arc<Archive>,
+    /// The leader's thresholds and timing.
+    pub policy: Policy,
+    /// Where the broker is; `None` starts an embedded one.
+    pub broker: Option<BrokerAddress>,
+    /// Where the leader finds the cloud; `None` starts one.
+    pub cloud_url: Option<String>,
+    /// Of the devices' messages and the leader's requests.
+    pub qos: QoS,
+    /// Slots that get a device.
+    pub slots: Vec<Slot>,
+}
+
+/// The running tiers.
+pub struct Tiers {
+    /// Where the broker is.
+    pub broker: BrokerAddress,
+    /// `None` when it is somebody else's, or was killed.
+    pub cloud: Option<CloudHandle>,
+    /// The leader.
+    pub aggregator: AggregatorHandle,
+    /// By slot; `None` where there is none, or it was killed.
+    pub devices: Vec<Option<DeviceHandle>>,
+    /// Of the group.
+    pub topics: Topics,
+    /// The network of every tier.
+    pub bundle: Arc<Bundle>,
+}
+
+impl Default for Plan {
+    /// The shipped network and frames under a policy whose waits no busy test machine reaches.
+    fn default() -> Self {
+        let bundle = shipped::bundle();
+        let slots = Slot::first(usize::from(bundle.manifest().slots)).collect();
+        let policy =
+            Policy { window_ms: 10_000, features_ms: 10_000, deadline_ms: 20_000, ..bundle.policy().clone() };
+        Self {
+            bundle,
+            frames: shipped::frames(),
+            policy,
+            broker: None,
+            cloud_url: None,
+            qos: QoS::AtMostOnce,
+            slots,
+        }
+    }
+}
+
+impl Plan {
+    /// With another local threshold: 0 sends what is not certain to the cloud, 1 sends nothing.
+    ///
+    /// # Panics
+    /// For a number outside `[0, 1]`.
+    #[must_use]
+    pub fn threshold(mut self, threshold: f32) -> Self {
+        self.policy.local.threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
+        self
+    }
+
+    /// Starts everything and waits until every device is known to the leader.
+    ///
+    /// # Panics
+    /// When a part does not start in time.
+    pub async fn start(self) -> Tiers {
+        let broker = match self.broker {
+            Some(broker) => broker,
+            None => EmbeddedBroker::start(None).expect("the embedded broker starts").address(),
+        };
+        let (cloud, cloud_url) = match self.cloud_url {
+            Some(url) => (None, url),
+            None => {
+                let cloud = start_cloud(&self.bundle).await;
+                let url = format!("http://{}", cloud.addr());
+                (Some(cloud), url)
+            }
+        };
+        let (site, group) = names();
+        let mut config = AggregatorConfig::new(site.clone(), group.clone(), broker.clone());
+        config.cloud_url = Some(cloud_url);
+        config.request_qos = self.qos;
+        let policy_id = Policy::id_of(&serde_json::to_vec(&self.policy).expect("a policy becomes JSON"));
+        config.policy = Some((self.policy, policy_id));
+        let aggregator =
+            Aggregator::start(config, Arc::clone(&self.bundle)).await.expect("the aggregator starts");
+        let mut tiers = Tiers {
+            broker,
+            cloud,
+            aggregator,
+            devices: (0..self.bundle.manifest().slots).map(|_| None).collect(),
+            topics: Topics::new(&site, &group),
+            bundle: self.bundle,
+        };
+        for slot in self.slots {
+            tiers.start_device(slot, &self.frames, self.qos).await;
+        }
+        tiers.until_filled().await;
+        tiers
+    }
+}
+
+impl Tiers {
+    /// Starts the device of a slot.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_device(&mut self, slot: Slot, frames: &Arc<Archive>, qos: QoS) {
+        let mut config = device_config(slot, self.broker.clone());
+        config.upward_qos = qos;
+        let frames = Frames::of_archive(Arc::clone(frames), slot).expect("the frames have the slot");
+        let device = Device::start(config, Arc::clone(&self.bundle), frames).await.expect("the device starts");
+        device.connected().await;
+        self.devices[slot.index()] = Some(device);
+    }
+
+    /// Waits until the leader knows every running device.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub async fn until_filled(&self) {
+        let expected = self.devices.iter().flatten().count();
+        let until = Instant::now() + PATIENCE;
+        while self.aggregator.report().filled_slots.count_ones() as usize != expected {
+            let report = self.aggregator.report();
+            assert!(Instant::now() < until, "devices known to the leader: {report:?}");
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Someone who triggers and listens.
+    pub async fn observer(&self) -> Observer {
+        Observer::connect(self.broker.clone(), self.topics.clone(), self.bundle.network_id()).await
+    }
+
+    /// Ends a device as SIGKILL would, and waits until the leader knows.
+    ///
+    /// # Panics
+    /// When there is none, or the leader does not hear of it in time.
+    pub async fn kill_device(&mut self, slot: Slot) {
+        let device = self.devices[slot.index()].take().expect("a device in the slot");
+        device.kill();
+        self.until_filled().await;
+    }
+
+    /// Ends everyone.
+    pub async fn shutdown(self) {
+        for device in self.devices.into_iter().flatten() {
+            device.shutdown().await;
+        }
+        self.aggregator.shutdown().await.expect("the aggregator ends well");
+        if let Some(cloud) = self.cloud {
+            cloud.shutdown().await;
+        }
+    }
+}
+
+/// A cloud service on a free port.
+///
+/// # Panics
+/// When it does not start.
+pub async fn start_cloud(bundle: &Arc<Bundle>) -> CloudHandle {
+    let config = CloudConfig { listen: ([127, 0, 0, 1], 0).into(), ..CloudConfig::default() };
+    CloudService::start(config, Arc::clone(bundle)).await.expect("the cloud starts")
+}
+
+/// Configuration of the device that tests put into a slot.
+///
+/// # Panics
+/// Never: the names are good.
+pub fn device_config(slot: Slot, broker: BrokerAddress) -> DeviceConfig {
+    let (site, group) = names();
+    let id = DeviceId::new(format!("cam-{slot}")).expect("a good name");
+    DeviceConfig::new(site, group, id, slot, broker)
+}
+
+/// Site and group of the tests.
+///
+/// # Panics
+/// Never: the names are good.
+pub fn names() -> (SiteId, GroupId) {
+    (SiteId::new("tests").expect("a good name"), GroupId::new("group").expect("a good name"))
+}

@@ -1,0 +1,139 @@
+//! What the project links: licences, sources, and the one direction of dependencies, read from `cargo metadata`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences a dependency may be used under.
+const LICENCES: [&str; 14] = [
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Zlib",
+    "CC0-1.0",
+    "BSL-1.0",
+    "0BSD",
+    "Unlicense",
+    "CDLA-Permissive-2.0",
+];
+
+/// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
+/// end-device, cli}`, `link` under the tiers that speak MQTT. Services never import each other.
+const ALLOWED: [(&str, &[&str]); 11] = [
+    ("headwater-protocol", &[]),
+    ("headwater-kernels", &[]),
+    ("headwater-inference", &["protocol", "kernels"]),
+    ("headwater-samples", &["protocol"]),
+    ("headwater-link", &["protocol"]),
+    ("headwater-models", &["protocol", "kernels", "inference", "samples"]),
+    ("headwater-end-device", &["protocol", "kernels", "inference", "samples", "link"]),
+    ("headwater-edge-aggregator", &["protocol", "kernels", "inference", "link"]),
+    ("headwater-cloud-service", &["protocol", "kernels", "inference"]),
+    (
+        "headwater",
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+        ],
+    ),
+    (
+        "headwater-tests",
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+        ],
+    ),
+];
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn packages(metadata: &Value) -> &[Value] {
+    metadata["packages"].as_array().expect("a list of packages")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+#[test]
+fn every_dependency_has_a_licence_we_may_use() {
+    let metadata = metadata();
+    let mut refused = Vec::new();
+    for package in packages(&metadata) {
+        let licence = text(package, "license");
+        let allowed = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).is_ok_and(|expression| {
+            expression.evaluate(|term| term.license.id().is_some_and(|id| LICENCES.contains(&id.name)))
+        });
+        if !allowed {
+            refused.push(format!("{} {}: {licence:?}", text(package, "name"), text(package, "version")));
+        }
+    }
+    assert!(refused.is_empty(), "licences not on the list:\n{}", refused.join("\n"));
+}
+
+#[test]
+fn every_dependency_comes_from_the_registry_or_from_here() {
+    let metadata = metadata();
+    for package in packages(&metadata) {
+        if let Some(source) = package["source"].as_str() {
+            assert!(source.starts_with("registry+"), "{} comes from {source}", text(package, "name"));
+        }
+    }
+}
+
+#[test]
+fn our_crates_import_in_one_direction_only() {
+    let metadata = metadata();
+    let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
+    let mut ours = BTreeSet::new();
+    for package in packages(&metadata).iter().filter(|package| package["source"].is_null()) {
+        let name = text(package, "name");
+        ours.insert(name);
+        let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is not in the list of crates"));
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            // Tests and build scripts may reach wider; what ships may not.
+            let imported = text(dependency, "name").strip_prefix("headwater-");
+            if let Some(imported) = imported.filter(|_| dependency["kind"].is_null()) {
+                assert!(allowed.contains(&imported), "{name} imports {imported}");
+            }
+        }
+    }
+    assert_eq!(ours.len(), ALLOWED.len());
+}
+
+#[test]
+fn only_the_training_crate_links_burn() {
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| package["source"].is_null()) {
+        let burns = package["dependencies"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|dependency| text(dependency, "name").starts_with("burn"));
+        assert!(!burns || text(package, "name") == "headwater-models", "{} links burn", text(package, "name"));
+    }
+}
