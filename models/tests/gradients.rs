@@ -93,8 +93,8 @@ fn the_straight_through_gradient_reaches_the_binary_weights() {
     let batch = Batch::plain(&samples, 0..24);
     let state = network.initial(3);
     let pass = Pass::training(&network.layout, &state);
-    let (gradient, _) =
-        pass.finish(&recipe.loss.of(&network.forward(&pass, &batch), &batch).total.backward());
+    let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
+    let (gradient, _) = pass.finish(&found.total.backward());
     for (name, at) in network.layout.named().filter(|(name, _)| name.ends_with("weight")) {
         assert!(gradient[at].iter().any(|g| *g != 0.0), "{name} gets no gradient");
     }

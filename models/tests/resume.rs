@@ -48,11 +48,13 @@ fn checkpoints(folder: &Path) -> usize {
 
 #[test]
 fn a_run_killed_halfway_and_started_again_ends_with_the_same_weights() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(command(folder.path(), "whole").status().unwrap().success());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resume");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    assert!(command(&folder, "whole").status().unwrap().success());
 
-    let killed = folder.path().join("killed");
-    let mut child = command(folder.path(), "killed").spawn().unwrap();
+    let killed = folder.join("killed");
+    let mut child = command(&folder, "killed").spawn().unwrap();
     // Not a wait for something to be ready: the kill may fall anywhere once there is something to lose.
     while checkpoints(&killed) == 0 && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
@@ -60,14 +62,14 @@ fn a_run_killed_halfway_and_started_again_ends_with_the_same_weights() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!killed.join("bundle.hwb").exists(), "the run ended before it was killed");
-    assert!(command(folder.path(), "killed").arg("--resume").status().unwrap().success());
+    assert!(command(&folder, "killed").arg("--resume").status().unwrap().success());
 
-    let (whole, resumed) = (weights(&folder.path().join("whole")), weights(&killed));
+    let (whole, resumed) = (weights(&folder.join("whole")), weights(&killed));
     assert!(whole.state == resumed.state && whole.adam == resumed.adam, "weights differ after a resume");
     assert_eq!(whole.progress.epochs, resumed.progress.epochs);
-    let bundle = |run: &str| std::fs::read(folder.path().join(run).join("bundle.hwb")).unwrap().len();
+    let bundle = |run: &str| std::fs::read(folder.join(run).join("bundle.hwb")).unwrap().len();
     assert!(bundle("whole") > 0 && bundle("killed") > 0);
 
-    let other = command(folder.path(), "killed").args(["--seed", "99"]).output().unwrap();
+    let other = command(&folder, "killed").args(["--seed", "99"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "a folder that holds another run is refused");
 }

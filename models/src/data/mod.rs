@@ -3,7 +3,6 @@
 mod augment;
 mod batch;
 mod fashion;
-mod synthetic;
 
 pub use augment::Augment;
 pub use batch::{Batch, SlotViews};

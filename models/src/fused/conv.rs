@@ -4,6 +4,8 @@
 //! the position falls into the padding. With `W` as `[c_out, c_in * k * k]`: `y = W columns`, `dW = dy columns^T`,
 //! `dcolumns = W^T dy`, and `dx` adds `dcolumns` back to where the patches came from.
 
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
@@ -27,7 +29,7 @@ impl Window {
     }
 
     /// Output positions whose input `position * stride + offset - pad` lies in `0..length`.
-    fn inside(&self, offset: usize, length: usize, positions: usize) -> std::ops::Range<usize> {
+    fn inside(&self, offset: usize, length: usize, positions: usize) -> Range<usize> {
         let first = self.pad.saturating_sub(offset).div_ceil(self.stride);
         let end = (length + self.pad).checked_sub(offset + 1).map_or(0, |last| last / self.stride + 1);
         let end = end.min(positions);
@@ -103,8 +105,39 @@ impl Sizes {
         }
     }
 
+    /// Whether the output has the size of the input and both go on by one pixel: a row of columns is then the plane, shifted.
+    fn shifts(&self) -> bool {
+        self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
+    }
+
+    /// Calls `plane(row of columns, where in it, where in the input, edges)` for every shift: a run of pixels lies one behind the
+    /// other in both; `edges` are the columns of the output that fall into the padding.
+    #[inline(always)]
+    fn shifted(&self, mut plane: impl FnMut(Range<usize>, Range<usize>, Range<usize>, Range<usize>)) {
+        let Window { kernel, pad, .. } = self.window;
+        let size = self.h * self.w;
+        for row in 0..self.rows() {
+            let (channel, ky, kx) = (row / (kernel * kernel), row / kernel % kernel, row % kernel);
+            // Output pixel p takes input pixel p + shift.
+            let shift = (ky as isize - pad as isize) * self.w as isize + kx as isize - pad as isize;
+            let (to, from) = (size.min((-shift).max(0) as usize), size.min(shift.max(0) as usize));
+            let count = size - to.max(from);
+            let input = channel * size + from;
+            let edges =
+                if kx < pad { 0..(pad - kx).min(self.w) } else { self.w.saturating_sub(kx - pad)..self.w };
+            plane(row * size..(row + 1) * size, to..to + count, input..input + count, edges);
+        }
+    }
+
     /// Writes the patches of one sample; positions in the padding stay as they are, so `columns` begins as zeros.
     fn gather(&self, x: &[f32], columns: &mut [f32]) {
+        if self.shifts() {
+            return self.shifted(|row, to, from, edges| {
+                let row = &mut columns[row];
+                row[to].copy_from_slice(&x[from]);
+                clear(row, self.w, edges);
+            });
+        }
         wide(|| {
             self.runs(|to, from, step, count| {
                 let target = &mut columns[to..to + count];
@@ -119,8 +152,19 @@ impl Sizes {
         });
     }
 
-    /// Adds the gradients of patches to the gradient of the input they were taken from.
-    fn scatter(&self, columns: &[f32], dx: &mut [f32]) {
+    /// Adds the gradients of patches to the gradient of the input they were taken from; may clear those in the padding.
+    fn scatter(&self, columns: &mut [f32], dx: &mut [f32]) {
+        if self.shifts() {
+            return wide(|| {
+                self.shifted(|row, from, to, edges| {
+                    let row = &mut columns[row];
+                    clear(row, self.w, edges);
+                    for (target, value) in dx[to].iter_mut().zip(&row[from]) {
+                        *target += value;
+                    }
+                });
+            });
+        }
         wide(|| {
             self.runs(|from, to, step, count| {
                 let source = &columns[from..from + count];
@@ -135,6 +179,14 @@ impl Sizes {
                 }
             });
         });
+    }
+}
+
+/// Sets some columns of a plane of width `w` to zero.
+#[inline(always)]
+fn clear(plane: &mut [f32], w: usize, columns: Range<usize>) {
+    if !columns.is_empty() {
+        plane.chunks_exact_mut(w).for_each(|line| line[columns.clone()].fill(0.0));
     }
 }
 
@@ -163,7 +215,7 @@ impl Gradient<2> for Conv2d {
             }
             if wants_x {
                 product(Matrix::columns(weight, rows), Matrix::rows(dy, positions), &mut dcolumns, false);
-                sizes.scatter(&dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
+                sizes.scatter(&mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
             }
         }
         [
@@ -214,6 +266,7 @@ mod tests {
     #[test]
     fn convolution_and_its_gradients_equal_burns() {
         check([2, 3], [8, 8], Window { kernel: 3, stride: 1, pad: 1 });
+        check([2, 3], [2, 1], Window { kernel: 5, stride: 1, pad: 2 });
         check([3, 4], [9, 7], Window { kernel: 3, stride: 2, pad: 1 });
         check([1, 2], [6, 5], Window { kernel: 5, stride: 1, pad: 2 });
         check([2, 2], [6, 6], Window { kernel: 3, stride: 2, pad: 0 });

@@ -1,9 +1,11 @@
 //! Max pooling; padding is never chosen. The gradient goes to the first largest value of each window.
 
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, Window, flex, record, simd::wide, slice_of};
+use super::{Gradient, Operand, Window, flex, record, simd::wide};
 
 /// Largest value of each window.
 ///
@@ -14,72 +16,97 @@ pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
     let [batch, channels, h, w] = x.shape();
     let (out_h, out_w) = (window.positions(h), window.positions(w));
     let mut output = vec![0.0; batch * channels * out_h * out_w];
-    let planes = x.slice().chunks_exact(h * w).zip(output.chunks_exact_mut(out_h * out_w));
-    // Largest of each column, between paddings that are never chosen; and of each run of columns.
-    let mut columns = vec![f32::NEG_INFINITY; w + 2 * window.pad];
-    let mut runs = vec![0.0; columns.len() + 1 - window.kernel];
+    let mut chosen = vec![0u32; output.len()];
+    let mut columns = Line::new(w + 2 * window.pad);
+    let mut runs = Line::new(columns.value.len() + 1 - window.kernel);
     wide(|| {
-        for (x, y) in planes {
-            for (row, y) in y.chunks_exact_mut(out_w).enumerate() {
+        let outputs = output.chunks_exact_mut(out_h * out_w).zip(chosen.chunks_exact_mut(out_h * out_w));
+        for (x, (y, chosen)) in x.slice().chunks_exact(h * w).zip(outputs) {
+            for (row, (y, chosen)) in
+                y.chunks_exact_mut(out_w).zip(chosen.chunks_exact_mut(out_w)).enumerate()
+            {
                 let first = (row * window.stride).saturating_sub(window.pad);
                 let end = (row * window.stride + window.kernel - window.pad).min(h);
-                let column = &mut columns[window.pad..window.pad + w];
-                column.copy_from_slice(&x[first * w..first * w + w]);
-                (first + 1..end).for_each(|row| raise(column, &x[row * w..row * w + w]));
-                let (len, last) = (runs.len(), columns.len());
-                runs.copy_from_slice(&columns[..len]);
-                (1..window.kernel).for_each(|shift| raise(&mut runs, &columns[shift..last.min(shift + len)]));
-                y.iter_mut().zip(runs.iter().step_by(window.stride)).for_each(|(y, run)| *y = *run);
+                columns.column_maxima(x, w, first..end, window.pad);
+                runs.run_maxima(&columns, window.kernel);
+                let picked = runs.value.iter().zip(&runs.at).step_by(window.stride);
+                for ((y, chosen), (value, at)) in y.iter_mut().zip(chosen).zip(picked) {
+                    (*y, *chosen) = (*value, *at as u32);
+                }
             }
         }
     });
-    let (input, output) = ([batch, channels, h, w], flex(output, [batch, channels, out_h, out_w]));
-    let largest = output.clone();
-    record([x], output, move |[x]| MaxPool { x, largest, input, positions: [out_h, out_w], window })
+    let (input, positions) = ([batch, channels, h, w], out_h * out_w);
+    record([x], flex(output, [batch, channels, out_h, out_w]), move |_| MaxPool { chosen, input, positions })
 }
 
-#[inline(always)]
-fn raise(best: &mut [f32], values: &[f32]) {
-    for (best, value) in best.iter_mut().zip(values) {
-        *best = if *value > *best { *value } else { *best };
+/// Largest values along a row, and where they lie in the plane. Places are kept as floats, exact up to 2^24, so that the compiler
+/// chooses both with the same vector instructions.
+struct Line {
+    value: Vec<f32>,
+    at: Vec<f32>,
+    /// 0, 1, 2, ...
+    column: Vec<f32>,
+}
+
+impl Line {
+    fn new(len: usize) -> Self {
+        let column = (0..len).map(|column| column as f32).collect();
+        Self { value: vec![f32::NEG_INFINITY; len], at: vec![0.0; len], column }
+    }
+
+    /// Largest value of each column over `rows`, between `pad` columns of padding that are never chosen.
+    #[inline(always)]
+    fn column_maxima(&mut self, x: &[f32], w: usize, rows: Range<usize>, pad: usize) {
+        let (value, at) = (&mut self.value[pad..pad + w], &mut self.at[pad..pad + w]);
+        let start = rows.start * w;
+        value.copy_from_slice(&x[start..start + w]);
+        at.iter_mut().enumerate().for_each(|(column, at)| *at = (start + column) as f32);
+        for row in rows.skip(1) {
+            let line = &x[row * w..row * w + w];
+            let at_line = (row * w) as f32;
+            for (((value, at), found), column) in
+                value.iter_mut().zip(at.iter_mut()).zip(line).zip(&self.column)
+            {
+                let larger = *found > *value;
+                *at = if larger { at_line + column } else { *at };
+                *value = if larger { *found } else { *value };
+            }
+        }
+    }
+
+    /// Largest value of each run of `kernel` columns.
+    #[inline(always)]
+    fn run_maxima(&mut self, columns: &Self, kernel: usize) {
+        let len = self.value.len();
+        self.value.copy_from_slice(&columns.value[..len]);
+        self.at.copy_from_slice(&columns.at[..len]);
+        for shift in 1..kernel {
+            let found = columns.value[shift..shift + len].iter().zip(&columns.at[shift..shift + len]);
+            for ((value, at), (found, found_at)) in self.value.iter_mut().zip(&mut self.at).zip(found) {
+                let larger = *found > *value;
+                *at = if larger { *found_at } else { *at };
+                *value = if larger { *found } else { *value };
+            }
+        }
     }
 }
 
 #[derive(Clone, Debug)]
 struct MaxPool {
-    x: FlexTensor,
-    largest: FlexTensor,
+    chosen: Vec<u32>,
     input: [usize; 4],
-    positions: [usize; 2],
-    window: Window,
+    positions: usize,
 }
 
 impl Gradient<1> for MaxPool {
     fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let [_, _, h, w] = self.input;
-        let [out_h, out_w] = self.positions;
-        let Window { kernel, stride, pad } = self.window;
-        let (x, largest) = (slice_of(&self.x), slice_of(&self.largest));
-        let mut input = vec![0.0; x.len()];
-        let planes = x.chunks_exact(h * w).zip(input.chunks_exact_mut(h * w));
-        let outputs = output.chunks_exact(out_h * out_w).zip(largest.chunks_exact(out_h * out_w));
-        for ((x, input), (output, largest)) in planes.zip(outputs) {
-            for (at, (gradient, largest)) in output.iter().zip(largest).enumerate() {
-                // Most gradients stop at the sign behind the pool; those need no search.
-                if *gradient == 0.0 {
-                    continue;
-                }
-                let (top, left) = (at / out_w * stride, at % out_w * stride);
-                let columns = left.saturating_sub(pad)..(left + kernel - pad).min(w);
-                let mut rows = top.saturating_sub(pad)..(top + kernel - pad).min(h);
-                let chosen = rows.find_map(|row| {
-                    let line = &x[row * w + columns.start..row * w + columns.end];
-                    line.iter().position(|x| x == largest).map(|column| row * w + columns.start + column)
-                });
-                // Nothing equals the largest value only when it is not a number; the run is lost then anyway.
-                if let Some(chosen) = chosen {
-                    input[chosen] += gradient;
-                }
+        let mut input = vec![0.0; self.input.iter().product()];
+        let planes = input.chunks_exact_mut(h * w).zip(output.chunks_exact(self.positions));
+        for ((input, output), chosen) in planes.zip(self.chosen.chunks_exact(self.positions)) {
+            for (gradient, &from) in output.iter().zip(chosen) {
+                input[from as usize] += gradient;
             }
         }
         [Some(flex(input, self.input))]

@@ -351,7 +351,7 @@ mod tests {
         refuses(
             "filters = 64, kernel = 3, stride = 2, pad = 1",
             "filters = 64, kernel = 11, stride = 2, pad = 1",
-            "ddnn-c.toml:26: cloud block 3 (conv): expected a window of at most 10x10 (map 8x8, padding 1), found 11x11",
+            "ddnn-c.toml:25: cloud block 3 (conv): expected a window of at most 10x10 (map 8x8, padding 1), found 11x11",
         );
     }
 
@@ -369,7 +369,7 @@ mod tests {
         refuses(
             r#"{ kind = "fc" },"#,
             r#"{ kind = "fc", outputs = 7 },"#,
-            "ddnn-c.toml:27: last cloud block: expected an fc block with 10 outputs (one a class) and no activation, found 7 outputs",
+            "ddnn-c.toml:26: last cloud block: expected an fc block with 10 outputs (one a class) and no activation, found 7 outputs",
         );
     }
 

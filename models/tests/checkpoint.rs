@@ -1,0 +1,64 @@
+//! Checkpoints survive what happens to files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use headwater_models::layers::State;
+use headwater_models::training::{Adam, Checkpoint, Progress};
+
+/// An empty folder of that name.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn checkpoint(step: u64) -> Checkpoint {
+    Checkpoint {
+        progress: Progress { step, epoch: 1, seconds: 0.1 + 0.2, ..Progress::default() },
+        state: State { parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0], statistics: vec![1.0 / 3.0] },
+        adam: Adam { first: vec![1e-30; 3], second: vec![2.0; 3] },
+    }
+}
+
+#[test]
+fn a_checkpoint_comes_back_bit_by_bit_and_two_are_kept() {
+    let folder = folder("kept");
+    for step in 1..=5 {
+        checkpoint(step).write(&folder, "run").unwrap();
+    }
+    let (found, passed_over) = Checkpoint::newest(&folder, "run").unwrap();
+    assert_eq!(found.unwrap(), checkpoint(5));
+    assert!(passed_over.is_empty());
+    assert_eq!(files(&folder).len(), 2);
+}
+
+#[test]
+fn a_torn_checkpoint_is_passed_over_for_the_one_before() {
+    let folder = folder("torn");
+    checkpoint(1).write(&folder, "run").unwrap();
+    checkpoint(2).write(&folder, "run").unwrap();
+    let newest = files(&folder).pop().unwrap();
+    let bytes = fs::read(&newest).unwrap();
+    for bad in [&bytes[..0], &bytes[..20], &bytes[..bytes.len() - 1]] {
+        fs::write(&newest, bad).unwrap();
+        let (found, passed_over) = Checkpoint::newest(&folder, "run").unwrap();
+        assert_eq!(found.unwrap(), checkpoint(1));
+        assert_eq!(passed_over.len(), 1);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused() {
+    let folder = folder("other");
+    checkpoint(1).write(&folder, "one").unwrap();
+    let error = Checkpoint::newest(&folder, "two").unwrap_err().to_string();
+    assert!(error.contains("expected run two, found run one"), "{error}");
+}
