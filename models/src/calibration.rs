@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::Samples;
 use crate::evaluation::ExitLogits;
 use crate::loss::best;
+use crate::recipe::ExitRecipe;
 
 /// What the exits of a network with a policy do to a part of the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,8 +33,8 @@ pub struct Outcome {
     pub body_bytes: f64,
 }
 
-/// A policy from the validation part: a temperature for each exit, then the largest local threshold that costs at most
-/// `max_loss_points` of accuracy against the cloud exit.
+/// A policy from the validation part: a temperature for each exit, then the largest local threshold that costs at most what `wish`
+/// allows against the cloud exit.
 ///
 /// # Errors
 /// [`PolicyError`] when a fitted number is out of range, which logits that are not finite would cause.
@@ -41,13 +42,12 @@ pub fn policy(
     logits: &ExitLogits,
     validation: &Samples,
     prior: &[f32],
-    max_loss_points: f32,
+    wish: ExitRecipe,
 ) -> Result<Policy, PolicyError> {
     let mut policy = Policy::default();
     policy.local.temperature = Temperature::new(fit_temperature(&logits.local, validation))?;
     policy.cloud.temperature = Temperature::new(fit_temperature(&logits.cloud, validation))?;
-    policy.local.threshold =
-        Threshold::One(threshold(&policy.local, logits, validation, prior, max_loss_points)?);
+    policy.local.threshold = Threshold::One(threshold(&policy.local, logits, validation, prior, wish)?);
     Ok(policy)
 }
 
@@ -78,7 +78,7 @@ fn threshold(
     logits: &ExitLogits,
     validation: &Samples,
     prior: &[f32],
-    max_loss_points: f32,
+    wish: ExitRecipe,
 ) -> Result<ExitThreshold, PolicyError> {
     let answers = answers(logits, validation, prior);
     let mut leaving: Vec<(f32, i64)> = answers
@@ -91,13 +91,18 @@ fn threshold(
         })
         .collect();
     leaving.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Samples that may be lost: the overall count falls by one for each the cloud alone has right, rises for the reverse.
-    let allowed = -(f64::from(max_loss_points) / 100.0 * validation.len() as f64 + 1e-9).floor() as i64;
-    let (mut gained, mut chosen) = (0, 0.0f32);
+    let count = validation.len().max(1) as f64;
+    let allowed = f64::from(wish.max_loss_points) / 100.0 + 1e-9;
+    let (mut gained, mut decided_otherwise, mut chosen) = (0i64, 0u32, 0.0f32);
     for (index, (uncertainty, gain)) in leaving.iter().enumerate() {
         gained += gain;
+        decided_otherwise += u32::from(*gain != 0);
+        // Each sample loses one, nothing, or wins one: mean and standard error of paired differences.
+        let loss = -gained as f64 / count;
+        let deviation = (f64::from(decided_otherwise) / count - loss * loss).max(0.0).sqrt();
+        let bound = loss + f64::from(wish.standard_errors) * deviation / count.sqrt();
         let next = leaving.get(index + 1).map_or(1.0, |next| next.0);
-        if gained >= allowed && next > *uncertainty {
+        if bound <= allowed && next > *uncertainty {
             chosen = if index + 1 == leaving.len() { 1.0 } else { f32::midpoint(*uncertainty, next) };
         }
     }
@@ -204,12 +209,30 @@ mod tests {
         ]);
         for (points, leave) in [(0.0, 2.0), (19.9, 2.0), (20.0, 4.0), (40.0, 5.0)] {
             let mut policy = Policy::default();
+            let wish = ExitRecipe { max_loss_points: points, standard_errors: 0.0 };
             policy.local.threshold =
-                Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], points).unwrap());
+                Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap());
             let outcome = Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256);
             assert_eq!(outcome.local_share, leave / 5.0, "{points} points");
             assert!(outcome.overall >= outcome.cloud - f64::from(points) / 100.0 - 1e-6);
         }
+    }
+
+    #[test]
+    fn standard_errors_make_the_threshold_careful() {
+        let rows: Vec<_> = (0..1000).map(|i| (20.0 - i as f32 * 0.015, i % 20 != 0, true)).collect();
+        let (logits, samples) = made(&rows);
+        let share = |standard_errors| {
+            let mut policy = Policy::default();
+            let wish = ExitRecipe { max_loss_points: 1.0, standard_errors };
+            policy.local.threshold =
+                Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap());
+            Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256).local_share
+        };
+        // One of twenty is lost: 10 of 1000 are lost among the first 200 or so.
+        assert!((share(0.0) - 0.2).abs() < 0.02, "{}", share(0.0));
+        // 5 + 1.64 sqrt(5) is below 10, 6 + 1.64 sqrt(6) is just above.
+        assert!((share(1.64) - 0.11).abs() < 0.02, "{}", share(1.64));
     }
 
     #[test]

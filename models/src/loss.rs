@@ -51,16 +51,15 @@ impl LossRecipe {
         let voting: Vec<f32> = batch.present.iter().map(|n| if *n > 0 { share } else { 0.0 }).collect();
         let scaled = |by: f32| voting.iter().map(|weight| weight * by).collect::<Vec<f32>>();
 
-        let mut total = soft_target_loss(answers.cloud.clone(), labels.clone(), scaled(self.cloud), 1.0)
-            + soft_target_loss(answers.local.clone(), labels.clone(), scaled(self.local), 1.0);
+        let mut total = soft_target_loss(answers.cloud.clone(), &labels, &scaled(self.cloud), 1.0)
+            + soft_target_loss(answers.local.clone(), &labels, &scaled(self.local), 1.0);
         let taught = &self.distillation;
         let lessons = self.lessons(&cloud, classes);
         // The square keeps the size of the gradient as the temperature changes (Hinton et al. 2015, section 2).
         let heat = taught.temperature * taught.temperature;
         if taught.local > 0.0 {
             let weights = scaled(taught.local * heat);
-            total =
-                total + soft_target_loss(answers.local.clone(), lessons.clone(), weights, taught.temperature);
+            total = total + soft_target_loss(answers.local.clone(), &lessons, &weights, taught.temperature);
         }
         for (scores, views) in answers.devices.iter().zip(&batch.views) {
             let Some(scores) = scores else { continue };
@@ -68,11 +67,11 @@ impl LossRecipe {
                 views.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
             };
             let weights = |by: f32| vec![share * by; views.rows.len()];
-            total = total + soft_target_loss(scores.clone(), targets(&labels), weights(self.device), 1.0);
+            total = total + soft_target_loss(scores.clone(), &targets(&labels), &weights(self.device), 1.0);
             if taught.device > 0.0 {
                 let weights = weights(taught.device * heat);
-                total =
-                    total + soft_target_loss(scores.clone(), targets(&lessons), weights, taught.temperature);
+                total = total
+                    + soft_target_loss(scores.clone(), &targets(&lessons), &weights, taught.temperature);
             }
         }
         let loss = values(&total)[0];

@@ -82,7 +82,10 @@ impl Network {
         self.layout.initial(seed)
     }
 
-    /// Runs the whole network; a batch in which no device sees anything gives zeros for every logit.
+    /// Runs the whole network.
+    ///
+    /// # Panics
+    /// When no device sees anything of the batch ([`Batch::is_blank`]): no exit fires then.
     pub fn forward(&self, pass: &Pass<'_>, batch: &Batch) -> Answers {
         let mut place = Join { batch: batch.len(), slots: self.devices.len(), rows: Vec::new() };
         let (mut scores, mut features, mut devices) = (Vec::new(), Vec::new(), Vec::new());

@@ -92,6 +92,13 @@ pub struct Distillation {
 pub struct ExitRecipe {
     /// Points of accuracy that all exits together may lie below the cloud exit.
     pub max_loss_points: f32,
+    /// Standard errors of the measured loss that must fit in too: 1.64 keeps the promise on new data with probability 0.95.
+    #[serde(default = "one_sided_95")]
+    pub standard_errors: f32,
+}
+
+fn one_sided_95() -> f32 {
+    1.64
 }
 
 /// When the run is saved.
@@ -202,6 +209,7 @@ impl Recipe {
         number("augment.erase", self.augment.erase, 0.0, 1.0);
         number("augment.erase_share", self.augment.erase_share, 0.0, 1.0);
         number("exit.max_loss_points", self.exit.max_loss_points, 0.0, 100.0);
+        number("exit.standard_errors", self.exit.standard_errors, 0.0, 10.0);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
         if self.workers > self.batch {
             mistakes

@@ -124,7 +124,7 @@ fn gradient(
     for (target, row) in targets.chunks_exact_mut(samples.classes).zip(&views.rows) {
         target[usize::from(batch.labels[*row as usize])] = 1.0;
     }
-    let loss = soft_target_loss(logits, targets, vec![1.0 / rows as f32; rows], 1.0);
+    let loss = soft_target_loss(logits, &targets, &vec![1.0 / rows as f32; rows], 1.0);
     let (gradient, statistics) = pass.finish(&loss.backward());
     StepResult { gradient, statistics, figures: Figures { samples: rows as u64, ..Figures::default() } }
 }

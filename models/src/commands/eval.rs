@@ -62,7 +62,7 @@ impl Eval {
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let samples = parts.part(part, self.limit, threads);
-        let logits = bundle_logits(&bundle, &TractEngine::default(), &samples)
+        let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
         let bytes = manifest.features.packed_bytes();
         let outcome = Outcome::of(&logits, &samples, &manifest.class_prior, bundle.policy(), bytes);

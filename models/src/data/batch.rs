@@ -76,6 +76,11 @@ impl Batch {
         self.labels.len()
     }
 
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
     /// Whether no device sees anything of the batch.
     pub fn is_blank(&self) -> bool {
         self.views.iter().all(|views| views.rows.is_empty())

@@ -45,6 +45,9 @@ impl Graph {
     }
 
     /// A constant tensor.
+    ///
+    /// # Panics
+    /// When there are more or fewer values than the shape has.
     pub fn constant(&mut self, shape: &[usize], values: &[f32]) -> Value {
         assert_eq!(
             shape.iter().product::<usize>(),

@@ -85,6 +85,9 @@ pub enum ParityError {
 ///
 /// # Errors
 /// [`ParityError`] with the first difference that is too large.
+///
+/// # Panics
+/// When `network` is not of a spec that the shape pass let through.
 pub fn compare(
     bundle: &Bundle,
     engine: &dyn Engine,

@@ -23,6 +23,9 @@ pub struct Join {
 /// - `x`: `[rows, channels, h, w]`
 /// - returns `[batch, channels, h, w]` for MP and AP, `[batch, slots * channels + slots, h, w]` for CC: the slots' maps, absent
 ///   ones zero, then one plane of mask values (0 or 1) a slot
+///
+/// # Panics
+/// When `place` has another number of rows than `x`.
 pub fn join(x: Tensor<4>, aggregation: Aggregation, place: &Join) -> Tensor<4> {
     let x = Operand::new(x);
     let [rows, channels, h, w] = x.shape();

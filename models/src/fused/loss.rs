@@ -9,12 +9,10 @@ use super::{Gradient, Operand, flex, record};
 ///
 /// # Shapes
 /// - `logits`: `[rows, classes]`; `targets`: `rows * classes` probabilities; `weights`: `rows`; returns `[1]`
-pub fn soft_target_loss(
-    logits: Tensor<2>,
-    targets: Vec<f32>,
-    weights: Vec<f32>,
-    temperature: f32,
-) -> Tensor<1> {
+///
+/// # Panics
+/// When `targets` or `weights` have another number of rows than `logits`.
+pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], temperature: f32) -> Tensor<1> {
     let logits = Operand::new(logits);
     let [rows, classes] = logits.shape();
     assert_eq!(
@@ -25,7 +23,7 @@ pub fn soft_target_loss(
     let mut loss = 0.0f64;
     let mut gradient = Vec::with_capacity(rows * classes);
     for ((logits, targets), weight) in
-        logits.slice().chunks_exact(classes).zip(targets.chunks_exact(classes)).zip(&weights)
+        logits.slice().chunks_exact(classes).zip(targets.chunks_exact(classes)).zip(weights)
     {
         let probabilities = softmax(logits, temperature);
         for (p, t) in probabilities.iter().zip(targets) {
@@ -77,7 +75,7 @@ mod tests {
         let logits = Tensor::<2>::random([3, 4], Distribution::Normal(0.0, 3.0), &device).require_grad();
         let targets = vec![1.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.25, 0.25, 0.5, 0.0];
         let weights = vec![1.0, 0.5, 2.0];
-        let ours = soft_target_loss(logits.clone(), targets.clone(), weights.clone(), 2.0);
+        let ours = soft_target_loss(logits.clone(), &targets, &weights, 2.0);
         let t = Tensor::<2>::from_data(burn::tensor::TensorData::new(targets, [3, 4]), &device);
         let w = Tensor::<2>::from_data(burn::tensor::TensorData::new(weights, [3, 1]), &device);
         let burns = (burn::tensor::activation::log_softmax(logits.clone() / 2.0, 1) * t * w).sum().neg();

@@ -1,4 +1,4 @@
-//! DDNN's ConvP block: binary convolution, max pool, batch norm, sign.
+//! DDNN's `convp` block: binary convolution, max pool, batch norm, sign.
 //!
 //! DDNN adds a float bias to the convolution. Batch norm subtracts the mean right behind it, so that bias never had an effect;
 //! it is left out.

@@ -44,6 +44,9 @@ impl<'a> Pass<'a> {
     }
 
     /// A parameter.
+    ///
+    /// # Panics
+    /// When it was laid out with another rank.
     pub fn weight<const D: usize>(&self, id: ParameterId) -> Tensor<D> {
         let shape: [usize; D] =
             self.layout.shape(id).try_into().expect("layers ask for the rank they laid out");

@@ -84,7 +84,7 @@ pub fn finish(
     let feature_bytes = spec.cost().link.features as usize;
     let prior = held.class_prior;
     let logits = evaluate(workers, network, state, held.validation);
-    let policy = policy(&logits, held.validation, &prior, recipe.exit.max_loss_points)?;
+    let policy = policy(&logits, held.validation, &prior, recipe.exit)?;
     let validation = Outcome::of(&logits, held.validation, &prior, &policy, feature_bytes);
     let logits = evaluate(workers, network, state, held.test);
     let test = Outcome::of(&logits, held.test, &prior, &policy, feature_bytes);
@@ -99,7 +99,7 @@ pub fn finish(
         seconds: progress.seconds,
         epochs: &progress.epochs,
     };
-    let report = serde_json::to_value(report).expect("a report is plain data");
+    let report = serde_json::json!(report);
     let shipped = Shipped { policy: &policy, class_prior: prior, report };
     let exported = export(spec, network, state, shipped, held.validation)?;
     Ok(Finished { exported, policy, validation, test })

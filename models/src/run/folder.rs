@@ -44,7 +44,7 @@ impl RunInfo {
         limit_train: Option<usize>,
         commit: Option<String>,
     ) -> Self {
-        let recipe = toml::to_string(recipe).expect("a recipe came from TOML");
+        let recipe = serde_json::json!(recipe).to_string();
         let mut hash = Sha256::new();
         for part in [&spec.text, &recipe, data, &format!("{limit_train:?}")] {
             hash.update((part.len() as u64).to_le_bytes());
