@@ -87,7 +87,9 @@ mod tests {
 
     #[test]
     fn zero_samples_and_unknown_victims_are_refused() {
-        for bad in [&["--samples", "0"][..], &["--kill", "edge@1s"], &["--rate", "fast"], &["--port", "99999"]] {
+        for bad in
+            [&["--samples", "0"][..], &["--kill", "edge@1s"], &["--rate", "fast"], &["--port", "99999"]]
+        {
             let arguments = ["headwater", "demo"].iter().chain(bad);
             assert!(Args::try_parse_from(arguments).is_err(), "{bad:?}");
         }

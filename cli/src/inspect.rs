@@ -142,7 +142,11 @@ impl Inspection<'_> {
     fn links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let links = &self.links;
         writeln!(f, "\nbytes per view and link (each message has a header of {} bytes more)", links.header)?;
-        writeln!(f, "device to leader   scores {}, features {} when asked", links.summary_body, links.features_body)?;
+        writeln!(
+            f,
+            "device to leader   scores {}, features {} when asked",
+            links.summary_body, links.features_body
+        )?;
         writeln!(
             f,
             "                   in all {} + (1 - l) {}, l = share that leaves locally; the raw view has {}",

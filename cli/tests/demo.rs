@@ -49,7 +49,16 @@ fn every_sample_is_decided_and_the_bytes_add_up() {
 fn body_bytes_are_ddnns_formula() {
     for (threshold, expected) in [("1", 40.0), ("0", 40.0 + 256.0)] {
         let report = report(&[
-            "demo", "--json", "--samples", "60", "--rate", "60", "--window-ms", "300", "--threshold", threshold,
+            "demo",
+            "--json",
+            "--samples",
+            "60",
+            "--rate",
+            "60",
+            "--window-ms",
+            "300",
+            "--threshold",
+            threshold,
         ]);
         let body = report["bytes"]["body"].as_f64().expect("a number");
         let local = report["exits"]["local"]["count"].as_f64().unwrap_or(0.0);
@@ -88,7 +97,9 @@ fn a_port_in_use_is_named() {
 fn inspect_shows_sections_exits_links_and_provenance() {
     let output = headwater(&["inspect"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in ["device-0", "device-5", "cloud", "[3, 32, 32]", "local", "raw view has 3072", "training report"] {
+    for word in
+        ["device-0", "device-5", "cloud", "[3, 32, 32]", "local", "raw view has 3072", "training report"]
+    {
         assert!(text.contains(word), "expected {word:?} in\n{text}");
     }
     let json = report(&["inspect", "--json"]);

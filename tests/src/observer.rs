@@ -58,7 +58,8 @@ impl Observer {
         };
         let limits = Limits { score_bytes: 0, feature_bits: 0, view_bytes: 0 };
         let mut payload = Vec::new();
-        encode(&Message { header, body: Body::Trigger(sample) }, &limits, &mut payload).expect("a trigger fits");
+        encode(&Message { header, body: Body::Trigger(sample) }, &limits, &mut payload)
+            .expect("a trigger fits");
         self.publish(&self.topics.name(&Topic::Trigger), payload).await;
     }
 
@@ -137,7 +138,9 @@ impl Observer {
                 Ok(Topic::Result) => {
                     self.heard.push(serde_json::from_slice(payload).expect("a decision in JSON"));
                 }
-                Ok(Topic::Settled) => self.settled = serde_json::from_slice(payload).expect("an account in JSON"),
+                Ok(Topic::Settled) => {
+                    self.settled = serde_json::from_slice(payload).expect("an account in JSON")
+                }
                 _ => {}
             }
         }

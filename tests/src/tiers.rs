@@ -131,7 +131,8 @@ impl Tiers {
         let mut config = device_config(slot, self.broker.clone());
         config.upward_qos = qos;
         let frames = Frames::of_archive(Arc::clone(frames), slot).expect("the frames have the slot");
-        let device = Device::start(config, Arc::clone(&self.bundle), frames).await.expect("the device starts");
+        let device =
+            Device::start(config, Arc::clone(&self.bundle), frames).await.expect("the device starts");
         device.connected().await;
         self.devices[slot.index()] = Some(device);
     }

@@ -82,7 +82,9 @@ async fn a_second_device_on_a_slot_is_refused() {
     };
     let payload = serde_json::to_vec(&birth).expect("a birth becomes JSON");
     observer.publish(&topic(&tiers, "intruder", DeviceTopic::Birth), payload).await;
-    observer.publish(&topic(&tiers, "intruder", DeviceTopic::Summary), summary(&tiers, SampleId(8), |_| ())).await;
+    observer
+        .publish(&topic(&tiers, "intruder", DeviceTopic::Summary), summary(&tiers, SampleId(8), |_| ()))
+        .await;
     let decision = observer.decide(SampleId(9)).await;
     assert_eq!(decision.presence.missing_count(), 0);
     assert!(refused(&tiers, "intruder", "slot_taken") >= 1);

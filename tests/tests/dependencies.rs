@@ -37,27 +37,11 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("headwater-cloud-service", &["protocol", "kernels", "inference"]),
     (
         "headwater",
-        &[
-            "protocol",
-            "inference",
-            "samples",
-            "link",
-            "end-device",
-            "edge-aggregator",
-            "cloud-service",
-        ],
+        &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
     ),
     (
         "headwater-tests",
-        &[
-            "protocol",
-            "inference",
-            "samples",
-            "link",
-            "end-device",
-            "edge-aggregator",
-            "cloud-service",
-        ],
+        &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
     ),
 ];
 
@@ -134,6 +118,10 @@ fn only_the_training_crate_links_burn() {
             .into_iter()
             .flatten()
             .any(|dependency| text(dependency, "name").starts_with("burn"));
-        assert!(!burns || text(package, "name") == "headwater-models", "{} links burn", text(package, "name"));
+        assert!(
+            !burns || text(package, "name") == "headwater-models",
+            "{} links burn",
+            text(package, "name")
+        );
     }
 }

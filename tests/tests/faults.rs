@@ -143,7 +143,8 @@ async fn a_device_of_another_network_is_refused_by_name_and_the_others_go_on() {
     plan.slots.retain(|&used| used != slot(5));
     let frames = plan.frames.clone();
     let tiers = plan.start().await;
-    let other = TinyNetwork { slots: 6, classes: 10, view: [3, 32, 32], filters: 8, ..TinyNetwork::default() };
+    let other =
+        TinyNetwork { slots: 6, classes: 10, view: [3, 32, 32], filters: 8, ..TinyNetwork::default() };
     let other = std::sync::Arc::new(Bundle::from_bytes(&other.bundle()).expect("a sound bundle"));
     let stranger = Device::start(
         device_config(slot(5), tiers.broker.clone()),

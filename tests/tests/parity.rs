@@ -6,9 +6,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_inference::whole::Whole;
 use headwater_link::QoS;
-use headwater_protocol::v2::{
-    FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request,
-};
+use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Decision, Exit, SampleId, Slot};
 use headwater_tests::shipped;
 use headwater_tests::tiers::{Plan, start_cloud};
@@ -123,7 +121,8 @@ async fn a_batch_of_requests_in_one_is_each_of_them_alone() {
         .header(HEADER_LENGTH, head)
         .body(Full::new(bytes::Bytes::from(body)))
         .expect("a sound request");
-    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+    let client =
+        hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
     let response = client.request(request).await.expect("the cloud answers");
     assert_eq!(response.status(), 200);
     let head = response.headers().get(HEADER_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());

@@ -48,7 +48,8 @@ impl Cast {
         let broker = EmbeddedBroker::start(port).context("starting the embedded broker")?;
         let cloud_config = CloudConfig { listen: ([127, 0, 0, 1], 0).into(), ..CloudConfig::default() };
         let model_name = cloud_config.model_name.clone();
-        let cloud = CloudService::start(cloud_config, Arc::clone(bundle)).await.context("starting the cloud")?;
+        let cloud =
+            CloudService::start(cloud_config, Arc::clone(bundle)).await.context("starting the cloud")?;
         let mut config = AggregatorConfig::new(site.clone(), group.clone(), broker.address());
         config.cloud_url = Some(format!("http://{}", cloud.addr()));
         config.cloud_model = model_name;
@@ -112,21 +113,21 @@ impl Cast {
     }
 
     /// Ends everyone in order and adds up what the devices counted.
-    pub(super) async fn shutdown(self) -> CastReport {
+    pub(super) async fn shutdown(self) -> anyhow::Result<CastReport> {
         let mut reports = self.killed;
         for device in self.devices.into_iter().flatten() {
             reports.push(device.shutdown().await);
         }
-        self.aggregator.shutdown().await;
+        self.aggregator.shutdown().await.context("stopping the aggregator")?;
         if let Some(cloud) = self.cloud {
             cloud.shutdown().await;
         }
-        reports.iter().fold(CastReport::default(), |sum, report| CastReport {
+        Ok(reports.iter().fold(CastReport::default(), |sum, report| CastReport {
             views: sum.views + report.sent_of(Kind::Summary).messages,
             body_bytes: sum.body_bytes + report.body_bytes(),
             payload_bytes: sum.payload_bytes + report.payload_bytes(),
             wire_sent: sum.wire_sent + report.wire_sent,
             wire_received: sum.wire_received + report.wire_received,
-        })
+        }))
     }
 }

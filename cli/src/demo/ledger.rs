@@ -9,7 +9,7 @@ use super::report::{ExitReport, Percentiles, share};
 
 /// Every sample of a run.
 #[derive(Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     samples: HashMap<SampleId, Entry>,
     first_trigger: Option<Instant>,
     last_decision: Option<Instant>,
@@ -26,40 +26,40 @@ struct Entry {
 
 /// Sums over all decisions.
 #[derive(Debug, Default, PartialEq)]
-pub struct Account {
+pub(super) struct Account {
     /// Samples triggered.
-    pub samples: u64,
+    pub(super) samples: u64,
     /// Samples decided.
-    pub decided: u64,
+    pub(super) decided: u64,
     /// Decided and right.
-    pub right: u64,
+    pub(super) right: u64,
     /// By exit.
-    pub exits: BTreeMap<Exit, ExitReport>,
+    pub(super) exits: BTreeMap<Exit, ExitReport>,
     /// By reason.
-    pub degraded: BTreeMap<Degraded, u64>,
+    pub(super) degraded: BTreeMap<Degraded, u64>,
     /// By reason, from the leader's account.
-    pub dropped: BTreeMap<Dropped, u64>,
+    pub(super) dropped: BTreeMap<Dropped, u64>,
     /// Sample-slot pairs.
-    pub missing: u64,
+    pub(super) missing: u64,
     /// Neither decided nor dropped.
-    pub lost: u64,
+    pub(super) lost: u64,
     /// Two different decisions.
-    pub duplicated: u64,
+    pub(super) duplicated: u64,
     /// Body bytes from the leader to the cloud.
-    pub edge_cloud_bytes: u64,
+    pub(super) edge_cloud_bytes: u64,
     /// Decisions over the time they took.
-    pub decisions_per_second: f64,
+    pub(super) decisions_per_second: f64,
 }
 
 impl Ledger {
     /// A sample was triggered; `class` is the truth, where it is known.
-    pub fn triggered(&mut self, sample: SampleId, class: Option<u16>, now: Instant) {
+    pub(super) fn triggered(&mut self, sample: SampleId, class: Option<u16>, now: Instant) {
         self.first_trigger.get_or_insert(now);
         self.samples.insert(sample, Entry { triggered: now, class, decision: None, contradicted: false });
     }
 
     /// A decision came. True when it is the first for one of our samples.
-    pub fn decided(&mut self, decision: Decision, now: Instant) -> bool {
+    pub(super) fn decided(&mut self, decision: Decision, now: Instant) -> bool {
         let Some(entry) = self.samples.get_mut(&decision.sample) else { return false };
         match &entry.decision {
             Some((first, _)) => {
@@ -76,25 +76,20 @@ impl Ledger {
     }
 
     /// The leader's account came.
-    pub fn settled(&mut self, settled: Settled) {
+    pub(super) fn settled(&mut self, settled: Settled) {
         if settled.highest >= self.settled.highest {
             self.settled = settled;
         }
     }
 
     /// Samples without an end so far.
-    pub fn unsettled(&self) -> u64 {
+    pub(super) fn unsettled(&self) -> u64 {
         let ended = self.decided + self.settled.dropped.values().sum::<u64>();
         (self.samples.len() as u64).saturating_sub(ended)
     }
 
-    /// Samples decided so far.
-    pub fn decided_count(&self) -> u64 {
-        self.decided
-    }
-
     /// Adds everything up.
-    pub fn account(&self) -> Account {
+    pub(super) fn account(&self) -> Account {
         let mut account = Account {
             samples: self.samples.len() as u64,
             decided: self.decided,

@@ -59,9 +59,9 @@ impl FromStr for Kill {
         let (victim, at) = text.split_once('@').ok_or_else(wrong)?;
         let victim = match victim.split_once(':') {
             None if victim == "cloud" => Victim::Cloud,
-            Some(("device", slot)) => {
-                Victim::Device(slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?)
-            }
+            Some(("device", slot)) => Victim::Device(
+                slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?,
+            ),
             _ => return Err(wrong()),
         };
         Ok(Self { victim, at: duration(at).ok_or_else(wrong)? })
@@ -103,7 +103,18 @@ mod tests {
         check_kill("cloud@2s", Victim::Cloud, 2000);
         check_kill("device:2@4s", Victim::Device(Slot::new(2).unwrap()), 4000);
         check_kill("device:0@250ms", Victim::Device(Slot::new(0).unwrap()), 250);
-        for bad in ["", "cloud", "cloud@", "cloud@2", "edge@2s", "device@2s", "device:x@2s", "device:64@2s", "cloud@-1s", "cloud@NaNs"] {
+        for bad in [
+            "",
+            "cloud",
+            "cloud@",
+            "cloud@2",
+            "edge@2s",
+            "device@2s",
+            "device:x@2s",
+            "device:64@2s",
+            "cloud@-1s",
+            "cloud@NaNs",
+        ] {
             assert_eq!(bad.parse::<Kill>(), Err(PlanError::Kill(bad.into())));
         }
     }

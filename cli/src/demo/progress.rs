@@ -7,7 +7,7 @@ use headwater_protocol::{Decision, Exit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Counts decisions as they come and shows them.
-pub struct Progress {
+pub(super) struct Progress {
     bar: ProgressBar,
     total: u64,
     decided: u64,
@@ -23,9 +23,10 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 
 impl Progress {
     /// Progress towards `total` samples; `quiet` shows nothing.
-    pub fn new(total: u64, quiet: bool) -> Self {
+    pub(super) fn new(total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let target =
+            if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(total), target);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}") {
             bar.set_style(style);
@@ -35,7 +36,7 @@ impl Progress {
     }
 
     /// Shows a line above the moving one.
-    pub fn say(&self, line: &str) {
+    pub(super) fn say(&self, line: &str) {
         if self.bar.is_hidden() {
             if self.next_line.is_some() {
                 eprintln!("{line}");
@@ -46,7 +47,7 @@ impl Progress {
     }
 
     /// A sample was decided.
-    pub fn decided(&mut self, decision: &Decision) {
+    pub(super) fn decided(&mut self, decision: &Decision) {
         self.decided += 1;
         self.local += u64::from(decision.exit != Exit::Cloud);
         self.degraded += u64::from(!decision.degraded.is_empty());
@@ -62,7 +63,7 @@ impl Progress {
     }
 
     /// Clears the moving line.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 

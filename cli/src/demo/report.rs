@@ -115,8 +115,17 @@ mod tests {
         let mut keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let expected = [
-            "accuracy", "bytes", "decided", "decisions_per_second", "degraded", "dropped", "duplicated", "exits",
-            "lost", "missing", "samples",
+            "accuracy",
+            "bytes",
+            "decided",
+            "decisions_per_second",
+            "degraded",
+            "dropped",
+            "duplicated",
+            "exits",
+            "lost",
+            "missing",
+            "samples",
         ];
         assert_eq!(keys, expected);
     }

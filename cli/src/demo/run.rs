@@ -45,7 +45,7 @@ pub(super) async fn run(
     director.play(&mut cast).await?;
     let Director { ledger, .. } = director;
 
-    let cast_report = cast.shutdown().await;
+    let cast_report = cast.shutdown().await?;
     let account = ledger.account();
     let views = cast_report.views.max(1) as f64;
     let per_view = |bytes: u64| bytes as f64 / views;
@@ -153,7 +153,8 @@ impl<'a> Director<'a> {
             if everything_ended || now - last_change > PATIENCE {
                 break;
             }
-            let wake = self.next_wake(start, triggered).min(last_change + PATIENCE + Duration::from_millis(1));
+            let wake =
+                self.next_wake(start, triggered).min(last_change + PATIENCE + Duration::from_millis(1));
             tokio::select! {
                 count = self.incoming.recv_many(&mut batch, 256) => {
                     if count == 0 {
@@ -210,7 +211,12 @@ impl<'a> Director<'a> {
         let class = self.frames.class((sample.0 % self.frames.len() as u64) as usize);
         self.ledger.triggered(sample, class, Instant::now());
         self.link
-            .publish_when_free(&self.topics.name(&Topic::Trigger), Bytes::from(payload), QoS::AtMostOnce, false)
+            .publish_when_free(
+                &self.topics.name(&Topic::Trigger),
+                Bytes::from(payload),
+                QoS::AtMostOnce,
+                false,
+            )
             .await
             .with_context(|| format!("triggering sample {sample}"))
     }
@@ -230,7 +236,8 @@ impl<'a> Director<'a> {
             }
             Ok(Topic::Settled) => {
                 let before = self.ledger.unsettled();
-                self.ledger.settled(serde_json::from_slice(&payload).context("reading the leader's account")?);
+                self.ledger
+                    .settled(serde_json::from_slice(&payload).context("reading the leader's account")?);
                 Ok(self.ledger.unsettled() < before)
             }
             _ => Ok(false),

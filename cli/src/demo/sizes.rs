@@ -5,24 +5,24 @@ use headwater_samples::archive::{Archive, Frame};
 use headwater_samples::image_codec::{jpeg_len, webp_len};
 
 /// Quality of the compressed images, on the encoders' scale of 1 to 100.
-pub const QUALITY: u8 = 75;
+pub(super) const QUALITY: u8 = 75;
 
 /// Mean bytes of one view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ImageSizes {
+pub(super) struct ImageSizes {
     /// Pixels.
-    pub raw: f64,
+    pub(super) raw: f64,
     /// JPEG.
-    pub jpeg: f64,
+    pub(super) jpeg: f64,
     /// Lossy WebP.
-    pub webp: f64,
+    pub(super) webp: f64,
 }
 
 /// Mean sizes over every view of an archive; broken frames are passed over.
 ///
 /// # Errors
 /// When an encoder refuses a view.
-pub fn image_sizes(archive: &Archive) -> anyhow::Result<ImageSizes> {
+pub(super) fn image_sizes(archive: &Archive) -> anyhow::Result<ImageSizes> {
     let (mut views, mut raw, mut jpeg, mut webp) = (0usize, 0, 0, 0);
     for sample in 0..archive.len() {
         for slot in 0..archive.slots() {
