@@ -12,6 +12,9 @@ use crate::wire::WireCounters;
 /// Packets taken from the socket, or written to it, before it is flushed.
 const BATCH: usize = 64;
 
+/// Messages at `QoS` 1 that may wait for the broker's acknowledgement; further ones wait in the queue.
+const UNACKNOWLEDGED: u16 = 256;
+
 /// Longest topic MQTT has, with room for headers and properties.
 const TOPIC_ROOM: usize = 66 * 1024;
 
@@ -25,7 +28,9 @@ pub(crate) fn mqtt_options(config: &LinkConfig, wire: &Arc<WireCounters>) -> Mqt
         .set_connect_timeout(Duration::from_millis(config.connect_timeout_ms))
         .set_max_request_batch(BATCH)
         .set_read_batch_size(BATCH)
-        .set_max_packet_size(Some(largest_packet(config)));
+        .set_max_packet_size(Some(largest_packet(config)))
+        // The client makes room for as many at its start: 65,535, its default, take 13 MB.
+        .set_outgoing_inflight_upper_limit(UNACKNOWLEDGED);
     // The client loses the topic of a message that comes with an alias of the broker (rumqttc 0.25 to 0.34), so none is allowed:
     // `topic_alias_max` stays unset.
     if let Some(down) = &config.down {
