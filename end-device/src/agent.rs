@@ -160,7 +160,7 @@ impl Agent {
         if !same_network {
             self.refuse(
                 Fault::WrongNetwork,
-                &self.topics.request.clone(),
+                &self.topics.request,
                 "a request for features of another network",
             );
         }
@@ -180,7 +180,7 @@ impl Agent {
                 self.store.settle(settled.highest);
                 self.note_kept();
             }
-            Err(error) => self.refuse(Fault::Malformed, &self.topics.settled.clone(), &error.to_string()),
+            Err(error) => self.refuse(Fault::Malformed, &self.topics.settled, &error.to_string()),
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Slot of the network it fills, from 0.
     #[arg(long, env = "HEADWATER_DEVICE_SLOT")]
     slot: Option<String>,
-    /// Broker, mqtt://host:port. [default: mqtt://127.0.0.1:1883]
+    /// Broker, mqtt://host:port. (default mqtt://127.0.0.1:1883)
     #[arg(long, env = "HEADWATER_DEVICE_BROKER", value_name = "ADDRESS")]
     broker: Option<String>,
     /// Bundle file; one with no more than this slot's section is enough.
@@ -38,34 +38,34 @@ pub(crate) struct Args {
     /// Frames to play: a .tar.gz archive or a folder of the same layout.
     #[arg(long, env = "HEADWATER_DEVICE_FRAMES", value_name = "PATH")]
     frames: Option<String>,
-    /// What makes it capture: "trigger" (the group's topic) or "clock" (--period-ms). [default: trigger]
+    /// What makes it capture: "trigger" (the group's topic) or "clock" (--period-ms). (default trigger)
     #[arg(long, env = "HEADWATER_DEVICE_CAPTURE", value_name = "WORD")]
     capture: Option<String>,
     /// Milliseconds between captures by the clock; the same at every device of the group.
     #[arg(long, env = "HEADWATER_DEVICE_PERIOD_MS", value_name = "MS")]
     period_ms: Option<String>,
-    /// A frame that cannot be read: "skip" (silent for its sample) or "fatal" (do not start). [default: skip]
+    /// A frame that cannot be read: "skip" (silent for its sample) or "fatal" (do not start). (default skip)
     #[arg(long, env = "HEADWATER_DEVICE_ON_BROKEN_FRAME", value_name = "WORD")]
     on_broken_frame: Option<String>,
-    /// 0: a lost message stays lost. 1: the broker acknowledges each, which costs bytes. [default: 0]
+    /// 0: a lost message stays lost. 1: the broker acknowledges each, which costs bytes. (default 0)
     #[arg(long, env = "HEADWATER_DEVICE_UPWARD_QOS", value_name = "0|1")]
     upward_qos: Option<String>,
-    /// Samples whose features are kept; fewer saves memory, for older ones the answer is `gone`. [default: 256]
+    /// Samples whose features are kept; fewer saves memory, for older ones the answer is `gone`. (default 256)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_SAMPLES", value_name = "N")]
     keep_samples: Option<String>,
-    /// Milliseconds that features are kept; must outlast the aggregator's waits. [default: 5000]
+    /// Milliseconds that features are kept; must outlast the aggregator's waits. (default 5000)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_MS", value_name = "MS")]
     keep_ms: Option<String>,
-    /// Views that may wait for the section; with one more the oldest is given up. [default: 128]
+    /// Views that may wait for the section; with one more the oldest is given up. (default 128)
     #[arg(long, env = "HEADWATER_DEVICE_QUEUE_SAMPLES", value_name = "N")]
     queue_samples: Option<String>,
     /// Folder that keeps the boot number over restarts; without it the clock gives one.
     #[arg(long, env = "HEADWATER_DEVICE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<String>,
-    /// Seconds between pings on an idle connection; longer finds a dead broker later. [default: 10]
+    /// Seconds between pings on an idle connection; longer finds a dead broker later. (default 10)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_ALIVE_S", value_name = "S")]
     keep_alive_s: Option<String>,
-    /// Milliseconds a shutdown may take. [default: 2000]
+    /// Milliseconds a shutdown may take. (default 2000)
     #[arg(long, env = "HEADWATER_DEVICE_GRACE_MS", value_name = "MS")]
     grace_ms: Option<String>,
     /// Prints what the device did, as one JSON object on stdout, when it ends.

@@ -1,5 +1,6 @@
 //! `headwater-device` as a process: how soon it answers, what it takes, how it ends.
 
+#[expect(dead_code, reason = "shared with the other tests of this crate; a process needs less of it")]
 mod support;
 
 use std::path::Path;
