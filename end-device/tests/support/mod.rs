@@ -1,7 +1,5 @@
 //! Real parts for the tests: a broker, a tiny network, frames, and one who speaks for the leader.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
