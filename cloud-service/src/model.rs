@@ -41,13 +41,15 @@ pub(crate) fn spawn(
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
+        // Declared first, dropped last: whoever waits hears of a panic only when the health tells of it.
+        let (mut batcher, mut entries) = (Batcher::new(queue, max_batch), Vec::new());
         let mut last_words = LastWords { health, end: None };
         match CloudSection::load(&bundle, &*engine) {
             Ok(section) => {
                 // The section holds what it needs; the compressed bytes can go.
                 drop(bundle);
                 last_words.health.send_replace(Health::Ready);
-                serve(section, Batcher::new(queue, max_batch), &counters);
+                serve(section, &mut batcher, &mut entries, &counters);
                 last_words.end = Some(Health::Stopped);
             }
             Err(error) => last_words.end = Some(Health::Failed(error.to_string())),
@@ -72,20 +74,19 @@ impl Drop for LastWords {
     }
 }
 
-fn serve(section: CloudSection, mut batcher: Batcher, counters: &Counters) {
+fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, counters: &Counters) {
     let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), counters };
-    let mut entries = Vec::new();
     loop {
-        batcher.gather(counters, &mut entries);
+        batcher.gather(counters, entries);
         if entries.is_empty() {
             return;
         }
         let started = Instant::now();
-        for entry in &entries {
+        for entry in entries.iter() {
             counters.queue.observe(started - entry.queued);
         }
-        match runner.run(&entries) {
-            Ok(logits) => answer(&mut entries, &logits),
+        match runner.run(entries) {
+            Ok(logits) => answer(entries, &logits),
             // One entry must not fail its neighbours: each gets a run of its own.
             Err(_) if entries.len() > 1 => {
                 for entry in entries.drain(..) {

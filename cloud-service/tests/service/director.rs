@@ -13,7 +13,7 @@ pub(crate) struct Director(Arc<Stage>);
 struct Stage {
     mode: Mutex<Mode>,
     changed: Condvar,
-    /// Batches that have entered the model.
+    /// Batches that have entered the model since it was last told to hold; loading runs one too.
     entered: watch::Sender<u32>,
 }
 
@@ -32,6 +32,7 @@ impl Director {
 
     /// From now on a batch that enters the model stays there.
     pub(crate) fn holds(&self) {
+        self.0.entered.send_replace(0);
         self.set(Mode::Holds);
     }
 
@@ -45,7 +46,7 @@ impl Director {
         self.set(Mode::Panics);
     }
 
-    /// Waits until so many batches have entered the model.
+    /// Waits until so many batches are held.
     pub(crate) async fn entered(&self, batches: u32) {
         let mut entered = self.0.entered.subscribe();
         entered.wait_for(|&entered| entered >= batches).await.unwrap();
