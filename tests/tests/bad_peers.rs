@@ -69,7 +69,7 @@ async fn every_kind_of_garbage_is_counted_under_its_device_and_the_group_goes_on
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_device_on_a_slot_is_refused() {
-    use headwater_protocol::{Birth, Boot};
+    use headwater_protocol::{Birth, Boot, DeviceState, Status};
     let tiers = Plan::default().start().await;
     let mut observer = tiers.observer().await;
     let birth = Birth {
@@ -80,13 +80,17 @@ async fn a_second_device_on_a_slot_is_refused() {
         network: tiers.bundle.network_id(),
         capabilities: Vec::new(),
     };
-    let payload = serde_json::to_vec(&birth).expect("a birth becomes JSON");
-    observer.publish(&topic(&tiers, "intruder", DeviceTopic::Birth), payload).await;
-    observer
-        .publish(&topic(&tiers, "intruder", DeviceTopic::Summary), summary(&tiers, SampleId(8), |_| ()))
-        .await;
+    let status = Status { state: DeviceState::Up, boot: birth.boot };
+    let scores = summary(&tiers, SampleId(8), |bytes| bytes[8] = 1);
+    let birth = serde_json::to_vec(&birth).expect("a birth becomes JSON");
+    let status = serde_json::to_vec(&status).expect("a status becomes JSON");
+    let said = [(DeviceTopic::Birth, birth), (DeviceTopic::Status, status), (DeviceTopic::Summary, scores)];
+    for (leaf, payload) in said {
+        observer.publish(&topic(&tiers, "intruder", leaf), payload).await;
+    }
     let decision = observer.decide(SampleId(9)).await;
     assert_eq!(decision.presence.missing_count(), 0);
-    assert!(refused(&tiers, "intruder", "slot_taken") >= 1);
+    assert!(refused(&tiers, "intruder", "slot_taken") >= 1, "{:?}", tiers.aggregator.report().refused);
+    assert!(observer.heard.iter().all(|decision| decision.sample != SampleId(8)), "it opened no sample");
     tiers.shutdown().await;
 }
