@@ -116,7 +116,7 @@ impl Reader {
         match (is_clock.unwrap_or(false), period_ms) {
             (true, Some(period_ms)) => return Capture::Clock { period_ms },
             (true, None) if !has_period => {
-                self.mistakes.push("period_ms: missing, and capture is \"clock\"".into())
+                self.mistakes.push("period_ms: missing, and capture is \"clock\"".into());
             }
             (false, Some(_)) if is_clock.is_some() || !self.has_mistake("capture") => {
                 self.mistakes.push("period_ms: only with capture = \"clock\"".into());
