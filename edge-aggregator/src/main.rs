@@ -33,10 +33,10 @@ struct Flags {
     /// The group to lead.
     #[arg(long, env = "HEADWATER_GROUP")]
     group: Option<GroupId>,
-    /// Where the broker is, e.g. mqtt://10.0.0.5:1883.
+    /// Where the broker is, e.g. `mqtt://10.0.0.5:1883`.
     #[arg(long, env = "HEADWATER_BROKER")]
     broker: Option<BrokerAddress>,
-    /// Where the cloud service is, e.g. http://10.0.0.9:8600; without one unsure samples are answered locally, degraded.
+    /// Where the cloud service is, e.g. `http://10.0.0.9:8600`; without one unsure samples are answered locally, degraded.
     #[arg(long, env = "HEADWATER_CLOUD_URL")]
     cloud_url: Option<String>,
     /// Name of the model at the cloud service.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Slot of the network it fills, from 0.
     #[arg(long, env = "HEADWATER_DEVICE_SLOT")]
     slot: Option<String>,
-    /// Broker, mqtt://host:port. (default mqtt://127.0.0.1:1883)
+    /// Broker, mqtt://host:port. (default `mqtt://127.0.0.1:1883`)
     #[arg(long, env = "HEADWATER_DEVICE_BROKER", value_name = "ADDRESS")]
     broker: Option<String>,
     /// Bundle file; one with no more than this slot's section is enough.

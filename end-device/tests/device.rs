@@ -222,7 +222,7 @@ async fn what_the_section_cannot_keep_up_with_is_shed_and_counted() {
     short.queue_samples = 1;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
-    let last = samples.clone().last().expect("some");
+    let last = samples.clone().next_back().expect("some");
     samples.for_each(|sample| leader.triggers(sample));
     while leader.answer().await.message().header.sample_low != last as u32 {}
     let report = device.report();

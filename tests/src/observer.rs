@@ -139,7 +139,7 @@ impl Observer {
                     self.heard.push(serde_json::from_slice(payload).expect("a decision in JSON"));
                 }
                 Ok(Topic::Settled) => {
-                    self.settled = serde_json::from_slice(payload).expect("an account in JSON")
+                    self.settled = serde_json::from_slice(payload).expect("an account in JSON");
                 }
                 _ => {}
             }

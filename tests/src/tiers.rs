@@ -167,6 +167,9 @@ impl Tiers {
     }
 
     /// Ends everyone.
+    ///
+    /// # Panics
+    /// When the aggregator had stopped by itself.
     pub async fn shutdown(self) {
         for device in self.devices.into_iter().flatten() {
             device.shutdown().await;
