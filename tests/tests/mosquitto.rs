@@ -1,4 +1,4 @@
-//! Over a real Mosquitto with the configuration that `deploy/` ships, at both QoS settings.
+//! Over a real Mosquitto with the configuration that `deploy/` ships, at both `QoS` settings.
 
 use headwater_link::QoS;
 use headwater_protocol::SampleId;
