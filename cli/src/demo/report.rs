@@ -59,7 +59,7 @@ pub struct Percentiles {
 pub struct BytesReport {
     /// The pixels themselves.
     pub raw: f64,
-    /// The same view as JPEG at [`QUALITY`](super::sizes::QUALITY), computed outside the run.
+    /// The same view as JPEG at quality 75, computed outside the run.
     pub jpeg: f64,
     /// The same view as lossy WebP at the same quality, computed outside the run.
     pub webp: f64,

@@ -29,7 +29,7 @@ pub(crate) struct Train {
     /// Recipe (TOML); without it the one compiled in, models/recipes/default.toml, where every key is explained.
     #[arg(long, value_name = "FILE")]
     recipe: Option<PathBuf>,
-    /// Run folder; runs/<network name> without it. An unfinished run of the same spec, recipe, seed and data goes on from its newest
+    /// Run folder; `runs/NAME` with the name of the network without it. An unfinished run of the same spec, recipe, seed and data goes on from its newest
     /// checkpoint and ends with the same weights.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
