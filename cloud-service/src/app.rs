@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,6 +19,7 @@ use crate::config::CloudConfig;
 use crate::counters::{CloudReport, Counters};
 use crate::infer::{BodyLimits, infer};
 use crate::model::{self, Health};
+use crate::model_name::ModelName;
 use crate::queue::ModelQueue;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
@@ -55,7 +56,7 @@ impl CloudState {
         let manifest = bundle.manifest();
         let shape = FeatureShape {
             slots: usize::from(manifest.slots),
-            packed_bytes: manifest.features.packed_bytes(),
+            bits: manifest.features.bits(),
             most_samples: config.most_samples,
         };
         let (classes, network) = (manifest.classes(), bundle.network_id());
@@ -161,7 +162,7 @@ async fn ready(State(state): State<CloudState>) -> Result<Response, Refusal> {
 
 async fn model_ready(
     State(state): State<CloudState>,
-    Path(model): Path<String>,
+    ModelName(model): ModelName,
 ) -> Result<Response, Refusal> {
     state.shared().check_model(&model)?;
     if !state.is_ready() {
@@ -170,10 +171,10 @@ async fn model_ready(
     Ok(json_answer(&json!({ "name": model, "ready": true })))
 }
 
-async fn metadata(State(state): State<CloudState>, Path(model): Path<String>) -> Result<Response, Refusal> {
+async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) -> Result<Response, Refusal> {
     let shared = state.shared();
     shared.check_model(&model)?;
-    let FeatureShape { slots, packed_bytes, .. } = shared.shape;
+    let (slots, packed_bytes) = (shared.shape.slots, shared.shape.packed_bytes());
     Ok(json_answer(&json!({
         "name": model,
         "versions": [],

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::{CloudState, Shared};
+use crate::model_name::ModelName;
 use crate::queue::too_late;
 use crate::refusal::Refusal;
 
@@ -34,20 +35,24 @@ impl BodyLimits {
     pub(crate) fn of(shape: &FeatureShape) -> Self {
         let maps = shape.most_samples * shape.slots;
         Self {
-            binary: HEAD_BYTES + maps * (shape.packed_bytes + 1),
-            json: HEAD_BYTES + maps * (5 * shape.packed_bytes + 7 + 8),
+            binary: HEAD_BYTES + maps * (shape.packed_bytes() + 1),
+            json: HEAD_BYTES + maps * (5 * shape.packed_bytes() + 7 + 8),
         }
     }
 }
 
 pub(crate) async fn infer(
     State(state): State<CloudState>,
-    Path(model): Path<String>,
+    model: Result<ModelName, Refusal>,
     headers: HeaderMap,
     request: Request,
 ) -> Response {
     let shared = state.shared();
-    match answer(shared, &model, &headers, request.into_body()).await {
+    let answered = match model {
+        Ok(ModelName(name)) => answer(shared, &name, &headers, request.into_body()).await,
+        Err(refusal) => Err(refusal),
+    };
+    match answered {
         Ok(response) => {
             shared.counters.answered.fetch_add(1, Relaxed);
             response

@@ -10,6 +10,7 @@ mod counters;
 mod histogram;
 mod infer;
 mod model;
+mod model_name;
 mod queue;
 mod refusal;
 mod server;

@@ -21,8 +21,6 @@ pub(crate) struct Inbox {
     limits: Limits,
     registry: Registry,
     routes: HashMap<String, Route>,
-    /// Newest whole sample id seen, from a trigger.
-    triggered: SampleId,
     /// Samples above it are not taken: the aggregator is stopping.
     last_sample: Option<SampleId>,
     scores: Vec<f32>,
@@ -45,7 +43,6 @@ impl Inbox {
             limits,
             registry: Registry::new(network, slots),
             routes: HashMap::new(),
-            triggered: SampleId(0),
             last_sample: None,
             scores: Vec::new(),
             changes: Vec::new(),
@@ -53,7 +50,7 @@ impl Inbox {
         }
     }
 
-    /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows;
+    /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows of;
     /// the ids in headers are widened near it.
     pub(crate) fn receive(
         &mut self,
@@ -64,7 +61,7 @@ impl Inbox {
     ) {
         match self.route(topic) {
             None => self.strays += 1,
-            Some(Route::Trigger) => self.trigger(payload),
+            Some(Route::Trigger) => self.trigger(payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
             Some(Route::Device(device, leaf)) => self.message(device, leaf, payload, newest, &mut event),
@@ -106,11 +103,11 @@ impl Inbox {
         Some(route)
     }
 
-    /// Triggers are for the devices; here they only tell the high half of the sample ids.
-    fn trigger(&mut self, payload: &[u8]) {
+    /// Triggers are for the devices; the leader learns from them how far the samples are.
+    fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
         match decode(payload, &self.limits) {
             Ok(Message { body: Body::Trigger(sample), header }) if header.network == self.network.tag() => {
-                self.triggered = self.triggered.max(sample);
+                event(Event::Trigger { sample });
             }
             _ => self.strays += 1,
         }
@@ -171,7 +168,7 @@ impl Inbox {
                 return self.registry.refuse(device, fault, "a message of a device that is not let in");
             }
         };
-        let sample = SampleId::widen(header.sample_low, newest.max(self.triggered));
+        let sample = SampleId::widen(header.sample_low, newest);
         if self.last_sample.is_some_and(|last| sample > last) {
             return;
         }

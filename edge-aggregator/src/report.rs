@@ -65,6 +65,10 @@ pub struct LeaderAccount {
     pub after_close: u64,
     /// Vectors of the wrong length.
     pub misfits: u64,
+    /// New samples too far ahead of what a trigger or a second device named.
+    pub implausible: u64,
+    /// Bit `i` set where slot `i` named one.
+    pub implausible_slots: u64,
     /// Features or cloud answers that nobody waited for.
     pub unasked: u64,
     /// Windows that ended by time.
@@ -118,6 +122,8 @@ impl From<&Counts> for LeaderAccount {
             duplicates: counts.duplicates,
             after_close: counts.after_close,
             misfits: counts.misfits,
+            implausible: counts.implausible,
+            implausible_slots: counts.implausible_slots,
             unasked: counts.unasked,
             windows_timed_out: counts.windows_timed_out,
         }

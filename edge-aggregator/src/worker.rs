@@ -129,7 +129,7 @@ impl Worker {
     fn take(&mut self, now: Instant, message: Incoming) {
         match message {
             Incoming::Message { topic, payload, .. } => {
-                let (newest, at) = (self.leader.newest(), self.clock.micros(now));
+                let (newest, at) = (self.leader.newest_known(), self.clock.micros(now));
                 let (leader, actions) = (&mut self.leader, &mut self.actions);
                 self.inbox.receive(&topic, &payload, newest, |event| leader.handle(at, event, actions));
             }

@@ -13,10 +13,15 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bits::{packed_len, tail_is_clear};
 use crate::ids::NetworkId;
 
 /// HTTP header that holds the length of the JSON part.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
+
+const FEATURES: &str = "features";
+const PRESENCE: &str = "presence";
+const LOGITS: &str = "logits";
 
 /// One request: `n` samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +52,17 @@ pub struct FeatureBatch {
 pub struct FeatureShape {
     /// Device slots.
     pub slots: usize,
-    /// Bytes of one packed map.
-    pub packed_bytes: usize,
+    /// Feature bits of one map.
+    pub bits: usize,
     /// Most samples in one request.
     pub most_samples: usize,
+}
+
+impl FeatureShape {
+    /// Bytes of one packed map.
+    pub const fn packed_bytes(&self) -> usize {
+        packed_len(self.bits)
+    }
 }
 
 /// One answer.
@@ -135,8 +147,8 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
             binary_data_output: Some(true),
         },
         inputs: vec![
-            binary_tensor("features", "UINT8", vec![*samples, slots, packed], features.len()),
-            binary_tensor("presence", "BOOL", vec![*samples, slots], presence.len()),
+            binary_tensor(FEATURES, "UINT8", vec![*samples, slots, packed], features.len()),
+            binary_tensor(PRESENCE, "BOOL", vec![*samples, slots], presence.len()),
         ],
         outputs: Vec::new(),
     };
@@ -160,46 +172,42 @@ pub fn decode_request(
     let mut features = None;
     let mut presence = None;
     for tensor in &head.inputs {
+        let name = known_input(&tensor.name)?;
         let (raw, left) = match tensor.parameters.binary_data_size {
             Some(size) => {
-                let (raw, left) = rest.split_at_checked(size).ok_or_else(|| V2Error::Truncated {
-                    name: clipped(&tensor.name),
-                    expected: size,
-                    found: rest.len(),
-                })?;
+                let truncated = V2Error::Truncated { name, expected: size, found: rest.len() };
+                let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
                 (Some(raw), left)
             }
             None => (None, rest),
         };
         rest = left;
-        let slot = match tensor.name.as_str() {
-            "features" => &mut features,
-            "presence" => &mut presence,
-            other => return Err(V2Error::UnknownInput(clipped(other))),
+        let before = if name == FEATURES {
+            let of_one = [shape.slots, shape.packed_bytes()];
+            features.replace(read_bytes(tensor, raw, name, "UINT8", &of_one, shape.most_samples)?)
+        } else {
+            presence.replace(read_bytes(tensor, raw, name, "BOOL", &[shape.slots], shape.most_samples)?)
         };
-        if slot.replace(read_bytes(tensor, raw, shape)?).is_some() {
-            return Err(V2Error::Twice(clipped(&tensor.name)));
+        if before.is_some() {
+            return Err(V2Error::Twice(name));
         }
     }
     if !rest.is_empty() {
         return Err(V2Error::Trailing(rest.len()));
     }
-    let (feature_shape, features) = features.ok_or(V2Error::MissingInput("features"))?;
-    let (presence_shape, presence) = presence.ok_or(V2Error::MissingInput("presence"))?;
-    let samples = feature_shape.first().copied().unwrap_or(0);
-    check_shape("features", &feature_shape, &[samples, shape.slots, shape.packed_bytes])?;
-    check_shape("presence", &presence_shape, &[samples, shape.slots])?;
-    if samples == 0 || samples > shape.most_samples {
-        return Err(V2Error::Samples { most: shape.most_samples, found: samples });
-    }
+    let (samples, features) = features.ok_or(V2Error::MissingInput(FEATURES))?;
+    let (rows, presence) = presence.ok_or(V2Error::MissingInput(PRESENCE))?;
+    check_shape(PRESENCE, &[rows, shape.slots], &[samples, shape.slots])?;
     if presence.iter().any(|&byte| byte > 1) {
         return Err(V2Error::Bool);
     }
-    let form = if head.parameters.binary_data_output == Some(true) || asks_binary(&head) {
-        Form::Binary
-    } else {
-        Form::Json
-    };
+    if let Some(map) =
+        features.chunks(shape.packed_bytes().max(1)).position(|map| !tail_is_clear(map, shape.bits))
+    {
+        let slots = shape.slots.max(1);
+        return Err(V2Error::TailBits { sample: map / slots, slot: map % slots, bits: shape.bits });
+    }
+    let form = form_asked(&head);
     let request = InferRequest {
         id: head.id,
         network: head.parameters.network,
@@ -213,7 +221,7 @@ pub fn decode_request(
 pub fn encode_response(response: &InferResponse, form: Form) -> (Vec<u8>, Option<usize>) {
     let InferResponse { logits, classes, .. } = response;
     let shape = vec![logits.len().checked_div(*classes).unwrap_or(0), *classes];
-    let mut tensor = binary_tensor("logits", "FP32", shape, 4 * logits.len());
+    let mut tensor = binary_tensor(LOGITS, "FP32", shape, 4 * logits.len());
     if form == Form::Json {
         tensor.parameters.binary_data_size = None;
         tensor.data = Some(serde_json::json!(logits));
@@ -245,23 +253,27 @@ pub fn decode_response(
     classes: usize,
 ) -> Result<InferResponse, V2Error> {
     let (head, rest) = split(body, head_bytes)?;
-    let tensor = head.outputs.iter().find(|t| t.name == "logits").ok_or(V2Error::MissingOutput("logits"))?;
-    check_shape("logits", &tensor.shape, &[samples, classes])?;
-    let logits: Vec<f32> = match &tensor.data {
-        Some(data) => serde_json::from_value(data.clone()).map_err(|e| V2Error::Json(e.to_string()))?,
-        None => {
-            if rest.len() % 4 != 0 {
-                return Err(V2Error::Trailing(rest.len() % 4));
+    let tensor = head.outputs.iter().find(|t| t.name == LOGITS).ok_or(V2Error::MissingOutput(LOGITS))?;
+    check_shape(LOGITS, &tensor.shape, &[samples, classes])?;
+    check_datatype(tensor, LOGITS, "FP32")?;
+    let expected = 4 * samples * classes;
+    let logits: Vec<f32> = match (&tensor.data, tensor.parameters.binary_data_size) {
+        (Some(data), None) => {
+            serde_json::from_value(data.clone()).map_err(|e| V2Error::Json(e.to_string()))?
+        }
+        (None, Some(size)) => {
+            if size != expected || rest.len() < expected {
+                return Err(V2Error::Truncated { name: LOGITS, expected, found: size.min(rest.len()) });
+            }
+            if rest.len() > expected {
+                return Err(V2Error::Trailing(rest.len() - expected));
             }
             rest.chunks_exact(4).map(|f| f32::from_le_bytes([f[0], f[1], f[2], f[3]])).collect()
         }
+        _ => return Err(V2Error::Data(LOGITS)),
     };
     if logits.len() != samples * classes {
-        return Err(V2Error::Truncated {
-            name: "logits".into(),
-            expected: 4 * samples * classes,
-            found: 4 * logits.len(),
-        });
+        return Err(V2Error::Truncated { name: LOGITS, expected, found: 4 * logits.len() });
     }
     if !logits.iter().all(|value| value.is_finite()) {
         return Err(V2Error::NotFinite);
@@ -293,50 +305,55 @@ fn binary_tensor(name: &str, datatype: &str, shape: Vec<usize>, bytes: usize) ->
     }
 }
 
-fn asks_binary(head: &Head) -> bool {
-    head.outputs.iter().any(|tensor| tensor.parameters.binary_data == Some(true))
+/// What an output says for itself goes before what the request says for all.
+fn form_asked(head: &Head) -> Form {
+    let of_logits = head.outputs.iter().find(|tensor| tensor.name == LOGITS);
+    let binary = of_logits
+        .and_then(|tensor| tensor.parameters.binary_data)
+        .or(head.parameters.binary_data_output)
+        .unwrap_or(false);
+    if binary { Form::Binary } else { Form::Json }
 }
 
-/// Reads a UINT8 or BOOL tensor, binary or JSON (flat or nested), as bytes.
+/// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): its samples and its bytes.
+///
+/// The shape is checked before the data, so that a wrong one is named as such and bounds what is allocated.
 fn read_bytes(
     tensor: &Tensor,
     raw: Option<&[u8]>,
-    shape: &FeatureShape,
-) -> Result<(Vec<usize>, Vec<u8>), V2Error> {
-    let expected_type = if tensor.name == "features" { "UINT8" } else { "BOOL" };
-    if tensor.datatype != expected_type {
-        return Err(V2Error::Datatype {
-            name: clipped(&tensor.name),
-            expected: expected_type,
-            found: clipped(&tensor.datatype),
-        });
+    name: &'static str,
+    datatype: &'static str,
+    of_one: &[usize],
+    most: usize,
+) -> Result<(usize, Vec<u8>), V2Error> {
+    check_datatype(tensor, name, datatype)?;
+    let samples = tensor.shape.first().copied().unwrap_or(0);
+    let expected: Vec<usize> = std::iter::once(samples).chain(of_one.iter().copied()).collect();
+    check_shape(name, &tensor.shape, &expected)?;
+    if samples == 0 || samples > most {
+        return Err(V2Error::Samples { most, found: samples });
     }
-    let most = shape.most_samples * shape.slots * shape.packed_bytes.max(1);
-    let elements =
-        tensor.shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d)).unwrap_or(usize::MAX);
-    if elements > most {
-        return Err(V2Error::Samples {
-            most: shape.most_samples,
-            found: tensor.shape.first().copied().unwrap_or(0),
-        });
-    }
+    let elements = samples * of_one.iter().product::<usize>();
     let bytes = match (raw, &tensor.data) {
         (Some(raw), None) => raw.to_vec(),
         (None, Some(data)) => {
-            let mut bytes = Vec::new();
-            flatten(data, elements, &mut bytes).ok_or_else(|| V2Error::Data(clipped(&tensor.name)))?;
+            let mut bytes = Vec::with_capacity(elements);
+            flatten(data, elements, &mut bytes).ok_or(V2Error::Data(name))?;
             bytes
         }
-        _ => return Err(V2Error::Data(clipped(&tensor.name))),
+        _ => return Err(V2Error::Data(name)),
     };
     if bytes.len() != elements {
-        return Err(V2Error::Truncated {
-            name: clipped(&tensor.name),
-            expected: elements,
-            found: bytes.len(),
-        });
+        return Err(V2Error::Truncated { name, expected: elements, found: bytes.len() });
     }
-    Ok((tensor.shape.clone(), bytes))
+    Ok((samples, bytes))
+}
+
+fn check_datatype(tensor: &Tensor, name: &'static str, expected: &'static str) -> Result<(), V2Error> {
+    if tensor.datatype == expected {
+        return Ok(());
+    }
+    Err(V2Error::Datatype { name, expected, found: clipped(&tensor.datatype) })
 }
 
 fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<()> {
@@ -355,6 +372,13 @@ fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<
         }
         _ => None,
     }
+}
+
+fn known_input(name: &str) -> Result<&'static str, V2Error> {
+    [FEATURES, PRESENCE]
+        .into_iter()
+        .find(|known| *known == name)
+        .ok_or_else(|| V2Error::UnknownInput(clipped(name)))
 }
 
 fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Result<(), V2Error> {
@@ -391,7 +415,7 @@ pub enum V2Error {
     UnknownInput(String),
     /// An input given twice.
     #[error("input {0:?} stands twice")]
-    Twice(String),
+    Twice(&'static str),
     /// An input is not there.
     #[error("input `{0}` is missing")]
     MissingInput(&'static str),
@@ -402,7 +426,7 @@ pub enum V2Error {
     #[error("{name}: expected datatype {expected}, found {found:?}")]
     Datatype {
         /// Tensor.
-        name: String,
+        name: &'static str,
         /// Expected.
         expected: &'static str,
         /// Found.
@@ -430,15 +454,25 @@ pub enum V2Error {
     #[error("{name}: expected {expected} bytes, found {found}")]
     Truncated {
         /// Tensor.
-        name: String,
+        name: &'static str,
         /// Expected.
         expected: usize,
         /// Found.
         found: usize,
     },
-    /// Neither binary nor JSON data of the datatype.
-    #[error("{0}: expected a binary tensor or `data` of 0 to 255 or booleans")]
-    Data(String),
+    /// Neither binary nor JSON data of the datatype, or both.
+    #[error("{0}: expected either a binary tensor or `data` of its datatype")]
+    Data(&'static str),
+    /// Bits after the last feature bit are set.
+    #[error("features: sample {sample}, slot {slot}: expected zero after bit {bits}, found bits set")]
+    TailBits {
+        /// Sample in the request.
+        sample: usize,
+        /// Slot.
+        slot: usize,
+        /// Feature bits of one map.
+        bits: usize,
+    },
     /// A boolean that is neither 0 nor 1.
     #[error("presence: expected bytes 0 or 1")]
     Bool,

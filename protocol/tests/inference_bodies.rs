@@ -2,12 +2,12 @@
 
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::{
-    FeatureBatch, FeatureShape, Form, InferRequest, InferResponse, V2Error, decode_request, decode_response,
+    FeatureBatch, FeatureShape, Form, InferRequest, InferResponse, decode_request, decode_response,
     encode_request, encode_response,
 };
 use proptest::prelude::*;
 
-const SHAPE: FeatureShape = FeatureShape { slots: 2, packed_bytes: 3, most_samples: 4 };
+const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 20, most_samples: 4 };
 
 fn request(samples: usize) -> InferRequest {
     InferRequest {
@@ -16,7 +16,7 @@ fn request(samples: usize) -> InferRequest {
         deadline_ms: Some(120),
         batch: FeatureBatch {
             samples,
-            features: (0..samples * 6).map(|i| i as u8).collect(),
+            features: (0..samples * 6).map(|i| if i % 3 == 2 { i as u8 & 0xf } else { i as u8 }).collect(),
             presence: (0..samples * 2).map(|i| i % 3 != 0).collect(),
         },
     }
@@ -101,6 +101,58 @@ fn a_shape_whose_product_overflows_is_refused_before_anything_is_allocated() {
     let body = serde_json::json!({"inputs": [
         {"name": "features", "datatype": "UINT8", "shape": [usize::MAX, usize::MAX, 3], "data": []},
     ]});
-    let error = decode_request(body.to_string().as_bytes(), None, &SHAPE).unwrap_err();
-    assert!(matches!(error, V2Error::Samples { .. }), "{error}");
+    check_refused(&body, "features: expected shape");
+    let body = serde_json::json!({"inputs": [
+        {"name": "features", "datatype": "UINT8", "shape": [usize::MAX, 2, 3], "data": []},
+    ]});
+    check_refused(&body, "expected 1 to 4 samples");
+}
+
+fn features_and_presence(features: &[u8]) -> serde_json::Value {
+    serde_json::json!({"inputs": [
+        {"name": "features", "datatype": "UINT8", "shape": [1, 2, 3], "data": features},
+        {"name": "presence", "datatype": "BOOL", "shape": [1, 2], "data": [1, 1]},
+    ]})
+}
+
+#[test]
+fn bits_after_the_last_feature_bit_are_refused() {
+    let body = features_and_presence(&[1, 2, 3, 4, 5, 16]);
+    check_refused(&body, "features: sample 0, slot 1: expected zero after bit 20, found bits set");
+}
+
+#[test]
+fn an_output_that_asks_for_itself_goes_before_the_request() {
+    for (all, one, expected) in [
+        (Some(true), None, Form::Binary),
+        (Some(true), Some(false), Form::Json),
+        (None, Some(true), Form::Binary),
+        (Some(false), None, Form::Json),
+    ] {
+        let mut body = features_and_presence(&[0; 6]);
+        body["parameters"] = serde_json::json!({"binary_data_output": all});
+        body["outputs"] = serde_json::json!([{"name": "logits", "parameters": {"binary_data": one}}]);
+        let (_, form) = decode_request(body.to_string().as_bytes(), None, &SHAPE).unwrap();
+        assert_eq!(form, expected, "{all:?} {one:?}");
+    }
+}
+
+#[test]
+fn an_answer_of_another_datatype_or_size_is_refused() {
+    let answer = |tensor: serde_json::Value, binary: &[u8]| {
+        let mut body = serde_json::json!({"outputs": [tensor]}).to_string().into_bytes();
+        let head = body.len();
+        body.extend_from_slice(binary);
+        decode_response(&body, Some(head), 1, 2).map(|response| response.logits).map_err(|e| e.to_string())
+    };
+    let tensor = |datatype: &str, size: usize| serde_json::json!({"name": "logits", "datatype": datatype, "shape": [1, 2], "parameters": {"binary_data_size": size}});
+    assert_eq!(answer(tensor("FP32", 8), &[0; 8]), Ok(vec![0.0, 0.0]));
+    for (tensor, binary, expected) in [
+        (tensor("FP64", 16), &[0u8; 16][..], "logits: expected datatype FP32, found \"FP64\""),
+        (tensor("FP32", 4), &[0; 8], "logits: expected 8 bytes, found 4"),
+        (tensor("FP32", 8), &[0; 5], "logits: expected 8 bytes, found 5"),
+        (tensor("FP32", 8), &[0; 9], "1 bytes after the last tensor"),
+    ] {
+        assert_eq!(answer(tensor, binary).unwrap_err(), expected);
+    }
 }

@@ -55,13 +55,17 @@ async fn server_model_and_health_describe_themselves() {
 #[tokio::test]
 async fn an_unknown_model_or_endpoint_is_not_found() {
     let cloud = Direct::new().await;
-    for path in ["/v2/models/other", "/v2/models/other/ready", "/v3", "/v2/models/headwater/infer"] {
+    for path in
+        ["/v2/models/other", "/v2/models/%ff", "/v2/models/other/ready", "/v3", "/v2/models/headwater/infer"]
+    {
         cloud.gets(path).await.is_refused(404, "not_found");
     }
-    let request = infer(&request(1, 1)).map(Body::from);
-    let (mut parts, body) = request.into_parts();
-    parts.uri = "/v2/models/other/infer".parse().unwrap();
-    cloud.asks(Request::from_parts(parts, body)).await.is_refused(404, "not_found");
+    // The last is percent-encoded, but not UTF-8.
+    for path in ["/v2/models/other/infer", "/v2/models/%ff/infer"] {
+        let (mut parts, body) = infer(&request(1, 1)).map(Body::from).into_parts();
+        parts.uri = path.parse().unwrap();
+        cloud.asks(Request::from_parts(parts, body)).await.is_refused(404, "not_found");
+    }
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ fn messages_of_another_network_are_refused_whatever_the_birth_said() {
 }
 
 #[test]
-fn a_trigger_tells_the_high_half_of_ids_before_any_sample_is_known() {
+fn a_trigger_tells_the_leader_the_whole_id_and_headers_are_widened_near_it() {
     let mut group = Group::with_device("a", 0);
     group.newest = SampleId(0);
     group.seen.clear();
@@ -144,6 +144,8 @@ fn a_trigger_tells_the_high_half_of_ids_before_any_sample_is_known() {
     let mut trigger = Vec::new();
     encode(&Message { header, body: Body::Trigger(whole) }, &LIMITS, &mut trigger).unwrap();
     group.receives("headwater/v1/plant/gate/trigger", &trigger);
+    group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
+    group.newest = whole;
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", whole.0 + 1)]);
 }

@@ -8,6 +8,7 @@ use headwater_protocol::{
 
 use super::closed::Closed;
 use super::devices::Devices;
+use super::horizon::Horizon;
 use super::journal::Recovered;
 use super::open::{Answer, Open, Sizes, Stage};
 use super::wakes::Wakes;
@@ -26,6 +27,7 @@ pub struct Leader {
     /// Logits of the local exit; a field so that no event allocates.
     logits: Vec<f32>,
     devices: Devices,
+    horizon: Horizon,
     open: BTreeMap<SampleId, Box<Open>>,
     #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
     spare: Vec<Box<Open>>,
@@ -44,6 +46,10 @@ pub struct Counts {
     pub after_close: u64,
     /// The slot is outside the network, or the vector has another length than the network's.
     pub misfits: u64,
+    /// New samples too far ahead of what a trigger or a second device named; see [`Counts::implausible_slots`].
+    pub implausible: u64,
+    /// Bit `i` set where slot `i` named one.
+    pub implausible_slots: u64,
     /// Features or a cloud answer that nobody waited for.
     pub unasked: u64,
     /// Windows that ended by time.
@@ -62,6 +68,7 @@ impl Leader {
             local,
             logits: vec![0.0; classes],
             devices: Devices::new(),
+            horizon: Horizon::new(),
             open: BTreeMap::new(),
             spare: Vec::new(),
             closed: Closed::default(),
@@ -77,6 +84,7 @@ impl Leader {
     pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);
+        self.horizon.reach(self.newest);
         self.closed.restore(journal.settled);
         actions.extend(journal.decisions.into_iter().map(Action::Republish));
         for sample in journal.open {
@@ -112,6 +120,7 @@ impl Leader {
             Event::Gone { slot, sample } => self.features(now, slot, sample, None, actions),
             Event::CloudAnswer { sample, logits } => self.cloud_answer(now, sample, logits, actions),
             Event::CloudFailed { sample, reason } => self.cloud_failed(now, sample, reason, actions),
+            Event::Trigger { sample } => self.horizon.reach(sample),
             Event::Tick => {}
         }
         self.end_what_is_due(now, actions);
@@ -127,9 +136,14 @@ impl Leader {
         self.closed.settled()
     }
 
-    /// The newest sample seen; the low half of an id in a header is widened near it.
+    /// The newest sample that was opened.
     pub fn newest(&self) -> SampleId {
         self.newest
+    }
+
+    /// The newest sample that was opened or triggered; the low half of an id in a header is widened near it.
+    pub fn newest_known(&self) -> SampleId {
+        self.newest.max(self.horizon.known())
     }
 
     /// Samples that are open, oldest first.
@@ -164,6 +178,11 @@ impl Leader {
         if !self.open.contains_key(&sample) {
             if self.closed.contains(sample) {
                 self.counts.after_close += 1;
+                return None;
+            }
+            if !self.horizon.believes(slot, sample, self.devices.up()) {
+                self.counts.implausible += 1;
+                self.counts.implausible_slots |= 1 << slot.index();
                 return None;
             }
             self.open_sample(now, sample, age_ms, late, actions);

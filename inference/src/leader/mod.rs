@@ -16,6 +16,7 @@
 
 mod closed;
 mod devices;
+mod horizon;
 pub mod journal;
 mod machine;
 mod open;
@@ -137,6 +138,11 @@ pub enum Event<'a> {
         sample: SampleId,
         /// Why.
         reason: Degraded,
+    },
+    /// Every device was told to capture this sample.
+    Trigger {
+        /// Which sample.
+        sample: SampleId,
     },
     /// Nothing; time passed.
     Tick,

@@ -321,3 +321,27 @@ fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
     assert_eq!(next.summary(0, 1, &UNSURE), [], "a decided sample is not opened again");
     assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
 }
+
+#[test]
+fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &SURE);
+    }
+    assert_eq!(group.summary(0, 1 << 30, &SURE), []);
+    assert_eq!((group.leader.newest(), group.leader.settled().highest), (SampleId(1), SampleId(1)));
+    let counts = group.leader.counts();
+    assert_eq!((counts.implausible, counts.implausible_slots), (1, 0b1));
+    assert_eq!(group.summary(1, 2, &SURE), [Action::Open(SampleId(2))]);
+}
+
+#[test]
+fn samples_go_on_after_a_gap_when_a_trigger_or_a_second_device_says_so() {
+    let mut group = Group::new();
+    group.event(Event::Trigger { sample: SampleId(1 << 40) });
+    assert_eq!(group.summary(0, 1 << 40, &SURE), [Action::Open(SampleId(1 << 40))]);
+    let far = 1 << 41;
+    assert_eq!(group.summary(0, far, &SURE), []);
+    assert_eq!(group.summary(1, far, &SURE), [Action::Open(SampleId(far))]);
+    assert_eq!(group.summary(0, far + 1, &SURE), [Action::Open(SampleId(far + 1))]);
+}
