@@ -33,8 +33,8 @@ pub struct Outcome {
     pub body_bytes: f64,
 }
 
-/// A policy from the validation part: a temperature for each exit, then the largest local threshold that costs at most what `wish`
-/// allows against the cloud exit.
+/// A policy from the validation part: a temperature for each exit, then the largest local threshold up to which every one costs at
+/// most what `wish` allows against the cloud exit.
 ///
 /// # Errors
 /// [`PolicyError`] when a fitted number is out of range, which logits that are not finite would cause.
@@ -73,6 +73,9 @@ fn fit_temperature(logits: &[f32], samples: &Samples) -> f32 {
     f64::midpoint(low, high).exp() as f32
 }
 
+/// Thresholds are tried from the strictest on, and the first whose bound on the loss is too large ends the search (fixed sequence
+/// testing; Angelopoulos et al. 2021, "Learn then Test", section 3.2). To take the largest that passes anywhere would be to choose
+/// the luckiest of thousands, and the promise on new data would not hold.
 fn threshold(
     local: &ExitPolicy,
     logits: &ExitLogits,
@@ -102,7 +105,10 @@ fn threshold(
         let deviation = (f64::from(decided_otherwise) / count - loss * loss).max(0.0).sqrt();
         let bound = loss + f64::from(wish.standard_errors) * deviation / count.sqrt();
         let next = leaving.get(index + 1).map_or(1.0, |next| next.0);
-        if bound <= allowed && next > *uncertainty {
+        if bound > allowed {
+            break;
+        }
+        if next > *uncertainty {
             chosen = if index + 1 == leaving.len() { 1.0 } else { f32::midpoint(*uncertainty, next) };
         }
     }
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_is_the_largest_that_costs_no_more_than_allowed() {
+    fn the_threshold_is_the_largest_up_to_which_none_costs_more_than_allowed() {
         let (logits, samples) = made(&[
             (9.0, true, true),
             (8.0, true, true),
@@ -216,6 +222,18 @@ mod tests {
             assert_eq!(outcome.local_share, leave / 5.0, "{points} points");
             assert!(outcome.overall >= outcome.cloud - f64::from(points) / 100.0 - 1e-6);
         }
+    }
+
+    #[test]
+    fn a_lucky_threshold_behind_one_that_costs_too_much_is_not_taken() {
+        let (logits, samples) =
+            made(&[(9.0, true, true), (8.0, false, true), (7.0, true, false), (6.0, true, false)]);
+        let policy = Policy::default();
+        let wish = ExitRecipe { max_loss_points: 0.0, standard_errors: 0.0 };
+        let chosen = threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap();
+        let policy =
+            Policy { local: ExitPolicy { threshold: Threshold::One(chosen), ..policy.local }, ..policy };
+        assert_eq!(Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256).local_share, 0.25);
     }
 
     #[test]
