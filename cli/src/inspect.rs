@@ -40,6 +40,8 @@ struct Inspection<'a> {
     exits: &'a headwater_inference::policy::Policy,
     /// Bytes of each section in the file; `None` when this bundle does not hold it.
     section_bytes: Vec<Option<usize>>,
+    /// Bytes of each section's packed form; `None` where it has none.
+    packed_bytes: Vec<Option<usize>>,
     links: Links,
     report: Option<&'a serde_json::Value>,
 }
@@ -70,6 +72,11 @@ impl<'a> Inspection<'a> {
                 .sections
                 .iter()
                 .map(|section| bundle.stored_section_bytes(&section.name))
+                .collect(),
+            packed_bytes: manifest
+                .sections
+                .iter()
+                .map(|section| bundle.packed_section_bytes(&section.name))
                 .collect(),
             links: Links {
                 raw_view: manifest.preprocessing.view_bytes(),
@@ -110,13 +117,15 @@ impl Inspection<'_> {
     fn sections(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nsection     runs on   input            outputs                          parameters       MACs  stored bytes"
+            "\nsection     runs on   input            outputs                          parameters       MACs  stored bytes  packed bytes"
         )?;
-        for (section, stored) in self.manifest.sections.iter().zip(&self.section_bytes) {
+        let bytes = self.section_bytes.iter().zip(&self.packed_bytes);
+        for (section, (stored, packed)) in self.manifest.sections.iter().zip(bytes) {
             let stored = stored.map_or("not here".into(), |bytes| bytes.to_string());
+            let packed = packed.map_or("-".into(), |bytes| bytes.to_string());
             writeln!(
                 f,
-                "{:<11} {:<9} {:<16} {:<32} {:>10} {:>10} {stored:>13}",
+                "{:<11} {:<9} {:<16} {:<32} {:>10} {:>10} {stored:>13} {packed:>13}",
                 section.name,
                 format!("{:?}", section.tier).to_lowercase(),
                 format!("{:?}", section.input.shape),

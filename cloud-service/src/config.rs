@@ -1,7 +1,10 @@
 //! What an operator may set.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// Settings of the cloud service; every one has a default that fits one machine.
@@ -11,6 +14,10 @@ pub struct CloudConfig {
     pub listen: SocketAddr,
     /// Name of the model in `/v2/models/{name}`.
     pub model_name: String,
+    /// What runs the cloud section.
+    pub engine: EngineChoice,
+    /// The shared library of ONNX Runtime; `None` looks in the usual places.
+    pub onnxruntime: Option<PathBuf>,
     /// Most samples in one run of the model. More serves more a second under load and costs memory; nothing waits for it.
     pub max_batch: usize,
     /// Most samples in one request; sets the body limit.
@@ -25,11 +32,39 @@ pub struct CloudConfig {
     pub grace_ms: u32,
 }
 
+/// What runs the cloud section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// ONNX Runtime where its library is found, else tract.
+    #[default]
+    Auto,
+    /// tract.
+    Tract,
+    /// ONNX Runtime, or the service does not start.
+    Ort,
+}
+
+impl FromStr for EngineChoice {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "tract" => Ok(Self::Tract),
+            "ort" => Ok(Self::Ort),
+            other => Err(format!("expected auto, tract or ort, found {other:?}")),
+        }
+    }
+}
+
 impl Default for CloudConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8600)),
             model_name: "headwater".into(),
+            engine: EngineChoice::Auto,
+            onnxruntime: None,
             max_batch: 64,
             most_samples: 64,
             most_requests: 256,
@@ -50,6 +85,12 @@ impl CloudConfig {
         let mut mistakes = Vec::new();
         take(&mut table, "listen", &mut self.listen, &mut mistakes);
         take(&mut table, "model_name", &mut self.model_name, &mut mistakes);
+        take(&mut table, "engine", &mut self.engine, &mut mistakes);
+        if table.contains_key("onnxruntime") {
+            let mut path = PathBuf::new();
+            take(&mut table, "onnxruntime", &mut path, &mut mistakes);
+            self.onnxruntime = Some(path);
+        }
         take(&mut table, "max_batch", &mut self.max_batch, &mut mistakes);
         take(&mut table, "most_samples", &mut self.most_samples, &mut mistakes);
         take(&mut table, "most_requests", &mut self.most_requests, &mut mistakes);

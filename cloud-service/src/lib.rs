@@ -7,6 +7,7 @@ mod app;
 mod batch;
 mod config;
 mod counters;
+mod engine;
 mod histogram;
 mod infer;
 mod model;
@@ -17,6 +18,6 @@ mod server;
 mod service;
 
 pub use app::{CloudState, app};
-pub use config::CloudConfig;
+pub use config::{CloudConfig, EngineChoice};
 pub use counters::CloudReport;
 pub use service::{CloudError, CloudHandle, CloudService, run};

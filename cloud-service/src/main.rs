@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
-use headwater_cloud_service::{CloudConfig, CloudError, run};
+use headwater_cloud_service::{CloudConfig, CloudError, EngineChoice, run};
 use headwater_inference::bundle::Bundle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
@@ -29,6 +29,12 @@ struct Flags {
     /// Name of the model in `/v2/models/{name}`.
     #[arg(long, env = "HEADWATER_CLOUD_MODEL_NAME")]
     model_name: Option<String>,
+    /// What runs the cloud section: auto (ort where its library is found, else tract), tract, ort.
+    #[arg(long, env = "HEADWATER_CLOUD_ENGINE")]
+    engine: Option<EngineChoice>,
+    /// The shared library of ONNX Runtime, 1.24 or later; without it the usual places are looked at.
+    #[arg(long, env = "ORT_DYLIB_PATH", value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
     /// Most samples in one run of the model; more serves more a second under load and costs memory.
     #[arg(long, env = "HEADWATER_CLOUD_MAX_BATCH")]
     max_batch: Option<usize>,
@@ -72,12 +78,24 @@ fn settings(flags: &Flags) -> Result<CloudConfig, Vec<String>> {
         let text = std::fs::read_to_string(path).map_err(|error| vec![named(error.to_string())])?;
         config.read_toml(&text).map_err(|mistakes| mistakes.into_iter().map(named).collect::<Vec<_>>())?;
     }
-    let Flags { listen, model_name, max_batch, most_requests, deadline_ms, grace_ms, .. } = flags;
+    let Flags {
+        listen,
+        model_name,
+        engine,
+        onnxruntime,
+        max_batch,
+        most_requests,
+        deadline_ms,
+        grace_ms,
+        ..
+    } = flags;
     config.listen = listen.unwrap_or(config.listen);
     config.max_batch = max_batch.unwrap_or(config.max_batch);
     config.most_requests = most_requests.unwrap_or(config.most_requests);
     config.deadline_ms = deadline_ms.unwrap_or(config.deadline_ms);
     config.grace_ms = grace_ms.unwrap_or(config.grace_ms);
+    config.engine = engine.unwrap_or(config.engine);
+    config.onnxruntime = onnxruntime.clone().or(config.onnxruntime);
     if let Some(name) = model_name {
         config.model_name.clone_from(name);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::engine::{Engine, TractEngine};
+use headwater_inference::engine::Engine;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,6 +15,7 @@ use tracing::info;
 use crate::app::CloudState;
 use crate::config::CloudConfig;
 use crate::counters::CloudReport;
+use crate::engine;
 use crate::model::Health;
 use crate::server;
 
@@ -34,12 +35,13 @@ pub struct CloudHandle {
 }
 
 impl CloudService {
-    /// Listens, loads the bundle's cloud section into tract, and serves. Needs a tokio runtime.
+    /// Listens, loads the bundle's cloud section into the engine of the settings, and serves. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`CloudError`]: settings, address or section.
     pub async fn start(config: CloudConfig, bundle: Arc<Bundle>) -> Result<CloudHandle, CloudError> {
-        Self::start_with(config, bundle, Arc::new(TractEngine::new())).await
+        let engine = engine::choose(&config).map_err(CloudError::Model)?;
+        Self::start_with(config, bundle, engine).await
     }
 
     /// As [`CloudService::start`], with an engine of the caller's choice.

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Frames to play: a .tar.gz archive or a folder of the same layout.
     #[arg(long, env = "HEADWATER_DEVICE_FRAMES", value_name = "PATH")]
     frames: Option<String>,
+    /// What runs its section: "packed" (bits; tract where the bundle has no packed form) or "tract" (ONNX). (default packed)
+    #[arg(long, env = "HEADWATER_DEVICE_ENGINE", value_name = "WORD")]
+    engine: Option<String>,
     /// What makes it capture: "trigger" (the group's topic) or "clock" (--period-ms). (default trigger)
     #[arg(long, env = "HEADWATER_DEVICE_CAPTURE", value_name = "WORD")]
     capture: Option<String>,
@@ -84,6 +87,7 @@ impl Args {
             ("broker", &self.broker),
             ("bundle", &self.bundle),
             ("frames", &self.frames),
+            ("engine", &self.engine),
             ("capture", &self.capture),
             ("period_ms", &self.period_ms),
             ("on_broken_frame", &self.on_broken_frame),

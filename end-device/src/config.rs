@@ -18,6 +18,8 @@ pub struct DeviceConfig {
     pub slot: Slot,
     /// The broker.
     pub broker: BrokerAddress,
+    /// What runs its section.
+    pub engine: EngineChoice,
     /// What makes it capture.
     pub capture: Capture,
     /// What it does about a frame that cannot be read.
@@ -36,6 +38,15 @@ pub struct DeviceConfig {
     pub keep_alive_s: u16,
     /// Milliseconds that a shutdown may take to send what is captured and say goodbye.
     pub grace_ms: u64,
+}
+
+/// What runs the section of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// Its packed form; as ONNX in tract where the bundle has none.
+    Packed,
+    /// Its ONNX, in tract.
+    Tract,
 }
 
 /// What makes a device capture.
@@ -68,6 +79,7 @@ impl DeviceConfig {
             id,
             slot,
             broker,
+            engine: EngineChoice::Packed,
             capture: Capture::Trigger,
             on_broken_frame: OnBrokenFrame::Skip,
             upward_qos: QoS::AtMostOnce,

@@ -4,8 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::engine::TractEngine;
-use headwater_inference::sections::DeviceSection;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, Status, Topic, Topics};
 use tokio::sync::watch;
@@ -16,6 +14,7 @@ use crate::agent::{Agent, AgentTopics};
 use crate::boot::next_boot;
 use crate::capture::Schedule;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
+use crate::engine;
 use crate::error::DeviceError;
 use crate::frames::Frames;
 use crate::model::Model;
@@ -53,9 +52,9 @@ impl Device {
         let boot = next_boot(config.state_dir.as_deref(), SystemTime::now())?;
         let network = bundle.network_id();
         let limits = limits_of(bundle.manifest());
-        let (slot, queue_samples) = (config.slot, config.queue_samples);
+        let (slot, queue_samples, choice) = (config.slot, config.queue_samples, config.engine);
         let loading = tokio::task::spawn_blocking(move || {
-            let section = DeviceSection::load(&bundle, slot, &TractEngine::new())
+            let section = engine::load(choice, &bundle, slot)
                 .map_err(|source| DeviceError::Section { slot, source })?;
             Model::start(section, queue_samples)
         });

@@ -9,6 +9,7 @@ mod boot;
 mod capture;
 mod config;
 mod device;
+mod engine;
 mod error;
 mod frames;
 mod model;
@@ -18,7 +19,7 @@ mod report;
 mod settings;
 mod store;
 
-pub use config::{Capture, DeviceConfig, OnBrokenFrame};
+pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle};
 pub use error::DeviceError;
 pub use frames::Frames;

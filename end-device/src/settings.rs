@@ -9,7 +9,7 @@ use headwater_link::{BrokerAddress, QoS};
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use toml::Value;
 
-use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
+use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 
 /// Everything `headwater-device` needs to start.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,11 @@ impl Reader {
         let broker = broker.or_else(|| BrokerAddress::new("127.0.0.1", 1883).ok());
         let bundle = self.required("bundle", path);
         let frames = self.required("frames", path);
+        let engine = self.optional("engine", |word| match word.as_str() {
+            "packed" => Ok(EngineChoice::Packed),
+            "tract" => Ok(EngineChoice::Tract),
+            other => Err(format!("expected \"packed\" or \"tract\", found {other:?}")),
+        });
         let capture = self.capture();
         let on_broken_frame = self.optional("on_broken_frame", |word| match word.as_str() {
             "skip" => Ok(OnBrokenFrame::Skip),
@@ -81,6 +86,7 @@ impl Reader {
         let grace_ms = self.number("grace_ms", 1..=60_000);
 
         let mut config = DeviceConfig::new(site?, group?, id?, slot?, broker?);
+        set(&mut config.engine, engine);
         config.capture = capture;
         config.state_dir = state_dir;
         set(&mut config.on_broken_frame, on_broken_frame);

@@ -34,7 +34,7 @@ fn sections(criterion: &mut Criterion) {
 
     let section = bundle.section("device-0").unwrap();
     criterion.bench_function("device/load", |bencher| {
-        bencher.iter(|| engine.load(section.manifest, black_box(&section.onnx)).unwrap());
+        bencher.iter(|| engine.load(black_box(&section)).unwrap());
     });
     let mut device = DeviceSection::load(&bundle, slot, &engine).unwrap();
     let mut group = criterion.benchmark_group("device/run");

@@ -129,6 +129,9 @@ pub struct SectionManifest {
     /// SHA-256 of the section's ONNX member as stored, hex. Filled in by the writer.
     #[serde(default)]
     pub sha256: String,
+    /// SHA-256 of the section's packed member as stored, hex; `None` where it has no packed form. Filled in by the writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed_sha256: Option<String>,
 }
 
 /// The tier that runs a section.

@@ -1,17 +1,37 @@
-//! Bit-packed binary layers: the packing convention, the packed dot product, and plain references.
+//! Bit-packed binary networks: the device section of DDNN as integers, small enough for a microcontroller.
 //!
-//! State encoding: a value in {-1, +1} is one bit, 1 = +1. Bits lie least significant first; the bits after the last value
-//! are zero. Zero and every positive number count as +1, as in `sign(x) = x >= 0 ? +1 : -1`; so does `-0.0`.
+//! A value in {-1, +1} is one bit, 1 = +1. Bits lie least significant first; the bits after the last value are zero. Zero and every
+//! positive number count as +1, as in `sign(x) = x >= 0 ? +1 : -1`; so does `-0.0`.
 //!
-//! No std, no allocation, no sockets, no files.
+//! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. No float is used at run time, no memory
+//! is allocated: [`Plan::needs`] says how much to bring. Beside the kernels stands [`reference`], written for reading.
+//!
+//! No std (the feature `std` only finds out what the processor can do), no sockets, no files.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
+mod bits;
 mod dot;
+mod error;
+mod fc;
 mod pack;
+mod path;
+mod pixels;
+mod plan;
 pub mod reference;
+mod rows;
+mod section;
+mod shape;
+mod threshold;
 
 pub use dot::dot;
+pub use error::PackedError;
+pub use fc::Affine;
 pub use pack::{pack_signs, packed_len, unpack_signs};
+pub use path::Path;
+pub use plan::{BLOCKS_MAX, Needs, Plan, VERSION};
+pub use section::{BlockParts, HeadParts, Section, Temporaries, Weights, write};
+pub use shape::{Convp, Map, Window};
+pub use threshold::Threshold;

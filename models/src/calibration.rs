@@ -74,7 +74,9 @@ fn fit_temperature(logits: &[f32], samples: &Samples) -> f32 {
 }
 
 /// Thresholds are tried from the strictest on, and the first whose bound on the loss is too large ends the search (fixed sequence
-/// testing; Angelopoulos et al. 2021, "Learn then Test", section 3.2). To take the largest that passes anywhere would be to choose
+/// testing; Angelopoulos et al. 2021, "Learn then Test", section 3.2). By default samples that the exit `local` wins over the cloud do
+/// not make up for those it loses (the positive part of the gap; Jazbec et al. 2024, "Fast yet Safe", section 3): what is counted then
+/// bounds the loss from above, whatever the wins on new data will be. To take the largest that passes anywhere would be to choose
 /// the luckiest of thousands, and the promise on new data would not hold.
 fn threshold(
     local: &ExitPolicy,
@@ -89,7 +91,8 @@ fn threshold(
         .zip(logits.local.chunks_exact(validation.classes))
         .filter(|(answer, _)| answer.present)
         .filter_map(|(answer, row)| {
-            let gain = i64::from(answer.local) - i64::from(answer.cloud);
+            let wins = wish.count_wins && answer.local && !answer.cloud;
+            let gain = i64::from(wins) - i64::from(answer.cloud && !answer.local);
             local.uncertainty(row).map(|uncertainty| (uncertainty, gain))
         })
         .collect();
@@ -215,7 +218,7 @@ mod tests {
         ]);
         for (points, leave) in [(0.0, 2.0), (19.9, 2.0), (20.0, 4.0), (40.0, 5.0)] {
             let mut policy = Policy::default();
-            let wish = ExitRecipe { max_loss_points: points, standard_errors: 0.0 };
+            let wish = ExitRecipe { max_loss_points: points, standard_errors: 0.0, count_wins: true };
             policy.local.threshold =
                 Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap());
             let outcome = Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256);
@@ -229,11 +232,25 @@ mod tests {
         let (logits, samples) =
             made(&[(9.0, true, true), (8.0, false, true), (7.0, true, false), (6.0, true, false)]);
         let policy = Policy::default();
-        let wish = ExitRecipe { max_loss_points: 0.0, standard_errors: 0.0 };
+        let wish = ExitRecipe { max_loss_points: 0.0, standard_errors: 0.0, count_wins: true };
         let chosen = threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap();
         let policy =
             Policy { local: ExitPolicy { threshold: Threshold::One(chosen), ..policy.local }, ..policy };
         assert_eq!(Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256).local_share, 0.25);
+    }
+
+    #[test]
+    fn wins_make_up_for_losses_only_where_the_recipe_says_so() {
+        let (logits, samples) =
+            made(&[(9.0, true, false), (8.0, true, true), (7.0, false, true), (6.0, true, true)]);
+        for (count_wins, leave) in [(true, 1.0), (false, 0.5)] {
+            let mut policy = Policy::default();
+            let wish = ExitRecipe { max_loss_points: 0.0, standard_errors: 0.0, count_wins };
+            policy.local.threshold =
+                Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap());
+            let outcome = Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256);
+            assert_eq!(outcome.local_share, leave, "count_wins = {count_wins}");
+        }
     }
 
     #[test]
@@ -242,7 +259,7 @@ mod tests {
         let (logits, samples) = made(&rows);
         let share = |standard_errors| {
             let mut policy = Policy::default();
-            let wish = ExitRecipe { max_loss_points: 1.0, standard_errors };
+            let wish = ExitRecipe { max_loss_points: 1.0, standard_errors, count_wins: true };
             policy.local.threshold =
                 Threshold::One(threshold(&policy.local, &logits, &samples, &[0.5, 0.5], wish).unwrap());
             Outcome::of(&logits, &samples, &[0.5, 0.5], &policy, 256).local_share

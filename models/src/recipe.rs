@@ -95,6 +95,10 @@ pub struct ExitRecipe {
     /// Standard errors of the measured loss that must fit in too: 1.64 keeps the promise on new data with probability 0.95.
     #[serde(default = "one_sided_95")]
     pub standard_errors: f32,
+    /// Whether samples that the exit `local` has right and the cloud wrong make up for the others. More leave early then, and the
+    /// promise leans on luck: on new data the wins may be fewer.
+    #[serde(default)]
+    pub count_wins: bool,
 }
 
 fn one_sided_95() -> f32 {

@@ -53,7 +53,9 @@ fn trained(spec: &Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
         );
     }
     assert!(finished.exported.bytes.len() < BUNDLE_BYTES, "{} bytes", finished.exported.bytes.len());
-    assert!(finished.exported.parity.bits > 0 && finished.exported.parity.samples == 256);
+    for parity in [&finished.exported.parity, finished.exported.packed.as_ref().unwrap()] {
+        assert!(parity.bits > 0 && parity.samples == 256, "{parity:?}");
+    }
     finished
 }
 

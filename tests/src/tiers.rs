@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService};
+use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
 use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle};
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
 use headwater_inference::bundle::Bundle;
@@ -186,7 +186,11 @@ impl Tiers {
 /// # Panics
 /// When it does not start.
 pub async fn start_cloud(bundle: &Arc<Bundle>) -> CloudHandle {
-    let config = CloudConfig { listen: ([127, 0, 0, 1], 0).into(), ..CloudConfig::default() };
+    let config = CloudConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        engine: EngineChoice::Tract,
+        ..CloudConfig::default()
+    };
     CloudService::start(config, Arc::clone(bundle)).await.expect("the cloud starts")
 }
 

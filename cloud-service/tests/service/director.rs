@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
+use headwater_inference::bundle::SectionBytes;
 use headwater_inference::engine::{Engine, EngineError, Input, Outputs, Section, TractEngine};
-use headwater_inference::manifest::SectionManifest;
 use tokio::sync::watch;
 
 /// Directs the model thread.
@@ -63,8 +63,8 @@ impl Engine for Director {
         "directed tract"
     }
 
-    fn load(&self, section: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, EngineError> {
-        let section = TractEngine::new().load(section, onnx)?;
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
+        let section = TractEngine::new().load(section)?;
         Ok(Box::new(Directed { section, director: self.clone() }))
     }
 }

@@ -7,6 +7,7 @@
 //! | `network.json` | the [manifest](crate::manifest); its SHA-256 is the network id | `hashes.json` |
 //! | `policy.json` | the [policy](crate::policy) | `hashes.json` |
 //! | `<section>.onnx` or `<section>.onnx.deflate` | one per section, stored or deflated, whichever is smaller | `network.json` |
+//! | `<section>.packed` | behind it, where the section is binary: its [packed form](headwater_kernels::Section) | `network.json` |
 //! | `report.json` | training run and metrics; may be left out | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
 //!
@@ -63,13 +64,15 @@ pub struct Bundle {
     report: Option<serde_json::Value>,
 }
 
-/// One section out of a bundle: its description and its ONNX.
+/// One section out of a bundle: its description and its forms.
 #[derive(Clone, Debug)]
 pub struct SectionBytes<'a> {
     /// What the manifest says of it.
     pub manifest: &'a SectionManifest,
     /// The ONNX file, inflated.
     pub onnx: Cow<'a, [u8]>,
+    /// The packed form, where the section has one.
+    pub packed: Option<&'a [u8]>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +80,8 @@ struct StoredSection {
     member: String,
     range: Range<usize>,
     deflated: bool,
+    /// Member and range of the packed form.
+    packed: Option<(String, Range<usize>)>,
 }
 
 impl Bundle {
@@ -154,6 +159,12 @@ impl Bundle {
         self.stored_section(name).ok().map(|(_, stored)| stored.range.len())
     }
 
+    /// Bytes of a section's packed form; `None` when it has none or is not in this bundle.
+    pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
+        let (_, stored) = self.stored_section(name).ok()?;
+        stored.packed.as_ref().map(|(_, range)| range.len())
+    }
+
     /// A section, inflated.
     ///
     /// # Errors
@@ -169,7 +180,8 @@ impl Bundle {
             check_limit(&section.member, limit, stored.len() as u64)?;
             Cow::Borrowed(stored)
         };
-        Ok(SectionBytes { manifest, onnx })
+        let packed = section.packed.as_ref().map(|(_, range)| &self.bytes[range.clone()]);
+        Ok(SectionBytes { manifest, onnx, packed })
     }
 
     /// The same bundle with only the named sections, for a tier that needs no more. The network id stays.
@@ -186,7 +198,11 @@ impl Bundle {
             .iter()
             .zip(&self.sections)
             .filter(|(section, _)| !names.contains(&section.name.as_str()))
-            .filter_map(|(_, stored)| Some(stored.as_ref()?.member.as_str()))
+            .filter_map(|(_, stored)| stored.as_ref())
+            .flat_map(|stored| {
+                let packed = stored.packed.as_ref().map(|(member, _)| member.as_str());
+                std::iter::once(stored.member.as_str()).chain(packed)
+            })
             .collect();
         let members = archive::read(&self.bytes)?;
         let kept = members.iter().filter(|member| !dropped.contains(&member.name));
@@ -222,22 +238,31 @@ fn find_sections(
     for section in &manifest.sections {
         let deflated_name = format!("{}.onnx.deflate", section.name);
         let stored_name = format!("{}.onnx", section.name);
-        let next = rest.next_if(|member| member.name == deflated_name || member.name == stored_name);
-        let stored = next.map(|member| StoredSection {
-            member: member.name.to_owned(),
-            range: member.range.clone(),
-            deflated: member.name == deflated_name,
-        });
-        if let Some(stored) = &stored {
-            let found = hashes::hex_sha256(&bytes[stored.range.clone()]);
-            if found != section.sha256 {
-                return Err(BundleError::Altered {
-                    member: stored.member.clone(),
-                    expected: section.sha256.clone(),
-                    found,
+        let Some(onnx) = rest.next_if(|member| member.name == deflated_name || member.name == stored_name)
+        else {
+            sections.push(None);
+            continue;
+        };
+        check_hash(bytes, onnx, &section.sha256)?;
+        let packed_name = format!("{}.packed", section.name);
+        let packed = rest.next_if(|member| member.name == packed_name);
+        match (packed, &section.packed_sha256) {
+            (Some(packed), Some(expected)) => check_hash(bytes, packed, expected)?,
+            (None, None) => {}
+            (packed, expected) => {
+                let named = |is: bool| if is { packed_name.clone() } else { format!("no {packed_name}") };
+                return Err(BundleError::Members {
+                    expected: format!("{}, as network.json says", named(expected.is_some())),
+                    found: named(packed.is_some()),
                 });
             }
         }
+        let stored = Some(StoredSection {
+            member: onnx.name.to_owned(),
+            range: onnx.range.clone(),
+            deflated: onnx.name == deflated_name,
+            packed: packed.map(|member| (member.name.to_owned(), member.range.clone())),
+        });
         sections.push(stored);
     }
     match rest.next() {
@@ -247,6 +272,14 @@ fn find_sections(
             found: member.name.escape_default().to_string(),
         }),
     }
+}
+
+fn check_hash(bytes: &[u8], member: &archive::Member<'_>, expected: &str) -> Result<(), BundleError> {
+    let found = hashes::hex_sha256(&bytes[member.range.clone()]);
+    if found == expected {
+        return Ok(());
+    }
+    Err(BundleError::Altered { member: member.name.to_owned(), expected: expected.to_owned(), found })
 }
 
 fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {

@@ -12,19 +12,27 @@ pub struct BundleWriter {
     manifest: NetworkManifest,
     policy: Policy,
     sections: Vec<(String, Vec<u8>)>,
+    packed: Vec<(String, Vec<u8>)>,
     report: Option<serde_json::Value>,
 }
 
 impl BundleWriter {
     /// A bundle of this network and policy, without sections yet.
     pub fn new(manifest: NetworkManifest, policy: Policy) -> Self {
-        Self { manifest, policy, sections: Vec::new(), report: None }
+        Self { manifest, policy, sections: Vec::new(), packed: Vec::new(), report: None }
     }
 
     /// Adds the ONNX file of a section, in any order.
     #[must_use]
     pub fn section(mut self, name: impl Into<String>, onnx: impl Into<Vec<u8>>) -> Self {
         self.sections.push((name.into(), onnx.into()));
+        self
+    }
+
+    /// Adds the packed form of a section.
+    #[must_use]
+    pub fn packed(mut self, name: impl Into<String>, packed: impl Into<Vec<u8>>) -> Self {
+        self.packed.push((name.into(), packed.into()));
         self
     }
 
@@ -56,9 +64,10 @@ impl BundleWriter {
         Ok(archive::write(members))
     }
 
-    /// Deflates the sections where that helps, and notes their hashes in the manifest.
+    /// Deflates the sections where that helps, and notes their hashes in the manifest. Packed forms hardly shrink; they are stored.
     fn store_sections(&mut self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
         let mut given = std::mem::take(&mut self.sections);
+        let mut given_packed = std::mem::take(&mut self.packed);
         let mut members = Vec::with_capacity(given.len());
         for section in &mut self.manifest.sections {
             let Some(at) = given.iter().position(|(name, _)| *name == section.name) else {
@@ -75,8 +84,14 @@ impl BundleWriter {
             };
             section.sha256 = hashes::hex_sha256(&stored);
             members.push((member, stored));
+            section.packed_sha256 = None;
+            if let Some(at) = given_packed.iter().position(|(name, _)| *name == section.name) {
+                let (name, packed) = given_packed.swap_remove(at);
+                section.packed_sha256 = Some(hashes::hex_sha256(&packed));
+                members.push((format!("{name}.packed"), packed));
+            }
         }
-        match given.pop() {
+        match given.pop().or_else(|| given_packed.pop()) {
             None => Ok(members),
             Some((section, _)) => {
                 let known = self.manifest.sections.iter().map(|section| section.name.clone()).collect();

@@ -8,8 +8,8 @@ use crate::manifest::InputKind;
 /// A section that does not load or run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EngineError {
-    /// The ONNX is not one the engine can read and prepare. Another export may help.
-    #[error("section {section}: {engine} cannot load its ONNX: {reason}")]
+    /// The section is not one the engine can read and prepare. Another export may help.
+    #[error("section {section}: {engine} cannot load it: {reason}")]
     Load {
         /// The section.
         section: String,
@@ -19,7 +19,7 @@ pub enum EngineError {
         reason: String,
     },
     /// The ONNX is not the section that the manifest describes.
-    #[error("section {section}: {what} of its ONNX: expected {expected}, found {found}")]
+    #[error("section {section}: {what}: expected {expected}, found {found}")]
     Mismatch {
         /// The section.
         section: String,

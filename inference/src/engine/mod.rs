@@ -1,16 +1,22 @@
 //! Engines: what runs a section.
 //!
-//! An [`Engine`] turns the ONNX of a section into a [`Section`], which runs batches. Every engine takes pixels or floats and
+//! An [`Engine`] turns a section of a bundle into a [`Section`], which runs batches. Every engine takes pixels or floats and
 //! gives floats or packed bits, as the section's manifest says, so callers do not know which engine runs.
 
 mod error;
+#[cfg(feature = "ort")]
+mod onnx_runtime;
 mod outputs;
+mod packed;
 mod tract;
 
-use crate::manifest::SectionManifest;
+use crate::bundle::SectionBytes;
 
 pub use error::EngineError;
+#[cfg(feature = "ort")]
+pub use onnx_runtime::{OrtEngine, OrtError};
 pub use outputs::Outputs;
+pub use packed::PackedEngine;
 pub use tract::TractEngine;
 
 /// How far a float of a batched run may be from the same sample run alone, in any engine: absolute for values up to 1,
@@ -28,8 +34,9 @@ pub trait Engine: Send + Sync {
     /// Makes a section ready to run.
     ///
     /// # Errors
-    /// When `onnx` cannot be read, or its inputs and outputs are not those of the manifest.
-    fn load(&self, section: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, EngineError>;
+    /// When the form of the section that this engine runs is not there, cannot be read, or its inputs and outputs are not
+    /// those of the manifest.
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError>;
 }
 
 /// A section that is ready to run. One thread at a time.

@@ -53,6 +53,14 @@ impl Outputs {
         }
     }
 
+    /// For engines: appends one sample's bits, packed, to an output of bits.
+    ///
+    /// # Panics
+    /// When [`Outputs::start`] did not announce the output.
+    pub fn append_bits(&mut self, output: usize, bits: &[u8]) {
+        self.buffers[output].bits.extend_from_slice(bits);
+    }
+
     /// For engines: appends the values of whole samples to an output, packing them if it is bits.
     ///
     /// # Panics

@@ -137,6 +137,7 @@ fn section(
         parameters: 0,
         macs: 0,
         sha256: String::new(),
+        packed_sha256: None,
     }
 }
 

@@ -56,7 +56,7 @@ pub enum SectionError {
 /// window to meet, is not the one that pays for cold memory.
 fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Section>, SectionError> {
     let stored = bundle.section(name)?;
-    let mut section = engine.load(stored.manifest, &stored.onnx)?;
+    let mut section = engine.load(&stored)?;
     let elements = stored.manifest.input_len();
     let (pixels, floats);
     let zeros = match stored.manifest.input.kind {

@@ -114,6 +114,7 @@ impl TinyNetwork {
             parameters: 1000,
             macs: 1000,
             sha256: String::new(),
+            packed_sha256: None,
         };
         let output = |name: &str, kind, shape| SectionOutput { name: name.into(), kind, shape };
         let logits = || vec![output("logits", OutputKind::F32, vec![classes])];

@@ -1,15 +1,18 @@
 //! Writes the bundle, unless the engine disagrees with the trained network.
 
 use headwater_inference::bundle::{Bundle, BundleError, BundleWriter};
-use headwater_inference::engine::TractEngine;
+use headwater_inference::engine::{PackedEngine, TractEngine};
+use headwater_inference::manifest::SectionManifest;
 use headwater_inference::policy::Policy;
+use headwater_protocol::Slot;
 use thiserror::Error;
 
 use super::manifest::manifest;
+use super::packed::{NoPackedForm, packed_section};
 use super::parity::{Parity, ParityError, compare};
 use super::sections::onnx_sections;
 use crate::data::Samples;
-use crate::layers::State;
+use crate::layers::{Source, State};
 use crate::network::Network;
 use crate::spec::Spec;
 
@@ -38,8 +41,10 @@ pub struct Shipped<'a> {
 pub struct Exported {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// How the engine compares.
+    /// How tract compares.
     pub parity: Parity,
+    /// How the packed device sections compare, with tract behind them; or why they have no packed form.
+    pub packed: Result<Parity, NoPackedForm>,
     /// The report as stored.
     pub report: serde_json::Value,
 }
@@ -59,13 +64,34 @@ pub fn export(
         BundleWriter::new(manifest(spec, shipped.class_prior), shipped.policy.clone()),
         |writer, (name, onnx)| writer.section(name, onnx),
     );
+    let source = Source { layout: &network.layout, state };
+    let view = *spec.network.device.input.get_ref();
+    let packed = network.devices.iter().map(|layers| packed_section(layers, &source, view));
+    let packed: Result<Vec<_>, _> = packed.collect();
+    let writer = Slot::first(spec.slots())
+        .zip(packed.as_deref().unwrap_or_default())
+        .fold(writer, |writer, (slot, bytes)| {
+            writer.packed(SectionManifest::device_name(slot), bytes.as_slice())
+        });
     let unreported = Bundle::from_bytes(&writer.clone().finish()?)?;
-    let parity = compare(&unreported, &TractEngine, network, state, validation)?;
+    let parity = compare(&unreported, (&TractEngine, &TractEngine), network, state, validation)?;
+    let packed = match packed {
+        Ok(_) => {
+            let engines = (&PackedEngine::new() as _, &TractEngine as _);
+            Ok(compare(&unreported, engines, network, state, validation)?)
+        }
+        Err(reason) => Err(reason),
+    };
     let mut report = shipped.report;
     if let Some(report) = report.as_object_mut() {
         report.insert("parity".into(), serde_json::json!(parity));
+        let packed = match &packed {
+            Ok(parity) => serde_json::json!(parity),
+            Err(reason) => serde_json::json!({ "none": reason.to_string() }),
+        };
+        report.insert("parity_packed".into(), packed);
     }
     let bytes = writer.report(report.clone()).finish()?;
     Bundle::from_bytes(&bytes)?;
-    Ok(Exported { bytes, parity, report })
+    Ok(Exported { bytes, parity, packed, report })
 }

@@ -58,7 +58,17 @@ fn section(
 ) -> SectionManifest {
     let input = SectionInput { kind, shape: shape.to_vec() };
     let SectionCost { parameters, macs, .. } = cost;
-    SectionManifest { name, tier, slot, input, outputs, parameters, macs, sha256: String::new() }
+    SectionManifest {
+        name,
+        tier,
+        slot,
+        input,
+        outputs,
+        parameters,
+        macs,
+        sha256: String::new(),
+        packed_sha256: None,
+    }
 }
 
 fn output(name: &str, kind: OutputKind, shape: &[usize]) -> SectionOutput {

@@ -3,6 +3,7 @@
 mod bundle;
 mod manifest;
 pub mod onnx;
+pub mod packed;
 pub mod parity;
 mod sections;
 

@@ -80,7 +80,7 @@ pub enum ParityError {
     },
 }
 
-/// Compares a bundle in `engine` with the trained network, on the first [`SAMPLES`] of `samples`, section by section: every section
+/// Compares a bundle with the trained network, device sections in the first engine and the others in the second, on the first [`SAMPLES`] of `samples`, section by section: every section
 /// gets what the trained network gives it, so that a difference is named where it arises.
 ///
 /// # Errors
@@ -90,7 +90,7 @@ pub enum ParityError {
 /// When `network` is not of a spec that the shape pass let through.
 pub fn compare(
     bundle: &Bundle,
-    engine: &dyn Engine,
+    (engine, behind): (&dyn Engine, &dyn Engine),
     network: &Network,
     state: &State,
     samples: &Samples,
@@ -142,8 +142,8 @@ pub fn compare(
     }
     let answers = network.forward(&pass, &batch);
     let (local, cloud) = (values(answers.local), values(answers.cloud));
-    let mut exit = LocalExit::load(bundle, engine)?;
-    let mut section = CloudSection::load(bundle, engine)?;
+    let mut exit = LocalExit::load(bundle, behind)?;
+    let mut section = CloudSection::load(bundle, behind)?;
     let mut logits = vec![0.0; classes];
     for sample in (0..count).filter(|sample| samples.seen[*sample] != 0) {
         let seen = samples.seen[sample];
@@ -154,7 +154,7 @@ pub fn compare(
             sample,
             &local[sample * classes..][..classes],
             &logits,
-            engine.name(),
+            behind.name(),
         )?;
         let presence: Vec<bool> = (0..slots).map(|slot| seen >> slot & 1 == 1).collect();
         let found =
@@ -164,7 +164,7 @@ pub fn compare(
             sample,
             &cloud[sample * classes..][..classes],
             &found,
-            engine.name(),
+            behind.name(),
         )?;
     }
     Ok(parity)

@@ -43,6 +43,11 @@ impl Convp {
         max_pool(conv2d(x, sign(pass.weight::<4>(self.weight)), self.conv), self.pool)
     }
 
+    /// Signs of the weights, `[filters, channels, kernel, kernel]`.
+    pub fn weight_signs(&self, source: &Source<'_>) -> Vec<bool> {
+        source.signs(self.weight)
+    }
+
     /// `Conv` with signs as weights, `MaxPool`, one factor and one summand a channel, sign.
     pub fn export(&self, source: &Source<'_>, graph: &mut Graph, x: &Value) -> Value {
         let weight = graph.constant(source.layout.shape(self.weight), &source.weight(self.weight, true));

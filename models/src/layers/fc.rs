@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Builder, Init, Norm, ParameterId, ParameterKind, Pass, Source};
+use super::{Builder, Folded, Init, Norm, ParameterId, ParameterKind, Pass, Source};
 use crate::export::onnx::{Graph, Value};
 use crate::fused::{linear, sign};
 use crate::spec::FcSpec;
@@ -51,6 +51,17 @@ impl Fc {
         match &self.behind {
             Behind::Norm(norm) => norm.forward(pass, y),
             Behind::Bias(bias) => y + pass.weight::<4>(*bias),
+        }
+    }
+
+    /// Signs of the weights, `[outputs, inputs]`, and the batch norm behind them; `None` unless the layer is binary and gives
+    /// scores.
+    pub fn binary_scores(&self, source: &Source<'_>) -> Option<(Vec<bool>, Folded)> {
+        match &self.behind {
+            Behind::Norm(norm) if self.binary && norm.gives_scores() => {
+                Some((source.signs(self.weight), norm.folded(source.layout, source.state)))
+            }
+            _ => None,
         }
     }
 

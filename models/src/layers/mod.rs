@@ -31,6 +31,11 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// Signs of a binary weight, +1 as `true`.
+    fn signs(&self, id: ParameterId) -> Vec<bool> {
+        self.state.parameter(self.layout, id).iter().map(|value| *value >= 0.0).collect()
+    }
+
     /// A parameter as the network uses it: binary weights as their signs.
     fn weight(&self, id: ParameterId, binary: bool) -> Vec<f32> {
         let sign = |value: &f32| if *value >= 0.0 { 1.0 } else { -1.0 };

@@ -51,6 +51,11 @@ impl Norm {
         scale_shift(x, &scale, &shift, self.activation)
     }
 
+    /// Whether nothing follows.
+    pub fn gives_scores(&self) -> bool {
+        self.activation == Activation::None
+    }
+
     /// What the activation gets, by the running statistics.
     pub fn before_activation(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         let Folded { scale, shift } = pass.folded(self);

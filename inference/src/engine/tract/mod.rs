@@ -16,7 +16,7 @@ mod tests;
 use tract_onnx::prelude::*;
 
 use super::{Engine, EngineError, Section};
-use crate::manifest::SectionManifest;
+use crate::bundle::SectionBytes;
 use section::TractSection;
 
 const NAME: &str = "tract";
@@ -37,8 +37,8 @@ impl Engine for TractEngine {
         NAME
     }
 
-    fn load(&self, section: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, EngineError> {
-        Ok(Box::new(TractSection::load(section, onnx)?))
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
+        Ok(Box::new(TractSection::load(section.manifest, &section.onnx)?))
     }
 }
 

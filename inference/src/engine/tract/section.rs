@@ -25,14 +25,19 @@ impl TractSection {
             EngineError::Load { section: manifest.name.clone(), engine: NAME, reason: format!("{reason:#}") }
         };
         let model = caught(|| read(onnx)).map_err(load_error)?;
-        check(manifest, || "number of inputs".into(), &1, &model.inputs.len())?;
-        check(manifest, || "number of outputs".into(), &manifest.outputs.len(), &model.outputs.len())?;
+        check(manifest, || "number of inputs of its ONNX".into(), &1, &model.inputs.len())?;
+        check(
+            manifest,
+            || "number of outputs of its ONNX".into(),
+            &manifest.outputs.len(),
+            &model.outputs.len(),
+        )?;
         let shape = single(&manifest.input.shape);
         let model = caught(|| optimise(model, &shape)).map_err(load_error)?;
         for (i, output) in manifest.outputs.iter().enumerate() {
             let found = model.output_fact(i).map_err(load_error)?;
             let expected = f32::fact(single(&output.shape));
-            let what = || format!("output {i} ({})", output.name);
+            let what = || format!("output {i} ({}) of its ONNX", output.name);
             let text = |fact: &TypedFact| format!("{:?} {:?}", fact.shape, fact.datum_type);
             check(manifest, what, &text(&expected), &text(found))?;
         }

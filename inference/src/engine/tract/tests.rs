@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::bundle::Bundle;
 use crate::engine::{Input, Outputs};
-use crate::manifest::{Aggregation, InputKind, OutputKind, SectionInput, SectionOutput, Tier};
+use crate::manifest::{
+    Aggregation, InputKind, OutputKind, SectionInput, SectionManifest, SectionOutput, Tier,
+};
 use crate::testing::{OnnxGraph, TinyNetwork};
 
 fn section(kind: InputKind, shape: &[usize], outputs: &[(OutputKind, &[usize])]) -> SectionManifest {
@@ -21,11 +23,12 @@ fn section(kind: InputKind, shape: &[usize], outputs: &[(OutputKind, &[usize])])
         parameters: 0,
         macs: 0,
         sha256: String::new(),
+        packed_sha256: None,
     }
 }
 
 fn load(manifest: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, EngineError> {
-    TractEngine::new().load(manifest, onnx)
+    TractEngine::new().load(&SectionBytes { manifest, onnx: onnx.into(), packed: None })
 }
 
 /// `y = relu(x)`, any shape.

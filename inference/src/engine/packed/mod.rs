@@ -1,0 +1,47 @@
+//! The engine of binary device sections: the packed form, run by [`headwater_kernels`].
+
+mod section;
+#[cfg(test)]
+mod tests;
+
+use headwater_kernels::Path;
+
+use super::{Engine, EngineError, Section};
+use crate::bundle::SectionBytes;
+use section::PackedSection;
+
+const NAME: &str = "packed";
+
+/// Runs packed sections with the fastest instructions that this processor has.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedEngine {
+    path: Path,
+}
+
+impl PackedEngine {
+    /// The engine; it has no settings.
+    pub fn new() -> Self {
+        Self { path: Path::best() }
+    }
+
+    /// The instructions it uses: `portable`, `avx2`, `avx512`.
+    pub fn path(&self) -> &'static str {
+        self.path.name()
+    }
+}
+
+impl Default for PackedEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for PackedEngine {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
+        Ok(Box::new(PackedSection::load(section, self.path)?))
+    }
+}

@@ -1,0 +1,122 @@
+//! A packed section by itself, on every path of this processor, one thread:
+//! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
+//!
+//! Rounds go through all paths in turn; the table has medians of the rounds, in microseconds a view. Weights are drawn; no path's time
+//! depends on them. Against other engines: the bench `device_sections` of `headwater-models`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use headwater_kernels::{
+    Affine, BlockParts, Convp, HeadParts, Map, Path, Plan, Section, Temporaries, Threshold, Weights, Window,
+    packed_len, write,
+};
+
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(30);
+const CLASSES: usize = 10;
+const WINDOW: Window = Window { kernel: 3, stride: 1, pad: 1 };
+
+fn bits(count: usize, seed: u64) -> Vec<bool> {
+    let mut state = seed;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 63 == 1
+        })
+        .collect()
+}
+
+/// A section of blocks with so many filters each.
+fn section(input: Map, filters: &[usize]) -> Vec<u8> {
+    let mut map = input;
+    let shapes: Vec<_> = filters
+        .iter()
+        .map(|&filters| {
+            let pool = Window { stride: 2, ..WINDOW };
+            let shape = Convp { input: map, filters, conv: WINDOW, pool };
+            map = shape.output();
+            shape
+        })
+        .collect();
+    let weights: Vec<_> = shapes.iter().map(|shape| bits(shape.filters * shape.taps(), 1)).collect();
+    let thresholds: Vec<_> =
+        shapes.iter().map(|shape| vec![Threshold { from: 3, flipped: false }; shape.filters]).collect();
+    let blocks: Vec<_> = shapes
+        .iter()
+        .zip(&weights)
+        .zip(&thresholds)
+        .map(|((&shape, weights), thresholds)| BlockParts { shape, weights, thresholds })
+        .collect();
+    let head = HeadParts {
+        weights: &bits(CLASSES * map.len(), 2),
+        classes: &[Affine { factor: 3, offset: 5 }; CLASSES],
+        scale: 0.1,
+    };
+    let mut bytes = Vec::new();
+    write(&blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    bytes
+}
+
+fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
+    let plan = Plan::read(bytes).expect("a section");
+    let needs = plan.needs();
+    let (mut words, mut signs) = (vec![0; needs.weights], vec![0; needs.signs]);
+    let mut thresholds = vec![Threshold::default(); needs.thresholds];
+    let mut classes = vec![Affine::default(); plan.classes()];
+    let weights =
+        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
+    let section = Section::load(&plan, bytes, weights).expect("a section");
+    let pixels: Vec<u8> = (0..plan.input().len()).map(|i| (i * 31 % 256) as u8).collect();
+    let (mut words, mut sums) = (vec![0; needs.words], vec![0; needs.sums]);
+    let (mut scores, mut features) = (vec![0; plan.classes()], vec![0; packed_len(plan.features().len())]);
+    let mut times = vec![Vec::new(); paths.len()];
+    for _ in 0..ROUNDS {
+        for (path, times) in paths.iter().zip(&mut times) {
+            let (start, mut views) = (Instant::now(), 0u32);
+            while start.elapsed() < ROUND {
+                for _ in 0..8 {
+                    let memory = Temporaries { words: &mut words, sums: &mut sums };
+                    section.run(*path, black_box(&pixels), memory, &mut scores, &mut features);
+                    black_box((&scores, &features));
+                }
+                views += 8;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(views));
+        }
+    }
+    times
+        .into_iter()
+        .map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        })
+        .collect()
+}
+
+fn main() {
+    // `cargo test --benches` runs this too, and wants to know only that it would.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let paths: Vec<Path> = Path::available().collect();
+    print!("{:<32}", "view, filters of the blocks");
+    paths.iter().for_each(|path| print!("{:>10}", path.name()));
+    println!();
+    let view = Map { channels: 3, height: 32, width: 32 };
+    let digit = Map { channels: 1, height: 28, width: 28 };
+    for (view, filters) in [
+        (view, &[4][..]),
+        (view, &[8]),
+        (view, &[16]),
+        (view, &[4, 4]),
+        (view, &[16, 16]),
+        (digit, &[16, 32]),
+        (Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
+    ] {
+        let Map { channels, height, width } = view;
+        print!("{:<32}", format!("{channels}x{height}x{width}, {filters:?}"));
+        measure(&section(view, filters), &paths).iter().for_each(|time| print!("{time:>10.2}"));
+        println!();
+    }
+}

@@ -1,0 +1,147 @@
+//! Which instructions a section is run with.
+//!
+//! The kernels are written once, in plain Rust over blocks of lanes; a path compiles them anew with more instructions allowed,
+//! and replaces the one step that compilers do badly: comparing lanes and gathering the results as bits.
+
+use crate::pixels::LANES;
+use crate::section::{Section, Temporaries};
+
+/// Instructions to run with. Every path gives the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Portable,
+    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    Avx2,
+    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    Avx512,
+}
+
+impl Path {
+    /// Whatever the program was compiled for.
+    pub const PORTABLE: Self = Self(Kind::Portable);
+
+    /// The paths that this processor can run, slowest first; without the feature `std` the portable one alone.
+    pub fn available() -> impl DoubleEndedIterator<Item = Self> {
+        [Some(Self::PORTABLE), detect::avx2(), detect::avx512()].into_iter().flatten()
+    }
+
+    /// The fastest path that this processor can run.
+    pub fn best() -> Self {
+        Self::available().next_back().unwrap_or(Self::PORTABLE)
+    }
+
+    /// Its word in reports.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            Kind::Avx2 => "avx2",
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            Kind::Avx512 => "avx512",
+        }
+    }
+
+    pub(crate) fn run(
+        self,
+        section: &Section<'_>,
+        pixels: &[u8],
+        memory: Temporaries<'_>,
+        scores: &mut [i32],
+        features: &mut [u8],
+    ) {
+        match self.0 {
+            Kind::Portable => section.run_with(pixels, memory, scores, features, at_least),
+            // SAFETY: a `Path` of this kind exists only where `available` has found its instructions.
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
+            Kind::Avx2 => unsafe { x86::avx2(section, pixels, memory, scores, features) },
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
+            Kind::Avx512 => unsafe { x86::avx512(section, pixels, memory, scores, features) },
+        }
+    }
+}
+
+/// What the processor can do.
+mod detect {
+    use super::Path;
+
+    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    pub(super) fn avx2() -> Option<Path> {
+        use std::arch::is_x86_feature_detected as has;
+        let all = has!("avx2") && has!("popcnt") && has!("bmi1") && has!("bmi2") && has!("lzcnt");
+        all.then_some(Path(super::Kind::Avx2))
+    }
+
+    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    pub(super) fn avx512() -> Option<Path> {
+        use std::arch::is_x86_feature_detected as has;
+        avx2()?;
+        let all = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vpopcntdq");
+        all.then_some(Path(super::Kind::Avx512))
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+    pub(super) fn avx2() -> Option<Path> {
+        None
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+    pub(super) fn avx512() -> Option<Path> {
+        None
+    }
+}
+
+/// Bit `i` is set where `sums[i] >= from`.
+#[inline(always)]
+fn at_least(sums: &[i16; LANES], from: i16) -> u16 {
+    sums.iter().enumerate().fold(0, |bits, (place, &sum)| bits | u16::from(sum >= from) << place)
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod x86 {
+    use core::arch::x86_64::{
+        _mm_movemask_epi8, _mm_packs_epi16, _mm256_castsi256_si128, _mm256_cmpgt_epi16,
+        _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_set1_epi16,
+    };
+
+    use super::{LANES, Section, Temporaries};
+
+    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+    pub(super) fn avx2(
+        section: &Section<'_>,
+        pixels: &[u8],
+        memory: Temporaries<'_>,
+        scores: &mut [i32],
+        features: &mut [u8],
+    ) {
+        section.run_with(pixels, memory, scores, features, |sums, from| at_least(sums, from));
+    }
+
+    #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl,avx512vpopcntdq")]
+    pub(super) fn avx512(
+        section: &Section<'_>,
+        pixels: &[u8],
+        memory: Temporaries<'_>,
+        scores: &mut [i32],
+        features: &mut [u8],
+    ) {
+        section.run_with(pixels, memory, scores, features, |sums, from| at_least(sums, from));
+    }
+
+    /// As [`super::at_least`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    #[expect(unsafe_code, reason = "loads from an array")]
+    fn at_least(sums: &[i16; LANES], from: i16) -> u16 {
+        // SAFETY: the array has the 32 bytes that are read.
+        let sums = unsafe { _mm256_loadu_si256(sums.as_ptr().cast()) };
+        let below = _mm256_cmpgt_epi16(_mm256_set1_epi16(from), sums);
+        let (low, high) = (_mm256_castsi256_si128(below), _mm256_extracti128_si256::<1>(below));
+        !(_mm_movemask_epi8(_mm_packs_epi16(low, high)) as u16)
+    }
+}

@@ -1,0 +1,272 @@
+//! What a packed section consists of, where each part lies in its bytes, and how much memory a run takes.
+
+use crate::error::PackedError;
+use crate::shape::{Convp, Map, Window};
+use crate::{bits, pixels};
+
+/// Version of the form that this build reads and writes.
+pub const VERSION: u8 = 1;
+
+/// Most blocks of a section.
+pub const BLOCKS_MAX: usize = 8;
+
+pub(crate) const MAGIC: [u8; 4] = *b"HWpk";
+/// Magic, version, blocks, classes, channels, rows, columns, two zero bytes, unit of the scores.
+pub(crate) const HEADER_BYTES: usize = 20;
+/// Filters, then kernel, stride and padding of the convolution and of the pooling.
+pub(crate) const BLOCK_BYTES: usize = 8;
+
+/// Longest side of a map, most channels, most filters.
+const SIDE_MAX: i64 = 4096;
+/// Most values of a map.
+const VALUES_MAX: i64 = 1 << 24;
+/// Most weights of one filter: 255 times as much still fits in 32 bits.
+const TAPS_MAX: i64 = 1 << 22;
+/// Most classes.
+const CLASSES_MAX: i64 = 4096;
+
+/// The shapes of a section.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    blocks: [Convp; BLOCKS_MAX],
+    count: usize,
+    classes: usize,
+    pub(crate) scale: f32,
+}
+
+/// Memory that a section takes, in elements of its kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Weights as they are run: words.
+    pub weights: usize,
+    /// Weights of the first block as they are run: bytes.
+    pub signs: usize,
+    /// One a filter of every block.
+    pub thresholds: usize,
+    /// Temporary: words.
+    pub words: usize,
+    /// Temporary: sums of 16 bits.
+    pub sums: usize,
+}
+
+impl Plan {
+    /// Shapes that a section may have.
+    ///
+    /// # Errors
+    /// [`PackedError::Range`] naming the number that is out of its range.
+    pub fn new(blocks: &[Convp], classes: usize, scale: f32) -> Result<Self, PackedError> {
+        within("blocks", None, 1, BLOCKS_MAX as i64, blocks.len())?;
+        within("classes", None, 1, CLASSES_MAX, classes)?;
+        if !(scale.is_finite() && scale > 0.0) {
+            return Err(PackedError::Scale);
+        }
+        let mut plan = Self { blocks: [Convp::default(); BLOCKS_MAX], count: blocks.len(), classes, scale };
+        for (index, (&block, place)) in blocks.iter().zip(&mut plan.blocks).enumerate() {
+            check(index as u8, block)?;
+            *place = block;
+        }
+        for (index, pair) in blocks.windows(2).enumerate() {
+            let (before, input) = (pair[0].output(), pair[1].input);
+            let index = Some(index as u8 + 1);
+            let equal =
+                |what, expected: usize, found| within(what, index, expected as i64, expected as i64, found);
+            equal("channels", before.channels, input.channels)?;
+            equal("rows", before.height, input.height)?;
+            equal("columns", before.width, input.width)?;
+        }
+        Ok(plan)
+    }
+
+    /// Reads the header of a section and checks that the bytes are as many as it leads to.
+    ///
+    /// # Errors
+    /// [`PackedError`] naming what does not fit.
+    pub fn read(bytes: &[u8]) -> Result<Self, PackedError> {
+        let truncated = PackedError::Length { expected: HEADER_BYTES, found: bytes.len() };
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(truncated)?;
+        let &[m0, m1, m2, m3, version, count, ..] = header;
+        if [m0, m1, m2, m3] != MAGIC {
+            return Err(PackedError::Magic);
+        }
+        if version != VERSION {
+            return Err(PackedError::Version { found: version });
+        }
+        let number = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let count = usize::from(count);
+        within("blocks", None, 1, BLOCKS_MAX as i64, count)?;
+        within("reserved bytes", None, 0, 0, number(14))?;
+        let scale = f32::from_le_bytes([header[16], header[17], header[18], header[19]]);
+        let mut input = Map { channels: number(8), height: number(10), width: number(12) };
+        let mut blocks = [Convp::default(); BLOCKS_MAX];
+        for (index, place) in blocks.iter_mut().take(count).enumerate() {
+            let at = HEADER_BYTES + index * BLOCK_BYTES;
+            let expected = HEADER_BYTES + count * BLOCK_BYTES;
+            let block: &[u8; BLOCK_BYTES] = bytes
+                .get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .ok_or(PackedError::Length { expected, found: bytes.len() })?;
+            let &[f0, f1, conv @ .., pool, pool_stride, pool_pad] = block;
+            let window = |[kernel, stride, pad]: [u8; 3]| Window {
+                kernel: usize::from(kernel),
+                stride: usize::from(stride),
+                pad: usize::from(pad),
+            };
+            *place = Convp {
+                input,
+                filters: usize::from(u16::from_le_bytes([f0, f1])),
+                conv: window(conv),
+                pool: window([pool, pool_stride, pool_pad]),
+            };
+            // Shapes are derived from these numbers, so they are checked first.
+            check(index as u8, *place)?;
+            input = place.output();
+        }
+        let plan = Self::new(&blocks[..count], number(6), scale)?;
+        if bytes.len() != plan.bytes() {
+            return Err(PackedError::Length { expected: plan.bytes(), found: bytes.len() });
+        }
+        Ok(plan)
+    }
+
+    /// The blocks, first to last.
+    pub fn blocks(&self) -> &[Convp] {
+        &self.blocks[..self.count]
+    }
+
+    /// What goes in.
+    pub fn input(&self) -> Map {
+        self.blocks[0].input
+    }
+
+    /// The features that come out, one bit a value.
+    pub fn features(&self) -> Map {
+        self.blocks[self.count - 1].output()
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// What one unit of a score is worth.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Bytes of the section.
+    pub fn bytes(&self) -> usize {
+        let blocks = self.blocks().iter().map(|&block| block_bytes(block)).sum::<usize>();
+        HEADER_BYTES + self.count * BLOCK_BYTES + blocks + self.head_bytes()
+    }
+
+    /// Bytes of the exit: weights, factors, summands.
+    pub(crate) fn head_bytes(&self) -> usize {
+        (self.classes * self.features().len()).div_ceil(8) + 8 * self.classes
+    }
+
+    /// Words of the features as one stream of bits.
+    pub(crate) fn stream_words(&self) -> usize {
+        self.features().len().div_ceil(64)
+    }
+
+    /// Words of the largest map between two blocks.
+    pub(crate) fn map_words(&self) -> usize {
+        self.blocks().iter().map(|&block| map_words(block)).max().unwrap_or(0)
+    }
+
+    /// Memory that the section takes.
+    pub fn needs(&self) -> Needs {
+        let first = self.blocks[0];
+        let later = || self.blocks().iter().skip(1).copied();
+        let is_fast = pixels::runs(first);
+        let later_weights = later().map(|block| block.filters * bits::patch_words(block)).sum::<usize>();
+        let head_weights = self.classes * self.stream_words();
+        Needs {
+            weights: later_weights + head_weights + if is_fast { 0 } else { natural_words(first) },
+            signs: if is_fast { pixels::signs_len(first) } else { 0 },
+            thresholds: self.blocks().iter().map(|block| block.filters).sum(),
+            words: 2 * self.map_words()
+                + self.stream_words()
+                + self.row_words()
+                + later().map(bits::streams_words).max().unwrap_or(0)
+                + 2 * later().map(bits::patch_words).max().unwrap_or(0),
+            sums: if is_fast { pixels::table_len(first) + pixels::line_len(first) } else { 0 },
+        }
+    }
+
+    /// Words of one convolved row of every filter, in the block where they are most.
+    pub(crate) fn row_words(&self) -> usize {
+        self.blocks().iter().map(|&block| block.filters * row_words(block)).max().unwrap_or(0)
+    }
+}
+
+/// Words of a row that holds what the convolution gives and what the pooling leaves.
+pub(crate) const fn row_words(block: Convp) -> usize {
+    let (convolved, left) = (block.convolved().row_words(), block.output().row_words());
+    if convolved > left { convolved } else { left }
+}
+
+/// Words of what a block gives.
+pub(crate) const fn map_words(block: Convp) -> usize {
+    block.filters * block.output().height * row_words(block)
+}
+
+/// Words of the weights in the order of the file, each filter in words of its own.
+pub(crate) const fn natural_words(block: Convp) -> usize {
+    block.filters * block.taps().div_ceil(64)
+}
+
+/// Largest sum of a filter.
+pub(crate) const fn reach(block: Convp, is_first: bool) -> i32 {
+    let largest = if is_first { 255 } else { 1 };
+    (block.taps() * largest) as i32
+}
+
+/// Bytes of a block's weights, thresholds and their signs.
+pub(crate) fn block_bytes(block: Convp) -> usize {
+    (block.filters * block.taps()).div_ceil(8) + 4 * block.filters + block.filters.div_ceil(8)
+}
+
+fn check(index: u8, block: Convp) -> Result<(), PackedError> {
+    let at = Some(index);
+    let Map { channels, height, width } = block.input;
+    within("channels", at, 1, SIDE_MAX, channels)?;
+    within("rows", at, 1, SIDE_MAX, height)?;
+    within("columns", at, 1, SIDE_MAX, width)?;
+    within("filters", at, 1, SIDE_MAX, block.filters)?;
+    check_window("kernel", at, block.conv, [height, width])?;
+    let map = block.convolved();
+    check_window("pooling window", at, block.pool, [map.height, map.width])?;
+    within("values", at, 1, VALUES_MAX, block.input.len())?;
+    within("values of the convolution", at, 1, VALUES_MAX, map.len())?;
+    within("values of the output", at, 1, VALUES_MAX, block.output().len())?;
+    within("weights of a filter", at, 1, TAPS_MAX, block.taps())
+}
+
+fn check_window(
+    what: &'static str,
+    block: Option<u8>,
+    window: Window,
+    [height, width]: [usize; 2],
+) -> Result<(), PackedError> {
+    within(what, block, 1, 64, window.kernel)?;
+    within(what, block, 1, 64, window.stride)?;
+    // A window that lies on padding alone would have nothing to choose from.
+    within(what, block, 0, window.kernel as i64 - 1, window.pad)?;
+    let room = height.min(width) + 2 * window.pad;
+    within(what, block, 1, room as i64, window.kernel)
+}
+
+fn within(
+    what: &'static str,
+    block: Option<u8>,
+    least: i64,
+    most: i64,
+    found: usize,
+) -> Result<(), PackedError> {
+    let found = i64::try_from(found).unwrap_or(i64::MAX);
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(PackedError::Range { what, block, least, most, found })
+}

@@ -1,0 +1,147 @@
+//! Maps of bits, row by row: `[channels, height, words]`, each row in words of its own, bits past the width zero.
+
+use crate::shape::Window;
+
+/// ORs one convolved row into every pooled row whose window holds it.
+///
+/// `pooled` is `[height, words]` of one channel, before the pooling along the row.
+pub(crate) fn pool_down(pool: Window, row: usize, bits: &[u64], pooled: &mut [u64]) {
+    for (y, target) in pooled.chunks_exact_mut(bits.len()).enumerate() {
+        let start = y * pool.stride;
+        if row + pool.pad >= start && row + pool.pad < start + pool.kernel {
+            target.iter_mut().zip(bits).for_each(|(target, bits)| *target |= bits);
+        }
+    }
+}
+
+/// Pools one row of `width` bits along itself, in place: what is left is `pool.positions(width)` bits, turned round where
+/// `flipped`; the words past them are zero.
+pub(crate) fn pool_along(pool: Window, width: usize, flipped: bool, row: &mut [u64]) {
+    let left = pool.positions(width);
+    match row {
+        [word] if left.saturating_sub(1) * pool.stride < 64 => *word = pool_word(pool, *word),
+        _ => pool_long(pool, left, row),
+    }
+    if flipped {
+        row.iter_mut().for_each(|word| *word = !*word);
+    }
+    clear_from(left, row);
+}
+
+/// Sets the bits from `length` on to zero.
+pub(crate) fn clear_from(length: usize, row: &mut [u64]) {
+    if !length.is_multiple_of(64)
+        && let Some(word) = row.get_mut(length / 64)
+    {
+        *word &= (1 << (length % 64)) - 1;
+    }
+    row.iter_mut().skip(length.div_ceil(64)).for_each(|word| *word = 0);
+}
+
+/// Bit `x` becomes the OR of the bits `x * stride - pad + (0..kernel)`.
+fn pool_word(pool: Window, word: u64) -> u64 {
+    let mut any = 0;
+    for place in 0..pool.kernel {
+        any |= if place < pool.pad {
+            word.checked_shl((pool.pad - place) as u32).unwrap_or(0)
+        } else {
+            word.checked_shr((place - pool.pad) as u32).unwrap_or(0)
+        };
+    }
+    every(pool.stride, any)
+}
+
+/// Bits `0, stride, 2 * stride, ..` next to each other.
+fn every(stride: usize, word: u64) -> u64 {
+    match stride {
+        1 => word,
+        2 => {
+            // Hacker's Delight, 7-4: each step joins neighbours that are twice as long.
+            let mut w = word & 0x5555_5555_5555_5555;
+            w = (w | w >> 1) & 0x3333_3333_3333_3333;
+            w = (w | w >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+            w = (w | w >> 4) & 0x00ff_00ff_00ff_00ff;
+            w = (w | w >> 8) & 0x0000_ffff_0000_ffff;
+            (w | w >> 16) & 0x0000_0000_ffff_ffff
+        }
+        _ => (0..64usize.div_ceil(stride)).fold(0, |all, x| all | (word >> (x * stride) & 1) << x),
+    }
+}
+
+/// As [`pool_word`], for rows of several words: what is written never lies behind what is still read, since the window moves at
+/// least one place a step, but for the padding, which is carried over.
+fn pool_long(pool: Window, left: usize, row: &mut [u64]) {
+    let width = row.len() * 64;
+    let bit = |row: &[u64], at: usize| row[at / 64] >> (at % 64) & 1;
+    // The bits before the place being written that its window still reads: at most `pad` of them.
+    let mut before = 0u64;
+    for x in 0..left {
+        let start = x * pool.stride;
+        let mut any = 0;
+        for at in start..start + pool.kernel {
+            if at < pool.pad || at - pool.pad >= width {
+                continue;
+            }
+            let at = at - pool.pad;
+            any |= if at < x { before >> (x - 1 - at) & 1 } else { bit(row, at) };
+        }
+        before = before << 1 | bit(row, x);
+        row[x / 64] = row[x / 64] & !(1 << (x % 64)) | any << (x % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn pack(bits: &[bool]) -> Vec<u64> {
+        let mut row = vec![0; bits.len().div_ceil(64)];
+        for (x, &bit) in bits.iter().enumerate() {
+            row[x / 64] |= u64::from(bit) << (x % 64);
+        }
+        row
+    }
+
+    fn any_window() -> impl Strategy<Value = Window> {
+        (1usize..9, 1usize..6)
+            .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
+    }
+
+    proptest! {
+        #[test]
+        fn pooling_along_a_row_is_an_or_of_its_windows(
+            bits in prop::collection::vec(any::<bool>(), 9..200), pool in any_window(), flipped in any::<bool>(),
+        ) {
+            let mut row = pack(&bits);
+            row.resize(row.len().max(pool.positions(bits.len()).div_ceil(64)), 0);
+            pool_along(pool, bits.len(), flipped, &mut row);
+            let expected: Vec<bool> = (0..pool.positions(bits.len()))
+                .map(|x| {
+                    let (from, to) = pool.inside(x, bits.len());
+                    (from..to).any(|place| bits[x * pool.stride + place - pool.pad]) != flipped
+                })
+                .collect();
+            let mut expected = pack(&expected);
+            expected.resize(row.len(), 0);
+            prop_assert_eq!(row, expected);
+        }
+
+        #[test]
+        fn pooling_down_is_an_or_of_the_rows_of_a_window(
+            rows in prop::collection::vec(any::<u64>(), 9..40), pool in any_window(),
+        ) {
+            let mut pooled = vec![0; pool.positions(rows.len())];
+            for (row, &bits) in rows.iter().enumerate() {
+                pool_down(pool, row, &[bits], &mut pooled);
+            }
+            for (y, pooled) in pooled.iter().enumerate() {
+                let (from, to) = pool.inside(y, rows.len());
+                let expected = (from..to).fold(0, |any, place| any | rows[y * pool.stride + place - pool.pad]);
+                prop_assert_eq!(*pooled, expected);
+            }
+        }
+    }
+}

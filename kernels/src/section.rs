@@ -1,0 +1,386 @@
+//! A packed section: the bytes of a device section, and running it.
+//!
+//! ```text
+//! "HWpk", version, blocks, classes u16, channels u16, rows u16, columns u16, 0 u16, unit of the scores f32
+//! per block: filters u16, convolution (kernel, stride, padding) 3 bytes, pooling 3 bytes
+//! per block: weights, 1 bit each [filters, channels, kernel, kernel]; thresholds i32 [filters]; their signs, 1 bit each
+//! exit:      weights, 1 bit each [classes, features]; factors i32 [classes]; summands i32 [classes]
+//! ```
+//!
+//! Little endian; bits least significant first, 1 = +1, spare bits zero. There is one way to write a section, and a reader accepts
+//! only that.
+
+use crate::bits::{self, Scratch};
+use crate::error::PackedError;
+use crate::fc::{self, Affine};
+use crate::path::Path;
+use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, MAGIC, Plan, VERSION};
+use crate::shape::Convp;
+use crate::threshold::Threshold;
+use crate::{pixels, rows};
+
+/// What a block is made of, for [`write`].
+#[derive(Clone, Copy, Debug)]
+pub struct BlockParts<'a> {
+    /// Shape.
+    pub shape: Convp,
+    /// Signs of the weights, `[filters, channels, kernel, kernel]`.
+    pub weights: &'a [bool],
+    /// One a filter; sums of the first block are of pixels in `0..=255`.
+    pub thresholds: &'a [Threshold],
+}
+
+/// What the exit is made of, for [`write`].
+#[derive(Clone, Copy, Debug)]
+pub struct HeadParts<'a> {
+    /// Signs of the weights, `[classes, features]`.
+    pub weights: &'a [bool],
+    /// One a class.
+    pub classes: &'a [Affine],
+    /// What one unit of a score is worth.
+    pub scale: f32,
+}
+
+/// Writes a section, part by part, to `sink`.
+///
+/// # Errors
+/// [`PackedError`] naming what is out of range; nothing is written then.
+pub fn write(
+    blocks: &[BlockParts<'_>],
+    head: &HeadParts<'_>,
+    mut sink: impl FnMut(&[u8]),
+) -> Result<(), PackedError> {
+    let mut shapes = [Convp::default(); plan::BLOCKS_MAX];
+    for (shape, block) in shapes.iter_mut().zip(blocks) {
+        *shape = block.shape;
+    }
+    let shapes = shapes.get(..blocks.len()).ok_or(PackedError::Range {
+        what: "blocks",
+        block: None,
+        least: 1,
+        most: plan::BLOCKS_MAX as i64,
+        found: blocks.len() as i64,
+    })?;
+    let plan = Plan::new(shapes, head.classes.len(), head.scale)?;
+    for (index, block) in blocks.iter().enumerate() {
+        exactly("weights", Some(index), block.shape.filters * block.shape.taps(), block.weights.len())?;
+        exactly("thresholds", Some(index), block.shape.filters, block.thresholds.len())?;
+        for threshold in block.thresholds {
+            check_threshold(index, block.shape, *threshold)?;
+        }
+    }
+    let features = plan.features().len();
+    exactly("weights of the exit", None, head.classes.len() * features, head.weights.len())?;
+    head.classes.iter().try_for_each(|class| check_affine(*class, features))?;
+
+    sink(&MAGIC);
+    sink(&[VERSION, blocks.len() as u8]);
+    let input = plan.input();
+    for number in [plan.classes(), input.channels, input.height, input.width, 0] {
+        sink(&(number as u16).to_le_bytes());
+    }
+    sink(&head.scale.to_le_bytes());
+    for Convp { filters, conv, pool, .. } in shapes {
+        sink(&(*filters as u16).to_le_bytes());
+        for window in [conv, pool] {
+            sink(&[window.kernel as u8, window.stride as u8, window.pad as u8]);
+        }
+    }
+    for block in blocks {
+        write_bits(block.weights.iter().copied(), &mut sink);
+        block.thresholds.iter().for_each(|threshold| sink(&threshold.from.to_le_bytes()));
+        write_bits(block.thresholds.iter().map(|threshold| threshold.flipped), &mut sink);
+    }
+    write_bits(head.weights.iter().copied(), &mut sink);
+    head.classes.iter().for_each(|class| sink(&class.factor.to_le_bytes()));
+    head.classes.iter().for_each(|class| sink(&class.offset.to_le_bytes()));
+    Ok(())
+}
+
+fn write_bits(bits: impl Iterator<Item = bool>, sink: &mut impl FnMut(&[u8])) {
+    let (mut byte, mut place) = (0u8, 0);
+    for bit in bits {
+        byte |= u8::from(bit) << place;
+        place += 1;
+        if place == 8 {
+            sink(&[byte]);
+            (byte, place) = (0, 0);
+        }
+    }
+    if place > 0 {
+        sink(&[byte]);
+    }
+}
+
+/// Weights and thresholds as they are run, in memory of [`Plan::needs`].
+#[derive(Debug)]
+pub struct Weights<'a> {
+    /// `needs().weights` words.
+    pub words: &'a mut [u64],
+    /// `needs().signs` bytes.
+    pub signs: &'a mut [u8],
+    /// `needs().thresholds`.
+    pub thresholds: &'a mut [Threshold],
+    /// `classes()`.
+    pub classes: &'a mut [Affine],
+}
+
+/// Temporaries of a run, in memory of [`Plan::needs`].
+#[derive(Debug)]
+pub struct Temporaries<'a> {
+    /// `needs().words`.
+    pub words: &'a mut [u64],
+    /// `needs().sums`.
+    pub sums: &'a mut [i16],
+}
+
+/// A section that is ready to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    plan: &'a Plan,
+    words: &'a [u64],
+    signs: &'a [u8],
+    thresholds: &'a [Threshold],
+    classes: &'a [Affine],
+}
+
+impl<'a> Section<'a> {
+    /// Reads a section into `memory`, in the order it is run in.
+    ///
+    /// # Errors
+    /// [`PackedError`] when the bytes do not fit `plan` (read from them by [`Plan::read`]), a number is out of range, or `memory` has
+    /// another size than [`Plan::needs`] says.
+    pub fn load(plan: &'a Plan, bytes: &[u8], memory: Weights<'a>) -> Result<Self, PackedError> {
+        if bytes.len() != plan.bytes() {
+            return Err(PackedError::Length { expected: plan.bytes(), found: bytes.len() });
+        }
+        let needs = plan.needs();
+        exactly("memory for weights", None, needs.weights, memory.words.len())?;
+        exactly("memory for signs", None, needs.signs, memory.signs.len())?;
+        exactly("memory for thresholds", None, needs.thresholds, memory.thresholds.len())?;
+        exactly("memory for classes", None, plan.classes(), memory.classes.len())?;
+        let Weights { words, signs, thresholds, classes } = memory;
+        let mut rest = &bytes[HEADER_BYTES + plan.blocks().len() * BLOCK_BYTES..];
+        let (mut words_left, mut thresholds_left) = (&mut words[..], &mut thresholds[..]);
+        for (index, &block) in plan.blocks().iter().enumerate() {
+            let weights = take_bits("weights", &mut rest, block.filters * block.taps())?;
+            let weight = |filter: usize, tap: usize| bit(weights, filter * block.taps() + tap);
+            if index > 0 {
+                let words = take(&mut words_left, block.filters * bits::patch_words(block));
+                bits::prepare(block, weight, words);
+            } else if pixels::runs(block) {
+                pixels::prepare(block, weight, signs);
+            } else {
+                let words = take(&mut words_left, plan::natural_words(block));
+                pixels::prepare_any(block, weight, words);
+            }
+            let from = take_bytes(&mut rest, 4 * block.filters);
+            let flipped = take_bits("signs of the thresholds", &mut rest, block.filters)?;
+            let thresholds = take(&mut thresholds_left, block.filters);
+            for (filter, (threshold, from)) in thresholds.iter_mut().zip(numbers(from)).enumerate() {
+                *threshold = Threshold { from, flipped: bit(flipped, filter) };
+                check_threshold(index, block, *threshold)?;
+            }
+        }
+        let features = plan.features().len();
+        let weights = take_bits("weights of the exit", &mut rest, plan.classes() * features)?;
+        words_left.fill(0);
+        for (class, words) in words_left.chunks_exact_mut(plan.stream_words()).enumerate() {
+            for at in 0..features {
+                words[at / 64] |= u64::from(bit(weights, class * features + at)) << (at % 64);
+            }
+        }
+        let (factors, offsets) = rest.split_at(4 * plan.classes());
+        for ((class, factor), offset) in classes.iter_mut().zip(numbers(factors)).zip(numbers(offsets)) {
+            *class = Affine { factor, offset };
+            check_affine(*class, features)?;
+        }
+        Ok(Self { plan, words, signs, thresholds, classes })
+    }
+
+    /// A section whose memory [`Section::load`] has filled before.
+    ///
+    /// # Panics
+    /// When a part has another size than [`Plan::needs`] says.
+    pub fn loaded(
+        plan: &'a Plan,
+        words: &'a [u64],
+        signs: &'a [u8],
+        thresholds: &'a [Threshold],
+        classes: &'a [Affine],
+    ) -> Self {
+        let needs = plan.needs();
+        assert_eq!((words.len(), signs.len()), (needs.weights, needs.signs), "weights");
+        assert_eq!(
+            (thresholds.len(), classes.len()),
+            (needs.thresholds, plan.classes()),
+            "thresholds, classes"
+        );
+        Self { plan, words, signs, thresholds, classes }
+    }
+
+    /// Runs one view: `pixels` in, `[channels, rows, columns]`; scores and features out.
+    ///
+    /// A score times [`Plan::scale`] is the logit. Features are packed, `ceil(features / 8)` bytes, tail bits zero.
+    ///
+    /// # Panics
+    /// When a slice has another length than the plan says.
+    pub fn run(
+        &self,
+        path: Path,
+        pixels: &[u8],
+        memory: Temporaries<'_>,
+        scores: &mut [i32],
+        features: &mut [u8],
+    ) {
+        let needs = self.plan.needs();
+        assert_eq!(pixels.len(), self.plan.input().len(), "pixels");
+        assert_eq!((memory.words.len(), memory.sums.len()), (needs.words, needs.sums), "temporaries");
+        assert_eq!(scores.len(), self.plan.classes(), "scores");
+        assert_eq!(features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
+        path.run(self, pixels, memory, scores, features);
+    }
+
+    /// As [`Section::run`], compiled into each path with what its processor can do.
+    #[inline(always)]
+    pub(crate) fn run_with(
+        &self,
+        pixels: &[u8],
+        memory: Temporaries<'_>,
+        scores: &mut [i32],
+        features: &mut [u8],
+        at_least: impl Fn(&[i16; pixels::LANES], i16) -> u16 + Copy,
+    ) {
+        let plan = self.plan;
+        let Temporaries { mut words, sums } = memory;
+        let mut map = take(&mut words, plan.map_words());
+        let mut next = take(&mut words, plan.map_words());
+        let stream = take(&mut words, plan.stream_words());
+        let row = take(&mut words, plan.row_words());
+        let patches = 2 * plan.blocks().iter().skip(1).map(|&b| bits::patch_words(b)).max().unwrap_or(0);
+        let patch = take(&mut words, patches);
+        let line_from = sums.len() - if sums.is_empty() { 0 } else { pixels::line_len(plan.blocks()[0]) };
+        let (sums, line) = sums.split_at_mut(line_from);
+        let mut scratch = Scratch { sums, line, row, streams: words, patch };
+        scratch.line.fill(0);
+
+        let (mut weights, mut thresholds) = (self.words, self.thresholds);
+        let mut before = 0;
+        for (index, &block) in plan.blocks().iter().enumerate() {
+            let (of_block, rest) = thresholds.split_at(block.filters);
+            thresholds = rest;
+            let words = match index {
+                0 if pixels::runs(block) => 0,
+                0 => plan::natural_words(block),
+                _ => block.filters * bits::patch_words(block),
+            };
+            let (of_weights, rest) = weights.split_at(words);
+            weights = rest;
+            let pooled = &mut next[..plan::map_words(block)];
+            pooled.fill(0);
+            if index > 0 {
+                bits::convolve(block, (map, before), of_weights, of_block, &mut scratch, pooled);
+            } else if words == 0 {
+                pixels::convolve(block, pixels, self.signs, of_block, &mut scratch, pooled, at_least);
+            } else {
+                pixels::convolve_any(block, pixels, of_weights, of_block, &mut scratch, pooled);
+            }
+            before = plan::row_words(block);
+            let height = block.output().height;
+            for (row, pooled) in pooled.chunks_exact_mut(before).enumerate() {
+                let flipped = of_block[row / height].flipped;
+                rows::pool_along(block.pool, block.convolved().width, flipped, pooled);
+            }
+            core::mem::swap(&mut map, &mut next);
+        }
+        join(plan, &map[..], before, stream);
+        fc::scores(stream, plan.features().len(), weights, self.classes, scores);
+        for (bytes, word) in features.chunks_mut(8).zip(stream.iter()) {
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
+    }
+}
+
+/// Rows in words of their own to one stream of bits.
+#[inline(always)]
+fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
+    let features = plan.features();
+    stream.fill(0);
+    let mut at = 0;
+    for row in map.chunks_exact(row_words).take(features.channels * features.height) {
+        let mut left = features.width;
+        for &word in row.iter().take(features.width.div_ceil(64)) {
+            let length = left.min(64);
+            let (place, shift) = (at / 64, at % 64);
+            stream[place] |= word << shift;
+            if shift + length > 64 {
+                stream[place + 1] |= word >> (64 - shift);
+            }
+            at += length;
+            left -= length;
+        }
+    }
+}
+
+fn take<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (taken, rest) = core::mem::take(from).split_at_mut(count);
+    *from = rest;
+    taken
+}
+
+fn take_bytes<'a>(from: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (taken, rest) = from.split_at(count);
+    *from = rest;
+    taken
+}
+
+fn take_bits<'a>(what: &'static str, from: &mut &'a [u8], count: usize) -> Result<&'a [u8], PackedError> {
+    let bytes = take_bytes(from, count.div_ceil(8));
+    match bytes.last() {
+        Some(last) if !count.is_multiple_of(8) && last >> (count % 8) != 0 => {
+            Err(PackedError::SpareBits { what })
+        }
+        _ => Ok(bytes),
+    }
+}
+
+fn bit(bytes: &[u8], at: usize) -> bool {
+    bytes[at / 8] >> (at % 8) & 1 == 1
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = i32> + '_ {
+    bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn exactly(
+    what: &'static str,
+    block: Option<usize>,
+    expected: usize,
+    found: usize,
+) -> Result<(), PackedError> {
+    if expected == found {
+        return Ok(());
+    }
+    let (expected, found) = (expected as i64, found as i64);
+    Err(PackedError::Range { what, block: block.map(|b| b as u8), least: expected, most: expected, found })
+}
+
+fn check_threshold(index: usize, shape: Convp, threshold: Threshold) -> Result<(), PackedError> {
+    let reach = i64::from(plan::reach(shape, index == 0));
+    let found = i64::from(threshold.from);
+    if (-reach..=reach + 1).contains(&found) {
+        return Ok(());
+    }
+    let block = Some(index as u8);
+    Err(PackedError::Range { what: "threshold", block, least: -reach, most: reach + 1, found })
+}
+
+/// A score must fit in 32 bits whatever the features are.
+fn check_affine(class: Affine, features: usize) -> Result<(), PackedError> {
+    let largest = i64::from(class.factor).abs() * features as i64 + i64::from(class.offset).abs();
+    if largest <= i64::from(i32::MAX) {
+        return Ok(());
+    }
+    let most = i64::from(i32::MAX);
+    Err(PackedError::Range { what: "largest score", block: None, least: 0, most, found: largest })
+}

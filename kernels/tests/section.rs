@@ -1,0 +1,284 @@
+//! Every path of a packed section against the reference, over shapes; and what is no section is refused.
+
+use headwater_kernels::{
+    Affine, BlockParts, Convp, HeadParts, Map, PackedError, Path, Plan, Section, Temporaries, Threshold,
+    Weights, Window, packed_len, reference, write,
+};
+use proptest::prelude::*;
+
+/// A section in parts, as it is trained.
+#[derive(Clone, Debug)]
+struct Parts {
+    blocks: Vec<(Convp, Vec<bool>, Vec<Threshold>)>,
+    head: Vec<bool>,
+    classes: Vec<Affine>,
+}
+
+impl Parts {
+    fn bytes(&self) -> Result<Vec<u8>, PackedError> {
+        let blocks: Vec<_> = self
+            .blocks
+            .iter()
+            .map(|(shape, weights, thresholds)| BlockParts { shape: *shape, weights, thresholds })
+            .collect();
+        let head = HeadParts { weights: &self.head, classes: &self.classes, scale: 0.5 };
+        let mut bytes = Vec::new();
+        write(&blocks, &head, |part| bytes.extend_from_slice(part)).map(|()| bytes)
+    }
+
+    fn input(&self) -> Map {
+        self.blocks[0].0.input
+    }
+
+    /// Scores and features by the definitions.
+    fn reference(&self, pixels: &[u8]) -> (Vec<i32>, Vec<bool>) {
+        let mut features: Vec<bool> = Vec::new();
+        for (index, (shape, weights, thresholds)) in self.blocks.iter().enumerate() {
+            let Map { height, width, .. } = shape.input;
+            let value = |channel: usize, row: usize, column: usize| {
+                let at = (channel * height + row) * width + column;
+                if index == 0 { i32::from(pixels[at]) } else { i32::from(features[at]) * 2 - 1 }
+            };
+            let mut output = vec![false; shape.output().len()];
+            reference::convp(*shape, value, weights, thresholds, &mut output);
+            features = output;
+        }
+        let rows = self.head.chunks_exact(features.len());
+        let scores = rows
+            .zip(&self.classes)
+            .map(|(row, class)| reference::dot(row, &features) * class.factor + class.offset);
+        (scores.collect(), features)
+    }
+}
+
+/// Reads the bytes and runs them on one path.
+fn run(bytes: &[u8], pixels: &[u8], path: Path) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
+    let plan = Plan::read(bytes)?;
+    let needs = plan.needs();
+    let mut words = vec![7; needs.weights];
+    let mut signs = vec![7; needs.signs];
+    let mut thresholds = vec![Threshold::default(); needs.thresholds];
+    let mut classes = vec![Affine::default(); plan.classes()];
+    let weights =
+        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
+    let section = Section::load(&plan, bytes, weights)?;
+    // What a run before it left must not matter.
+    let (mut words, mut sums) = (vec![u64::MAX; needs.words], vec![77; needs.sums]);
+    let mut scores = vec![0; plan.classes()];
+    let mut features = vec![0xff; packed_len(plan.features().len())];
+    let memory = Temporaries { words: &mut words, sums: &mut sums };
+    section.run(path, pixels, memory, &mut scores, &mut features);
+    Ok((scores, features))
+}
+
+#[track_caller]
+fn check(parts: &Parts, pixels: &[u8]) {
+    let bytes = parts.bytes().unwrap();
+    let (scores, features) = parts.reference(pixels);
+    let mut packed = vec![0u8; packed_len(features.len())];
+    for (at, &bit) in features.iter().enumerate() {
+        packed[at / 8] |= u8::from(bit) << (at % 8);
+    }
+    for path in Path::available() {
+        let found = run(&bytes, pixels, path).unwrap();
+        assert_eq!(found, (scores.clone(), packed.clone()), "{}", path.name());
+    }
+}
+
+fn any_window(most: usize) -> impl Strategy<Value = Window> {
+    (1..=most, 1usize..=3)
+        .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
+}
+
+/// Mostly DDNN's windows, sometimes any.
+fn block_windows(kernel: usize) -> impl Strategy<Value = (Window, Window)> {
+    let ddnn = Window { kernel: 3, stride: 1, pad: 1 };
+    prop_oneof![
+        2 => Just((ddnn, Window { stride: 2, ..ddnn })),
+        1 => (any_window(kernel), any_window(4)),
+        1 => any_window(kernel).prop_map(move |conv| (Window { stride: 1, ..conv }, ddnn)),
+    ]
+}
+
+fn fits(shape: Convp) -> bool {
+    let room = |window: Window, map: Map| {
+        let side = map.height.min(map.width) + 2 * window.pad;
+        window.kernel <= side
+    };
+    room(shape.conv, shape.input) && room(shape.pool, shape.convolved())
+}
+
+/// Shapes of one to three blocks.
+fn any_shapes(first: Map, kernel: usize, filters: usize) -> impl Strategy<Value = Vec<Convp>> {
+    prop::collection::vec((block_windows(kernel), 1..=filters), 1..4).prop_filter_map("fits", move |blocks| {
+        let mut input = first;
+        let mut shapes = Vec::new();
+        for ((conv, pool), filters) in blocks {
+            let shape = Convp { input, filters, conv, pool };
+            if !fits(shape) {
+                break;
+            }
+            input = shape.output();
+            shapes.push(shape);
+        }
+        (!shapes.is_empty()).then_some(shapes)
+    })
+}
+
+fn any_parts(shapes: Vec<Convp>) -> impl Strategy<Value = Parts> {
+    let last = shapes.last().expect("at least one block").output().len();
+    let blocks: Vec<_> = shapes
+        .into_iter()
+        .enumerate()
+        .map(|(index, shape)| {
+            let reach = (shape.taps() * if index == 0 { 255 } else { 1 }) as i32;
+            // Sums lie near zero, so most thresholds do; some lie at the ends of what is allowed.
+            let near = (reach / 8).max(1);
+            let from = prop_oneof![8 => -near..=near, 1 => Just(-reach), 1 => Just(reach + 1)];
+            let threshold = (from, any::<bool>()).prop_map(|(from, flipped)| Threshold { from, flipped });
+            (
+                Just(shape),
+                prop::collection::vec(any::<bool>(), shape.filters * shape.taps()),
+                prop::collection::vec(threshold, shape.filters),
+            )
+        })
+        .collect();
+    let affine = (-1000..1000, -5000..5000).prop_map(|(factor, offset)| Affine { factor, offset });
+    (blocks, prop::collection::vec(affine, 1..5)).prop_flat_map(move |(blocks, classes)| {
+        let weights = prop::collection::vec(any::<bool>(), last * classes.len());
+        (Just(blocks), weights, Just(classes)).prop_map(|(blocks, head, classes)| Parts {
+            blocks,
+            head,
+            classes,
+        })
+    })
+}
+
+fn any_case(
+    sides: std::ops::Range<usize>,
+    kernel: usize,
+    filters: usize,
+) -> impl Strategy<Value = (Parts, Vec<u8>)> {
+    let map = (prop_oneof![Just(1usize), Just(3), 1..6usize], sides.clone(), sides)
+        .prop_map(|(channels, height, width)| Map { channels, height, width });
+    map.prop_flat_map(move |map| any_shapes(map, kernel, filters)).prop_flat_map(any_parts).prop_flat_map(
+        |parts| {
+            let pixels = prop::collection::vec(any::<u8>(), parts.input().len());
+            (Just(parts), pixels)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..24, 5, 9)) {
+        check(&parts, &pixels);
+    }
+
+    #[test]
+    fn rows_longer_than_a_word_and_many_channels_too((parts, pixels) in any_case(50..80, 3, 3)) {
+        check(&parts, &pixels);
+    }
+
+    #[test]
+    fn channels_that_fill_words_too((parts, pixels) in any_case(3..8, 3, 140)) {
+        check(&parts, &pixels);
+    }
+
+    #[test]
+    fn garbage_is_refused_or_runs(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(Plan::read(&bytes).is_err());
+    }
+
+    #[test]
+    fn no_change_of_a_byte_makes_it_panic((parts, pixels) in any_case(1..10, 3, 4), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut bytes = parts.bytes().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        // A changed weight is another network; a changed shape is another length.
+        if let Ok(plan) = Plan::read(&bytes) {
+            prop_assert_eq!(plan.bytes(), bytes.len());
+            let pixels: Vec<u8> = pixels.iter().copied().cycle().take(plan.input().len()).collect();
+            if plan.input().len() < 1 << 16 {
+                _ = run(&bytes, &pixels, Path::best());
+            }
+        }
+    }
+
+    #[test]
+    fn no_cut_is_read((parts, _) in any_case(1..10, 3, 4), cut in any::<prop::sample::Index>()) {
+        let bytes = parts.bytes().unwrap();
+        prop_assert!(Plan::read(&bytes[..cut.index(bytes.len())]).is_err());
+    }
+}
+
+fn small() -> Parts {
+    let window = Window { kernel: 3, stride: 1, pad: 1 };
+    let shape = Convp {
+        input: Map { channels: 1, height: 4, width: 4 },
+        filters: 1,
+        conv: window,
+        pool: Window { stride: 2, ..window },
+    };
+    Parts {
+        blocks: vec![(shape, vec![true; 9], vec![Threshold { from: 0, flipped: false }])],
+        head: vec![true; 4],
+        classes: vec![Affine { factor: 1, offset: 0 }],
+    }
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut Parts), message: &str) {
+    let mut parts = small();
+    change(&mut parts);
+    assert_eq!(parts.bytes().unwrap_err().to_string(), message);
+}
+
+#[test]
+fn what_does_not_fit_is_named_when_it_is_written() {
+    refused(
+        |parts| parts.blocks[0].2[0].from = 9 * 255 + 2,
+        "packed section, block 0, threshold: expected -2295 to 2296, found 2297",
+    );
+    refused(
+        |parts| parts.blocks[0].1.truncate(8),
+        "packed section, block 0, weights: expected 9 to 9, found 8",
+    );
+    refused(
+        |parts| parts.blocks[0].0.conv.pad = 3,
+        "packed section, block 0, kernel: expected 0 to 2, found 3",
+    );
+    refused(
+        |parts| parts.classes[0].factor = i32::MAX,
+        "packed section, largest score: expected 0 to 2147483647, found 8589934588",
+    );
+    refused(Parts::without_classes, "packed section, classes: expected 1 to 4096, found 0");
+}
+
+impl Parts {
+    fn without_classes(&mut self) {
+        self.classes.clear();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named_when_it_is_read() {
+    let bytes = small().bytes().unwrap();
+    let read = |at: usize, to: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = to;
+        run(&bytes, &[0; 16], Path::PORTABLE).unwrap_err().to_string()
+    };
+    assert_eq!(read(0, b'x'), "packed section: expected it to begin with `HWpk`");
+    assert_eq!(read(4, 2), "packed section: expected version 1, found 2");
+    assert_eq!(read(5, 0), "packed section, blocks: expected 1 to 8, found 0");
+    assert_eq!(read(19, 0xff), "packed section, unit of the scores: expected a positive, finite number");
+    assert_eq!(read(22, 65), "packed section, block 0, kernel: expected 1 to 64, found 65");
+    assert_eq!(read(29, 0xff), "packed section, weights: expected zero bits after the last, found bits set");
+    assert_eq!(read(33, 1), "packed section, block 0, threshold: expected -2295 to 2296, found 16777216");
+    let longer = [&bytes[..], &[0]].concat();
+    let error = run(&longer, &[0; 16], Path::PORTABLE).unwrap_err();
+    assert_eq!(error, PackedError::Length { expected: bytes.len(), found: bytes.len() + 1 });
+}

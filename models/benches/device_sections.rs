@@ -1,0 +1,99 @@
+//! The device section of DDNN (c) in each engine, one thread, side by side:
+//! `cargo bench --profile release -p headwater-models --bench device_sections`.
+//!
+//! With `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)"` in front, ONNX Runtime runs along.
+//!
+//! Rounds go through all engines in turn, so that a slow moment of the machine meets each of them; the table has the medians of
+//! the rounds. Weights are untrained: the time of none of the engines depends on them.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use headwater_inference::bundle::SectionBytes;
+use headwater_inference::engine::{Engine, Input, OrtEngine, Outputs, PackedEngine, Section, TractEngine};
+use headwater_models::export::packed::packed_section;
+use headwater_models::export::{manifest, onnx_sections};
+use headwater_models::layers::Source;
+use headwater_models::network::Network;
+use headwater_models::spec::Spec;
+
+const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");
+const ROUNDS: usize = 15;
+/// Time one engine runs in one round.
+const ROUND: Duration = Duration::from_millis(60);
+
+fn spec(filters: usize, blocks: usize) -> Spec {
+    let block = format!("{{ kind = \"convp\", filters = {filters} }}");
+    let text = PUBLISHED.replace(
+        "blocks = [{ kind = \"convp\", filters = 4 }]",
+        &format!("blocks = [{}]", vec![block; blocks].join(", ")),
+    );
+    Spec::parse(Path::new("bench.toml"), &text).expect("the published spec with other blocks")
+}
+
+/// Median microseconds of a view in each engine.
+fn measure(spec: &Spec, engines: &[&dyn Engine]) -> Vec<f64> {
+    let network = Network::new(spec);
+    let state = network.initial(1);
+    let (_, onnx) = onnx_sections(spec, &network, &state).swap_remove(0);
+    let source = Source { layout: &network.layout, state: &state };
+    let view = *spec.network.device.input.get_ref();
+    let packed = packed_section(&network.devices[0], &source, view).expect("every block is binary");
+    let classes = spec.classes();
+    let manifest = manifest(spec, vec![1.0 / classes as f32; classes]);
+    let bytes =
+        SectionBytes { manifest: &manifest.sections[0], onnx: Cow::Borrowed(&onnx), packed: Some(&packed) };
+    let mut sections: Vec<Box<dyn Section>> =
+        engines.iter().map(|engine| engine.load(&bytes).expect("the section loads")).collect();
+    let pixels: Vec<u8> = (0..view.iter().product::<usize>()).map(|i| (i * 31 % 256) as u8).collect();
+    let mut times = vec![Vec::new(); engines.len()];
+    let mut outputs = Outputs::new();
+    for _ in 0..ROUNDS {
+        for (section, times) in sections.iter_mut().zip(&mut times) {
+            let (start, mut views) = (Instant::now(), 0u32);
+            while start.elapsed() < ROUND {
+                for _ in 0..16 {
+                    section.run(1, Input::Pixels(black_box(&pixels)), &mut outputs).expect("it runs");
+                }
+                views += 16;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(views));
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    // `cargo test --benches` runs this too, and wants to know only that it would.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let packed = PackedEngine::new();
+    let library = std::env::var_os("ORT_DYLIB_PATH");
+    let ort = OrtEngine::load_library(library.as_deref().map(Path::new));
+    let mut engines: Vec<&dyn Engine> = vec![&packed, &TractEngine];
+    match &ort {
+        Ok(ort) => engines.push(ort),
+        Err(reason) => println!("without ort: {reason}"),
+    }
+    println!(
+        "device section of DDNN (c), 3x32x32 view, 10 classes, microseconds a view; packed by {}",
+        packed.path()
+    );
+    println!("filters  blocks    packed  (others: microseconds, times packed)");
+    for (filters, blocks) in [(4, 1), (8, 1), (16, 1), (4, 2), (16, 2)] {
+        let times = measure(&spec(filters, blocks), &engines);
+        print!("{filters:>7} {blocks:>7} {:>9.2}", times[0]);
+        for (engine, time) in engines.iter().zip(&times).skip(1) {
+            print!("  {} {time:>8.2} {:>5.1}x", engine.name(), time / times[0]);
+        }
+        println!();
+    }
+}
