@@ -84,11 +84,11 @@ impl Section for OrtSection {
 
 /// One thread: the services run as many sections as they have cores.
 fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
-    Ok(Session::builder(environment)?
+    Session::builder(environment)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?
         .with_intra_threads(1)?
         .with_inter_threads(1)?
-        .commit_from_memory(onnx)?)
+        .commit_from_memory(onnx)
 }
 
 /// The ONNX must be the section that the manifest describes: floats, with the batch in front.
