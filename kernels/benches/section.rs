@@ -69,6 +69,7 @@ fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
     let section = Section::load(&plan, bytes, weights).expect("a section");
     let pixels: Vec<u8> = (0..plan.input().len()).map(|i| (i * 31 % 256) as u8).collect();
     let (mut words, mut sums) = (vec![0; needs.words], vec![0; needs.sums]);
+    let mut tables = vec![[[0; 32]; 8]; needs.tables];
     let (mut scores, mut features) = (vec![0; plan.classes()], vec![0; packed_len(plan.features().len())]);
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
@@ -76,7 +77,7 @@ fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
             let (start, mut views) = (Instant::now(), 0u32);
             while start.elapsed() < ROUND {
                 for _ in 0..8 {
-                    let memory = Temporaries { words: &mut words, sums: &mut sums };
+                    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
                     section.run(*path, black_box(&pixels), memory, &mut scores, &mut features);
                     black_box((&scores, &features));
                 }

@@ -5,7 +5,8 @@
 //! sum is `taps - 2 * popcount(patch ^ weights)`. Padding counts as nothing: rows outside the map are left out, and places
 //! outside it are masked.
 
-use crate::rows::{clear_from, pool_down};
+use crate::pixels::Table;
+use crate::rows::{pool_down, pooled_rows};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
 
@@ -45,18 +46,23 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, words
     }
 }
 
+/// Words that [`convolve`] needs for patches: those of one row, then the masks of its border.
+pub(crate) fn patches_words(shape: Convp) -> usize {
+    (shape.convolved().width + border(shape).count()) * patch_words(shape)
+}
+
 /// Memory of one run, in parts.
 pub(crate) struct Scratch<'a> {
     /// Tables of [`crate::pixels`].
-    pub(crate) sums: &'a mut [i16],
+    pub(crate) tables: &'a mut [Table],
     /// A row of pixels with its padding.
     pub(crate) line: &'a mut [i16],
     /// One convolved row.
     pub(crate) row: &'a mut [u64],
     /// The turned rows.
     pub(crate) streams: &'a mut [u64],
-    /// A patch, then its mask.
-    pub(crate) patch: &'a mut [u64],
+    /// The patches of a row, then the masks of its border.
+    pub(crate) patches: &'a mut [u64],
 }
 
 /// Runs convolution, comparison and the pooling down. `map` is `[channels, height, row words]` with its row words; `pooled` is
@@ -71,40 +77,76 @@ pub(crate) fn convolve(
     pooled: &mut [u64],
 ) {
     turn(shape, map, scratch.streams);
-    let convolved = shape.convolved();
+    let (convolved, words) = (shape.convolved(), patch_words(shape));
     let map_words = pooled.len() / shape.filters;
     let row_words = map_words / shape.output().height;
-    // One row of every filter.
-    let rows = &mut scratch.row[..shape.filters * row_words];
-    let words = patch_words(shape);
-    let (patch, mask) = scratch.patch.split_at_mut(words);
+    let (patches, masks) = scratch.patches.split_at_mut(convolved.width * words);
+    for (x, mask) in border(shape).zip(masks.chunks_exact_mut(words)) {
+        let (left, right) = shape.conv.inside(x, shape.input.width);
+        mask_columns(shape, left, right, mask);
+    }
     for y in 0..convolved.height {
         let (top, bottom) = shape.conv.inside(y, shape.input.height);
         let within = top * run_words(shape)..bottom * run_words(shape);
-        rows.fill(0);
-        for x in 0..convolved.width {
+        for (x, patch) in patches.chunks_exact_mut(words).enumerate() {
             gather(shape, scratch.streams, y, x, (top, bottom), patch);
-            let (left, right) = shape.conv.inside(x, shape.input.width);
-            let taps = ((bottom - top) * (right - left) * shape.input.channels) as i32;
-            let patch = &patch[within.clone()];
-            let is_whole = right - left == shape.conv.kernel;
-            if !is_whole {
-                mask_columns(shape, left, right, mask);
-            }
-            for (filter, (weights, threshold)) in weights.chunks_exact(words).zip(thresholds).enumerate() {
-                let weights = &weights[within.clone()];
-                let different = if is_whole {
-                    different(patch, weights)
-                } else {
-                    different_masked(patch, weights, &mask[within.clone()])
-                };
-                let bit = taps - 2 * different as i32 >= threshold.from;
-                rows[filter * row_words + x / 64] |= u64::from(bit) << (x % 64);
-            }
         }
-        for (row, pooled) in rows.chunks_exact_mut(row_words).zip(pooled.chunks_exact_mut(map_words)) {
-            clear_from(convolved.width, row);
-            pool_down(shape.pool, y, row, pooled);
+        let into = pooled_rows(shape.pool, y, shape.output().height);
+        let of_filters = weights.chunks_exact(words).zip(thresholds);
+        for ((weights, threshold), pooled) in of_filters.zip(pooled.chunks_exact_mut(map_words)) {
+            let bits = &mut scratch.row[..row_words];
+            bits.fill(0);
+            // At least `from` of `taps` ±1 products: at most so many of them are -1.
+            let limit = |taps: usize| (taps as i32 - threshold.from).div_euclid(2);
+            let whole = limit((bottom - top) * shape.conv.kernel * shape.input.channels);
+            match (words, within.len()) {
+                (1, 1) => compare::<1>(patches, weights, whole, bits),
+                (2, 2) => compare::<2>(patches, weights, whole, bits),
+                (3, 3) => compare::<3>(patches, weights, whole, bits),
+                (6, 6) => compare::<6>(patches, weights, whole, bits),
+                (9, 9) => compare::<9>(patches, weights, whole, bits),
+                (18, 18) => compare::<18>(patches, weights, whole, bits),
+                _ => {
+                    for (x, patch) in patches.chunks_exact(words).enumerate() {
+                        let bit = different(&patch[within.clone()], &weights[within.clone()]) as i32 <= whole;
+                        bits[x / 64] |= u64::from(bit) << (x % 64);
+                    }
+                }
+            }
+            for (x, mask) in border(shape).zip(masks.chunks_exact(words)) {
+                let (left, right) = shape.conv.inside(x, shape.input.width);
+                let (patch, weights) = (&patches[x * words..][within.clone()], &weights[within.clone()]);
+                let different = different_masked(patch, weights, &mask[within.clone()]);
+                let bit = different as i32 <= limit((bottom - top) * (right - left) * shape.input.channels);
+                bits[x / 64] = bits[x / 64] & !(1 << (x % 64)) | u64::from(bit) << (x % 64);
+            }
+            pool_down(bits, into, pooled);
+        }
+    }
+}
+
+/// Places of a row whose window reaches into the padding.
+fn border(shape: Convp) -> impl Iterator<Item = usize> {
+    let (conv, width) = (shape.conv, shape.input.width);
+    (0..shape.convolved().width).filter(move |&x| {
+        let start = x * conv.stride;
+        start < conv.pad || start + conv.kernel > width + conv.pad
+    })
+}
+
+/// Sets bit `x` where patch `x` differs from the weights in at most `limit` places; for patches of `N` words, which stay in
+/// registers.
+#[inline(always)]
+fn compare<const N: usize>(patches: &[u64], weights: &[u64], limit: i32, bits: &mut [u64]) {
+    let Some(weights) = weights.first_chunk::<N>() else { return };
+    let (patches, _) = patches.as_chunks::<N>();
+    for (word, patches) in bits.iter_mut().zip(patches.chunks(64)) {
+        for (x, patch) in patches.iter().enumerate() {
+            let mut different = 0;
+            for i in 0..N {
+                different += (patch[i] ^ weights[i]).count_ones();
+            }
+            *word |= u64::from(different as i32 <= limit) << x;
         }
     }
 }

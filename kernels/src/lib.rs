@@ -31,6 +31,7 @@ pub use error::PackedError;
 pub use fc::Affine;
 pub use pack::{pack_signs, packed_len, unpack_signs};
 pub use path::Path;
+pub use pixels::Table;
 pub use plan::{BLOCKS_MAX, Needs, Plan, VERSION};
 pub use section::{BlockParts, HeadParts, Section, Temporaries, Weights, write};
 pub use shape::{Convp, Map, Window};

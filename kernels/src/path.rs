@@ -3,7 +3,7 @@
 //! The kernels are written once, in plain Rust over blocks of lanes; a path compiles them anew with more instructions allowed,
 //! and replaces the one step that compilers do badly: comparing lanes and gathering the results as bits.
 
-use crate::pixels::LANES;
+use crate::pixels::{LANES, Lanes};
 use crate::section::{Section, Temporaries};
 
 /// Instructions to run with. Every path gives the same bits.
@@ -53,7 +53,7 @@ impl Path {
         features: &mut [u8],
     ) {
         match self.0 {
-            Kind::Portable => section.run_with(pixels, memory, scores, features, at_least),
+            Kind::Portable => section.run_with(pixels, memory, scores, features, PLAIN),
             // SAFETY: a `Path` of this kind exists only where `available` has found its instructions.
             #[cfg(all(target_arch = "x86_64", feature = "std"))]
             #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
@@ -96,20 +96,30 @@ mod detect {
     }
 }
 
-/// Bit `i` is set where `sums[i] >= from`.
+type Sums = [i16; LANES];
+
+const PLAIN: Lanes<Sums, fn(Sums, &Sums) -> Sums, fn(Sums, i16) -> u32> =
+    Lanes { zero: [0; LANES], add, at_least };
+
 #[inline(always)]
-fn at_least(sums: &[i16; LANES], from: i16) -> u16 {
-    sums.iter().enumerate().fold(0, |bits, (place, &sum)| bits | u16::from(sum >= from) << place)
+fn add(mut sums: Sums, row: &Sums) -> Sums {
+    sums.iter_mut().zip(row).for_each(|(sum, add)| *sum += add);
+    sums
+}
+
+#[inline(always)]
+fn at_least(sums: Sums, from: i16) -> u32 {
+    sums.iter().enumerate().fold(0, |bits, (place, &sum)| bits | u32::from(sum >= from) << place)
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod x86 {
     use core::arch::x86_64::{
-        _mm_movemask_epi8, _mm_packs_epi16, _mm256_castsi256_si128, _mm256_cmpgt_epi16,
-        _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_set1_epi16,
+        __m256i, _mm256_add_epi16, _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_movemask_epi8,
+        _mm256_packs_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_setzero_si256,
     };
 
-    use super::{LANES, Section, Temporaries};
+    use super::{LANES, Lanes, Section, Sums, Temporaries};
 
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
     pub(super) fn avx2(
@@ -119,7 +129,12 @@ mod x86 {
         scores: &mut [i32],
         features: &mut [u8],
     ) {
-        section.run_with(pixels, memory, scores, features, |sums, from| at_least(sums, from));
+        let lanes = Lanes {
+            zero: [_mm256_setzero_si256(); 2],
+            add: |sums, row: &Sums| add(sums, row),
+            at_least: |sums, from| at_least(sums, from),
+        };
+        section.run_with(pixels, memory, scores, features, lanes);
     }
 
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl,avx512vpopcntdq")]
@@ -130,18 +145,34 @@ mod x86 {
         scores: &mut [i32],
         features: &mut [u8],
     ) {
-        section.run_with(pixels, memory, scores, features, |sums, from| at_least(sums, from));
+        let lanes = Lanes {
+            zero: [_mm256_setzero_si256(); 2],
+            add: |sums, row: &Sums| add(sums, row),
+            at_least: |sums, from| at_least(sums, from),
+        };
+        section.run_with(pixels, memory, scores, features, lanes);
     }
 
-    /// As [`super::at_least`].
+    /// The two halves of a block.
+    type Halves = [__m256i; 2];
+    const _: () = assert!(size_of::<Halves>() == size_of::<[i16; LANES]>());
+
     #[inline]
     #[target_feature(enable = "avx2")]
     #[expect(unsafe_code, reason = "loads from an array")]
-    fn at_least(sums: &[i16; LANES], from: i16) -> u16 {
-        // SAFETY: the array has the 32 bytes that are read.
-        let sums = unsafe { _mm256_loadu_si256(sums.as_ptr().cast()) };
-        let below = _mm256_cmpgt_epi16(_mm256_set1_epi16(from), sums);
-        let (low, high) = (_mm256_castsi256_si128(below), _mm256_extracti128_si256::<1>(below));
-        !(_mm_movemask_epi8(_mm_packs_epi16(low, high)) as u16)
+    fn add([low, high]: Halves, row: &Sums) -> Halves {
+        let halves = row.as_ptr().cast::<__m256i>();
+        // SAFETY: the array is as long as two vectors, as asserted above, and the load may be unaligned.
+        let (row_low, row_high) = unsafe { (_mm256_loadu_si256(halves), _mm256_loadu_si256(halves.add(1))) };
+        [_mm256_add_epi16(low, row_low), _mm256_add_epi16(high, row_high)]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn at_least([low, high]: Halves, from: i16) -> u32 {
+        let from = _mm256_set1_epi16(from);
+        // Packing works on halves of vectors, so quarters come out as 0, 2, 1, 3.
+        let below = _mm256_packs_epi16(_mm256_cmpgt_epi16(from, low), _mm256_cmpgt_epi16(from, high));
+        !(_mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(below)) as u32)
     }
 }

@@ -5,7 +5,7 @@
 //! 3x3 kernel over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
 
 use crate::bits::Scratch;
-use crate::rows::pool_down;
+use crate::rows::{clear_from, pool_down, pooled_rows};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
 
@@ -13,8 +13,21 @@ use crate::threshold::Threshold;
 const GROUP: usize = 3;
 /// Signs of a group.
 const SIGNS: usize = 1 << GROUP;
-/// Sums that are added at once; rows of the table are a multiple of it.
-pub(crate) const LANES: usize = 16;
+/// Sums that are added at once; rows are cut into blocks of so many.
+pub(crate) const LANES: usize = 32;
+/// The eight sums of a group, for one block of a row.
+pub type Table = [[i16; LANES]; SIGNS];
+
+/// How a path adds and compares a block of sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes<A, Add, AtLeast> {
+    /// Sums of nothing.
+    pub(crate) zero: A,
+    /// Adds one row of a table.
+    pub(crate) add: Add,
+    /// Bit `i` is set where sum `i` is at least so much.
+    pub(crate) at_least: AtLeast,
+}
 
 /// Largest number of taps whose sum of pixels fits in 16 bits.
 pub(crate) const MOST_TAPS: usize = i16::MAX as usize / 255;
@@ -29,19 +42,24 @@ const fn groups(shape: Convp) -> usize {
     shape.conv.kernel.div_ceil(GROUP)
 }
 
-/// Sums in one row of the table.
-const fn lanes(shape: Convp) -> usize {
-    shape.convolved().width.div_ceil(LANES) * LANES
+/// Blocks of a convolved row.
+const fn blocks(shape: Convp) -> usize {
+    shape.convolved().width.div_ceil(LANES)
 }
 
-/// Sums that the tables of the rows under the kernel take.
+/// Tables of one row of pixels and one block: one a channel and group.
+const fn tables(shape: Convp) -> usize {
+    shape.input.channels * groups(shape)
+}
+
+/// Tables of the rows under the kernel, `[kernel row, block, channel, group]`.
 pub(crate) const fn table_len(shape: Convp) -> usize {
-    shape.conv.kernel * shape.input.channels * groups(shape) * SIGNS * lanes(shape)
+    shape.conv.kernel * blocks(shape) * tables(shape)
 }
 
 /// Numbers of one row of pixels with its padding, and as far as the last lane's window reaches.
 pub(crate) const fn line_len(shape: Convp) -> usize {
-    lanes(shape) + groups(shape) * GROUP
+    blocks(shape) * LANES + groups(shape) * GROUP
 }
 
 /// Signs that [`prepare`] writes: one byte a group, `[filters, kernel row, channel, group]`.
@@ -70,55 +88,52 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, signs
 
 /// Runs convolution, comparison and the pooling down; `pooled` is `[filters, pooled rows, row words]`, zero at first.
 #[inline(always)]
-pub(crate) fn convolve(
+pub(crate) fn convolve<A: Copy>(
     shape: Convp,
     pixels: &[u8],
     signs: &[u8],
     thresholds: &[Threshold],
     scratch: &mut Scratch<'_>,
     pooled: &mut [u64],
-    at_least: impl Fn(&[i16; LANES], i16) -> u16,
+    lanes: Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
 ) {
-    let (kernel, height, lanes) = (shape.conv.kernel, shape.input.height, lanes(shape));
-    let table_row = shape.input.channels * groups(shape) * SIGNS * lanes;
-    let signs_row = shape.input.channels * groups(shape);
-    let rows = shape.convolved().height;
+    let (kernel, blocks, tables) = (shape.conv.kernel, blocks(shape), tables(shape));
+    let convolved = shape.convolved();
     let map_words = pooled.len() / shape.filters;
     let row_words = map_words / shape.output().height;
     let mut made = 0;
-    for y in 0..rows {
-        let (top, bottom) = shape.conv.inside(y, height);
-        let last = y + bottom - shape.conv.pad;
-        while made < last {
-            let table = &mut scratch.sums[made % kernel * table_row..][..table_row];
-            fill(shape, pixels, made, scratch.line, table);
+    for y in 0..convolved.height {
+        let (top, bottom) = shape.conv.inside(y, shape.input.height);
+        while made < y + bottom - shape.conv.pad {
+            let of_row = &mut scratch.tables[made % kernel * blocks * tables..][..blocks * tables];
+            fill(shape, pixels, made, scratch.line, of_row);
             made += 1;
         }
-        for (filter, threshold) in thresholds.iter().enumerate() {
-            let signs = &signs[filter * kernel * signs_row..][..kernel * signs_row];
-            // Reachable sums fit in 16 bits, and one more than the largest does too.
-            let from = threshold.from as i16;
+        // Where the tables of each kernel row begin; worked out once for all filters.
+        let mut begins = [0; MOST_TAPS];
+        for (ky, begin) in begins.iter_mut().enumerate().take(bottom).skip(top) {
+            *begin = (y + ky - shape.conv.pad) % kernel * blocks * tables;
+        }
+        let into = pooled_rows(shape.pool, y, shape.output().height);
+        let of_filters = thresholds.iter().zip(signs.chunks_exact(kernel * tables));
+        for ((threshold, signs), pooled) in of_filters.zip(pooled.chunks_exact_mut(map_words)) {
             let bits = &mut scratch.row[..row_words];
             bits.fill(0);
-            for block in 0..lanes / LANES {
-                let mut sums = [0i16; LANES];
-                for ky in top..bottom {
-                    let row = y + ky - shape.conv.pad;
-                    let table = &scratch.sums[row % kernel * table_row..][..table_row];
-                    let tables = table.chunks_exact(SIGNS * lanes);
-                    for (table, &signs) in tables.zip(&signs[ky * signs_row..][..signs_row]) {
-                        let of_signs: &[i16; LANES] = table[usize::from(signs) * lanes + block * LANES..]
-                            .first_chunk()
-                            .expect("rows of the table are whole blocks");
-                        for (sum, add) in sums.iter_mut().zip(of_signs) {
-                            *sum += add;
-                        }
+            for block in 0..blocks {
+                let mut sums = lanes.zero;
+                for (begin, signs) in begins.iter().zip(signs.chunks_exact(tables)).take(bottom).skip(top) {
+                    let of_block = &scratch.tables[begin + block * tables..][..tables];
+                    for (table, signs) in of_block.iter().zip(signs) {
+                        // Three signs; the mask only tells the compiler.
+                        sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
                     }
                 }
-                bits[block * LANES / 64] |= u64::from(at_least(&sums, from)) << (block * LANES % 64);
+                // Reachable sums fit in 16 bits, and one more than the largest does too.
+                let at_least = u64::from((lanes.at_least)(sums, threshold.from as i16));
+                bits[block * LANES / 64] |= at_least << (block * LANES % 64);
             }
-            crate::rows::clear_from(shape.convolved().width, bits);
-            pool_down(shape.pool, y, bits, &mut pooled[filter * map_words..][..map_words]);
+            clear_from(convolved.width, bits);
+            pool_down(bits, into, pooled);
         }
     }
 }
@@ -154,7 +169,7 @@ pub(crate) fn convolve_any(
                 let bit = sum_at(shape, pixels, weights, y, x) >= threshold.from;
                 bits[x / 64] |= u64::from(bit) << (x % 64);
             }
-            pool_down(shape.pool, y, bits, pooled);
+            pool_down(bits, pooled_rows(shape.pool, y, shape.output().height), pooled);
         }
     }
 }
@@ -177,46 +192,42 @@ fn sum_at(shape: Convp, pixels: &[u8], weights: &[u64], y: usize, x: usize) -> i
     sum
 }
 
-/// The sums of one row of pixels: `[channels, groups, signs, lanes]`. `line` has room for the row with its padding.
+/// The tables of one row of pixels, `[blocks, channels, groups]`. `line` has room for the row with its padding, which stays zero.
 #[inline(always)]
-fn fill(shape: Convp, pixels: &[u8], row: usize, line: &mut [i16], table: &mut [i16]) {
-    let (map, lanes) = (shape.input, lanes(shape));
-    let mut tables = table.chunks_exact_mut(SIGNS * lanes);
+fn fill(shape: Convp, pixels: &[u8], row: usize, line: &mut [i16], of_row: &mut [Table]) {
+    let map = shape.input;
     for channel in 0..map.channels {
         let pixels = &pixels[(channel * map.height + row) * map.width..][..map.width];
         for (place, &pixel) in line[shape.conv.pad..].iter_mut().zip(pixels) {
             *place = i16::from(pixel);
         }
-        for (group, table) in (0..groups(shape)).zip(&mut tables) {
-            let taps = shape.conv.kernel - group * GROUP;
-            for block in (0..lanes).step_by(LANES) {
-                let neighbours = [0, 1, 2].map(|place| {
-                    let from = group * GROUP + block + place;
-                    if place < taps {
-                        *line[from..].first_chunk().expect("the line is long enough")
-                    } else {
-                        [0; LANES]
-                    }
-                });
-                for (signs, sums) in signed_sums(&neighbours).iter().enumerate() {
-                    table[signs * lanes + block..][..LANES].copy_from_slice(sums);
-                }
+        for (block, of_block) in of_row.chunks_exact_mut(tables(shape)).enumerate() {
+            for (group, table) in of_block[channel * groups(shape)..][..groups(shape)].iter_mut().enumerate()
+            {
+                let neighbours = &line[block * LANES + group * GROUP..][..LANES + GROUP - 1];
+                signed_sums(neighbours, shape.conv.kernel - group * GROUP, table);
             }
         }
     }
 }
 
-/// The eight sums of three rows of neighbours; bit `i` of the index is the sign of row `i`.
+/// The eight sums of three neighbours; bit `i` of the index is the sign of neighbour `i`. Neighbours past the kernel's `taps` count
+/// as nothing.
 #[inline(always)]
-fn signed_sums([a, b, c]: &[[i16; LANES]; GROUP]) -> [[i16; LANES]; SIGNS] {
-    let mut sums = [[0; LANES]; SIGNS];
+fn signed_sums(line: &[i16], taps: usize, table: &mut Table) {
+    let (has_b, has_c) = (i16::from(taps > 1), i16::from(taps > 2));
+    let (a, b, c) = (&line[..LANES], &line[1..=LANES], &line[2..LANES + 2]);
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = table;
     for x in 0..LANES {
-        let (plus, minus) = (a[x] + b[x], a[x] - b[x]);
-        let with_minus_c = [-plus - c[x], minus - c[x], -minus - c[x], plus - c[x]];
-        for (signs, sum) in with_minus_c.into_iter().enumerate() {
-            sums[signs][x] = sum;
-            sums[signs + 4][x] = sum + 2 * c[x];
-        }
+        let (a, b, c) = (a[x], b[x] * has_b, c[x] * has_c);
+        let (sum, difference) = (a + b, a - b);
+        t0[x] = -sum - c;
+        t1[x] = difference - c;
+        t2[x] = -difference - c;
+        t3[x] = sum - c;
+        t4[x] = c - sum;
+        t5[x] = difference + c;
+        t6[x] = c - difference;
+        t7[x] = sum + c;
     }
-    sums
 }

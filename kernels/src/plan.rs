@@ -45,7 +45,9 @@ pub struct Needs {
     pub thresholds: usize,
     /// Temporary: words.
     pub words: usize,
-    /// Temporary: sums of 16 bits.
+    /// Temporary: tables of sums, 512 bytes each.
+    pub tables: usize,
+    /// Temporary: numbers of 16 bits.
     pub sums: usize,
 }
 
@@ -189,14 +191,15 @@ impl Plan {
                 + self.stream_words()
                 + self.row_words()
                 + later().map(bits::streams_words).max().unwrap_or(0)
-                + 2 * later().map(bits::patch_words).max().unwrap_or(0),
-            sums: if is_fast { pixels::table_len(first) + pixels::line_len(first) } else { 0 },
+                + later().map(bits::patches_words).max().unwrap_or(0),
+            tables: if is_fast { pixels::table_len(first) } else { 0 },
+            sums: if is_fast { pixels::line_len(first) } else { 0 },
         }
     }
 
-    /// Words of one convolved row of every filter, in the block where they are most.
+    /// Words of one convolved row, in the block where they are most.
     pub(crate) fn row_words(&self) -> usize {
-        self.blocks().iter().map(|&block| block.filters * row_words(block)).max().unwrap_or(0)
+        self.blocks().iter().map(|&block| row_words(block)).max().unwrap_or(0)
     }
 }
 

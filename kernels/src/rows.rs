@@ -2,30 +2,47 @@
 
 use crate::shape::Window;
 
-/// ORs one convolved row into every pooled row whose window holds it.
-///
-/// `pooled` is `[height, words]` of one channel, before the pooling along the row.
-pub(crate) fn pool_down(pool: Window, row: usize, bits: &[u64], pooled: &mut [u64]) {
-    for (y, target) in pooled.chunks_exact_mut(bits.len()).enumerate() {
-        let start = y * pool.stride;
-        if row + pool.pad >= start && row + pool.pad < start + pool.kernel {
-            target.iter_mut().zip(bits).for_each(|(target, bits)| *target |= bits);
-        }
+/// The pooled rows whose window holds a convolved row: from, to (exclusive).
+pub(crate) fn pooled_rows(pool: Window, row: usize, pooled: usize) -> (usize, usize) {
+    let reach = row + pool.pad;
+    let from = (reach + 1).saturating_sub(pool.kernel).div_ceil(pool.stride);
+    let to = (reach / pool.stride + 1).min(pooled);
+    (from.min(to), to)
+}
+
+/// ORs one convolved row into pooled rows, `[height, words]` of one channel before the pooling along the row.
+#[inline(always)]
+pub(crate) fn pool_down(bits: &[u64], (from, to): (usize, usize), pooled: &mut [u64]) {
+    if let [bits] = bits {
+        pooled[from..to].iter_mut().for_each(|target| *target |= bits);
+        return;
+    }
+    for target in pooled[from * bits.len()..to * bits.len()].chunks_exact_mut(bits.len()) {
+        target.iter_mut().zip(bits).for_each(|(target, bits)| *target |= bits);
     }
 }
 
-/// Pools one row of `width` bits along itself, in place: what is left is `pool.positions(width)` bits, turned round where
-/// `flipped`; the words past them are zero.
-pub(crate) fn pool_along(pool: Window, width: usize, flipped: bool, row: &mut [u64]) {
+/// Pools rows of `width` bits, `row_words` each, along themselves and in place: what is left of each is `pool.positions(width)` bits,
+/// turned round where `flipped`; the words past them are zero.
+#[inline(always)]
+pub(crate) fn pool_along(pool: Window, width: usize, flipped: bool, row_words: usize, rows: &mut [u64]) {
     let left = pool.positions(width);
-    match row {
-        [word] if left.saturating_sub(1) * pool.stride < 64 => *word = pool_word(pool, *word),
-        _ => pool_long(pool, left, row),
+    let turned = if flipped { u64::MAX } else { 0 };
+    if row_words == 1 && left.saturating_sub(1) * pool.stride < 64 {
+        let kept = if left < 64 { (1 << left) - 1 } else { u64::MAX };
+        let ddnn = Window { kernel: 3, stride: 2, pad: 1 };
+        if pool == ddnn {
+            rows.iter_mut().for_each(|row| *row = (pool_word(ddnn, *row) ^ turned) & kept);
+        } else {
+            rows.iter_mut().for_each(|row| *row = (pool_word(pool, *row) ^ turned) & kept);
+        }
+        return;
     }
-    if flipped {
-        row.iter_mut().for_each(|word| *word = !*word);
+    for row in rows.chunks_exact_mut(row_words) {
+        pool_long(pool, left, row);
+        row.iter_mut().for_each(|word| *word ^= turned);
+        clear_from(left, row);
     }
-    clear_from(left, row);
 }
 
 /// Sets the bits from `length` on to zero.
@@ -39,6 +56,7 @@ pub(crate) fn clear_from(length: usize, row: &mut [u64]) {
 }
 
 /// Bit `x` becomes the OR of the bits `x * stride - pad + (0..kernel)`.
+#[inline(always)]
 fn pool_word(pool: Window, word: u64) -> u64 {
     let mut any = 0;
     for place in 0..pool.kernel {
@@ -52,6 +70,7 @@ fn pool_word(pool: Window, word: u64) -> u64 {
 }
 
 /// Bits `0, stride, 2 * stride, ..` next to each other.
+#[inline(always)]
 fn every(stride: usize, word: u64) -> u64 {
     match stride {
         1 => word,
@@ -117,7 +136,8 @@ mod tests {
         ) {
             let mut row = pack(&bits);
             row.resize(row.len().max(pool.positions(bits.len()).div_ceil(64)), 0);
-            pool_along(pool, bits.len(), flipped, &mut row);
+            let words = row.len();
+            pool_along(pool, bits.len(), flipped, words, &mut row);
             let expected: Vec<bool> = (0..pool.positions(bits.len()))
                 .map(|x| {
                     let (from, to) = pool.inside(x, bits.len());
@@ -135,7 +155,8 @@ mod tests {
         ) {
             let mut pooled = vec![0; pool.positions(rows.len())];
             for (row, &bits) in rows.iter().enumerate() {
-                pool_down(pool, row, &[bits], &mut pooled);
+                let into = pooled_rows(pool, row, pooled.len());
+                pool_down(&[bits], into, &mut pooled);
             }
             for (y, pooled) in pooled.iter().enumerate() {
                 let (from, to) = pool.inside(y, rows.len());

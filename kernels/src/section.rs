@@ -14,6 +14,7 @@ use crate::bits::{self, Scratch};
 use crate::error::PackedError;
 use crate::fc::{self, Affine};
 use crate::path::Path;
+use crate::pixels::{LANES, Lanes, Table};
 use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, MAGIC, Plan, VERSION};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
@@ -130,6 +131,8 @@ pub struct Weights<'a> {
 pub struct Temporaries<'a> {
     /// `needs().words`.
     pub words: &'a mut [u64],
+    /// `needs().tables`.
+    pub tables: &'a mut [Table],
     /// `needs().sums`.
     pub sums: &'a mut [i16],
 }
@@ -235,7 +238,8 @@ impl<'a> Section<'a> {
     ) {
         let needs = self.plan.needs();
         assert_eq!(pixels.len(), self.plan.input().len(), "pixels");
-        assert_eq!((memory.words.len(), memory.sums.len()), (needs.words, needs.sums), "temporaries");
+        let found = (memory.words.len(), memory.tables.len(), memory.sums.len());
+        assert_eq!(found, (needs.words, needs.tables, needs.sums), "temporaries");
         assert_eq!(scores.len(), self.plan.classes(), "scores");
         assert_eq!(features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
         path.run(self, pixels, memory, scores, features);
@@ -243,25 +247,24 @@ impl<'a> Section<'a> {
 
     /// As [`Section::run`], compiled into each path with what its processor can do.
     #[inline(always)]
-    pub(crate) fn run_with(
+    pub(crate) fn run_with<A: Copy>(
         &self,
         pixels: &[u8],
         memory: Temporaries<'_>,
         scores: &mut [i32],
         features: &mut [u8],
-        at_least: impl Fn(&[i16; pixels::LANES], i16) -> u16 + Copy,
+        lanes: Lanes<A, impl Fn(A, &[i16; LANES]) -> A + Copy, impl Fn(A, i16) -> u32 + Copy>,
     ) {
         let plan = self.plan;
-        let Temporaries { mut words, sums } = memory;
+        let Temporaries { mut words, tables, sums } = memory;
         let mut map = take(&mut words, plan.map_words());
         let mut next = take(&mut words, plan.map_words());
         let stream = take(&mut words, plan.stream_words());
         let row = take(&mut words, plan.row_words());
-        let patches = 2 * plan.blocks().iter().skip(1).map(|&b| bits::patch_words(b)).max().unwrap_or(0);
-        let patch = take(&mut words, patches);
-        let line_from = sums.len() - if sums.is_empty() { 0 } else { pixels::line_len(plan.blocks()[0]) };
-        let (sums, line) = sums.split_at_mut(line_from);
-        let mut scratch = Scratch { sums, line, row, streams: words, patch };
+        let patches =
+            plan.blocks().iter().skip(1).map(|&block| bits::patches_words(block)).max().unwrap_or(0);
+        let patches = take(&mut words, patches);
+        let mut scratch = Scratch { tables, line: sums, row, streams: words, patches };
         scratch.line.fill(0);
 
         let (mut weights, mut thresholds) = (self.words, self.thresholds);
@@ -281,15 +284,14 @@ impl<'a> Section<'a> {
             if index > 0 {
                 bits::convolve(block, (map, before), of_weights, of_block, &mut scratch, pooled);
             } else if words == 0 {
-                pixels::convolve(block, pixels, self.signs, of_block, &mut scratch, pooled, at_least);
+                pixels::convolve(block, pixels, self.signs, of_block, &mut scratch, pooled, lanes);
             } else {
                 pixels::convolve_any(block, pixels, of_weights, of_block, &mut scratch, pooled);
             }
             before = plan::row_words(block);
-            let height = block.output().height;
-            for (row, pooled) in pooled.chunks_exact_mut(before).enumerate() {
-                let flipped = of_block[row / height].flipped;
-                rows::pool_along(block.pool, block.convolved().width, flipped, pooled);
+            let (height, width) = (block.output().height, block.convolved().width);
+            for (threshold, rows) in of_block.iter().zip(pooled.chunks_exact_mut(height * before)) {
+                rows::pool_along(block.pool, width, threshold.flipped, before, rows);
             }
             core::mem::swap(&mut map, &mut next);
         }

@@ -64,9 +64,10 @@ fn run(bytes: &[u8], pixels: &[u8], path: Path) -> Result<(Vec<i32>, Vec<u8>), P
     let section = Section::load(&plan, bytes, weights)?;
     // What a run before it left must not matter.
     let (mut words, mut sums) = (vec![u64::MAX; needs.words], vec![77; needs.sums]);
+    let mut tables = vec![[[77; 32]; 8]; needs.tables];
     let mut scores = vec![0; plan.classes()];
     let mut features = vec![0xff; packed_len(plan.features().len())];
-    let memory = Temporaries { words: &mut words, sums: &mut sums };
+    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
     section.run(path, pixels, memory, &mut scores, &mut features);
     Ok((scores, features))
 }

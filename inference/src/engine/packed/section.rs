@@ -1,7 +1,8 @@
 //! A packed section with the memory it runs in.
 
 use headwater_kernels::{
-    Affine, Map, PackedError, Path, Plan, Section as Kernel, Temporaries, Threshold, Weights, packed_len,
+    Affine, Map, PackedError, Path, Plan, Section as Kernel, Table, Temporaries, Threshold, Weights,
+    packed_len,
 };
 
 use super::NAME;
@@ -18,6 +19,7 @@ pub(super) struct PackedSection {
     thresholds: Vec<Threshold>,
     classes: Vec<Affine>,
     words: Vec<u64>,
+    tables: Vec<Table>,
     sums: Vec<i16>,
     scores: Vec<i32>,
     features: Vec<u8>,
@@ -52,6 +54,7 @@ impl PackedSection {
             thresholds,
             classes,
             words: vec![0; needs.words],
+            tables: vec![Table::default(); needs.tables],
             sums: vec![0; needs.sums],
             scores: vec![0; plan.classes()],
             features: vec![0; packed_len(plan.features().len())],
@@ -60,10 +63,22 @@ impl PackedSection {
     }
 
     fn run_view(&mut self, view: &[u8], outputs: &mut Outputs) {
-        let Self { plan, path, weights, signs, thresholds, classes, words, sums, scores, features, .. } =
-            self;
+        let Self {
+            plan,
+            path,
+            weights,
+            signs,
+            thresholds,
+            classes,
+            words,
+            tables,
+            sums,
+            scores,
+            features,
+            ..
+        } = self;
         let kernel = Kernel::loaded(plan, weights, signs, thresholds, classes);
-        kernel.run(*path, view, Temporaries { words, sums }, scores, features);
+        kernel.run(*path, view, Temporaries { words, tables, sums }, scores, features);
         for &score in scores.iter() {
             outputs.append(0, &[score as f32 * plan.scale()]);
         }
