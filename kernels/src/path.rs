@@ -53,7 +53,10 @@ impl Path {
         features: &mut [u8],
     ) {
         match self.0 {
-            Kind::Portable => section.run_with(pixels, memory, scores, features, PLAIN),
+            Kind::Portable => {
+                let lanes = Lanes { zero: [0; LANES], add, at_least };
+                section.run_with(pixels, memory, scores, features, &lanes);
+            }
             // SAFETY: a `Path` of this kind exists only where `available` has found its instructions.
             #[cfg(all(target_arch = "x86_64", feature = "std"))]
             #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
@@ -98,9 +101,6 @@ mod detect {
 
 type Sums = [i16; LANES];
 
-const PLAIN: Lanes<Sums, fn(Sums, &Sums) -> Sums, fn(Sums, i16) -> u32> =
-    Lanes { zero: [0; LANES], add, at_least };
-
 #[inline(always)]
 fn add(mut sums: Sums, row: &Sums) -> Sums {
     sums.iter_mut().zip(row).for_each(|(sum, add)| *sum += add);
@@ -134,7 +134,7 @@ mod x86 {
             add: |sums, row: &Sums| add(sums, row),
             at_least: |sums, from| at_least(sums, from),
         };
-        section.run_with(pixels, memory, scores, features, lanes);
+        section.run_with(pixels, memory, scores, features, &lanes);
     }
 
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl,avx512vpopcntdq")]
@@ -150,7 +150,7 @@ mod x86 {
             add: |sums, row: &Sums| add(sums, row),
             at_least: |sums, from| at_least(sums, from),
         };
-        section.run_with(pixels, memory, scores, features, lanes);
+        section.run_with(pixels, memory, scores, features, &lanes);
     }
 
     /// The two halves of a block.

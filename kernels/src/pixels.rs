@@ -95,7 +95,7 @@ pub(crate) fn convolve<A: Copy>(
     thresholds: &[Threshold],
     scratch: &mut Scratch<'_>,
     pooled: &mut [u64],
-    lanes: Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
+    lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
 ) {
     let (kernel, blocks, tables) = (shape.conv.kernel, blocks(shape), tables(shape));
     let convolved = shape.convolved();

@@ -253,7 +253,7 @@ impl<'a> Section<'a> {
         memory: Temporaries<'_>,
         scores: &mut [i32],
         features: &mut [u8],
-        lanes: Lanes<A, impl Fn(A, &[i16; LANES]) -> A + Copy, impl Fn(A, i16) -> u32 + Copy>,
+        lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
     ) {
         let plan = self.plan;
         let Temporaries { mut words, tables, sums } = memory;
