@@ -1,5 +1,6 @@
 //! The `headwater` command.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         // The embedded broker logs at error level what is normal here, such as a client that was killed on purpose.
         .with_env_filter(tracing_subscriber::EnvFilter::new(format!("{},rumqttd=off", args.log)))
         .init();

@@ -1,5 +1,6 @@
 //! `headwater-cloud`: reads flags, environment and file, starts the service, waits for a signal.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +53,8 @@ struct Flags {
 fn main() -> ExitCode {
     let flags = Flags::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     let config = match settings(&flags) {
         Ok(config) => config,
         Err(mistakes) => {

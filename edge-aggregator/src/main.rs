@@ -1,5 +1,6 @@
 //! `headwater-aggregator`: reads flags, environment and files, starts the aggregator, waits for a signal.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ struct Flags {
 fn main() -> ExitCode {
     let flags = Flags::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     let config = match settings(&flags) {
         Ok(config) => config,
         Err(mistakes) => {
