@@ -12,18 +12,19 @@
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
-mod bits;
 mod dot;
 mod error;
 mod fc;
+mod one_by_one;
 mod pack;
+mod patches;
 mod path;
-mod pixels;
 mod plan;
 pub mod reference;
 mod rows;
 mod section;
 mod shape;
+mod tables;
 mod threshold;
 
 pub use dot::dot;
@@ -31,8 +32,8 @@ pub use error::PackedError;
 pub use fc::Affine;
 pub use pack::{pack_signs, packed_len, unpack_signs};
 pub use path::Path;
-pub use pixels::Table;
 pub use plan::{BLOCKS_MAX, Needs, Plan, VERSION};
 pub use section::{BlockParts, HeadParts, Section, Temporaries, Weights, write};
 pub use shape::{Convp, Map, Window};
+pub use tables::Table;
 pub use threshold::Threshold;

@@ -3,8 +3,8 @@
 //! The kernels are written once, in plain Rust over blocks of lanes; a path compiles them anew with more instructions allowed,
 //! and replaces the one step that compilers do badly: comparing lanes and gathering the results as bits.
 
-use crate::pixels::{LANES, Lanes};
 use crate::section::{Section, Temporaries};
+use crate::tables::{LANES, Lanes};
 
 /// Instructions to run with. Every path gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

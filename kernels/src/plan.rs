@@ -2,7 +2,7 @@
 
 use crate::error::PackedError;
 use crate::shape::{Convp, Map, Window};
-use crate::{bits, pixels};
+use crate::{one_by_one, patches, tables};
 
 /// Version of the form that this build reads and writes.
 pub const VERSION: u8 = 1;
@@ -39,7 +39,7 @@ pub struct Plan {
 pub struct Needs {
     /// Weights as they are run: words.
     pub weights: usize,
-    /// Weights of the first block as they are run: bytes.
+    /// Weights of blocks that are run by tables: bytes.
     pub signs: usize,
     /// One a filter of every block.
     pub thresholds: usize,
@@ -176,30 +176,87 @@ impl Plan {
         self.blocks().iter().map(|&block| map_words(block)).max().unwrap_or(0)
     }
 
+    /// The blocks with the way each is run.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = (Convp, Way)> + '_ {
+        self.blocks().iter().enumerate().map(|(index, &block)| (block, Way::of(index, block)))
+    }
+
     /// Memory that the section takes.
     pub fn needs(&self) -> Needs {
-        let first = self.blocks[0];
-        let later = || self.blocks().iter().skip(1).copied();
-        let is_fast = pixels::runs(first);
-        let later_weights = later().map(|block| block.filters * bits::patch_words(block)).sum::<usize>();
-        let head_weights = self.classes * self.stream_words();
-        Needs {
-            weights: later_weights + head_weights + if is_fast { 0 } else { natural_words(first) },
-            signs: if is_fast { pixels::signs_len(first) } else { 0 },
+        let mut needs = Needs {
+            weights: self.classes * self.stream_words(),
             thresholds: self.blocks().iter().map(|block| block.filters).sum(),
-            words: 2 * self.map_words()
-                + self.stream_words()
-                + self.row_words()
-                + later().map(bits::streams_words).max().unwrap_or(0)
-                + later().map(bits::patches_words).max().unwrap_or(0),
-            tables: if is_fast { pixels::table_len(first) } else { 0 },
-            sums: if is_fast { pixels::line_len(first) } else { 0 },
+            words: 2 * self.map_words() + self.stream_words() + self.row_words() + self.patches_words(),
+            ..Needs::default()
+        };
+        for (block, way) in self.ways() {
+            needs.weights += way.words(block);
+            needs.signs += way.signs(block);
+            if way == Way::Tables {
+                needs.tables = needs.tables.max(tables::table_len(block));
+                needs.sums = needs.sums.max(tables::line_len(block));
+            }
         }
+        needs
+    }
+
+    /// Words of turned rows and patches, in the block where they are most.
+    fn patches_words(&self) -> usize {
+        let of_patches = self.ways().filter(|(_, way)| *way == Way::Patches);
+        of_patches
+            .map(|(block, _)| patches::streams_words(block) + patches::patches_words(block))
+            .max()
+            .unwrap_or(0)
     }
 
     /// Words of one convolved row, in the block where they are most.
     pub(crate) fn row_words(&self) -> usize {
         self.blocks().iter().map(|&block| row_words(block)).max().unwrap_or(0)
+    }
+}
+
+/// Most channels of a block of bits that is run by tables; with more of them patches are faster.
+const TABLES_CHANNELS_MAX: usize = 32;
+
+/// How a block is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By [`tables`]: numbers, and bits of few channels.
+    Tables,
+    /// By [`patches`]: bits.
+    Patches,
+    /// By [`one_by_one`]: a first block of an unusual shape.
+    OneByOne,
+}
+
+impl Way {
+    /// How the block at a position is run.
+    pub(crate) const fn of(index: usize, block: Convp) -> Self {
+        if index == 0 {
+            return if tables::runs(block, 255) { Self::Tables } else { Self::OneByOne };
+        }
+        if block.input.channels <= TABLES_CHANNELS_MAX && tables::runs(block, 1) {
+            Self::Tables
+        } else {
+            Self::Patches
+        }
+    }
+
+    /// Words of the weights of a block that is run so.
+    pub(crate) const fn words(self, block: Convp) -> usize {
+        match self {
+            Self::Tables => 0,
+            Self::Patches => block.filters * patches::patch_words(block),
+            Self::OneByOne => block.filters * one_by_one::filter_words(block),
+        }
+    }
+
+    /// Bytes of the signs of a block that is run so.
+    pub(crate) const fn signs(self, block: Convp) -> usize {
+        match self {
+            Self::Tables => tables::signs_len(block),
+            Self::Patches | Self::OneByOne => 0,
+        }
     }
 }
 
@@ -212,11 +269,6 @@ pub(crate) const fn row_words(block: Convp) -> usize {
 /// Words of what a block gives.
 pub(crate) const fn map_words(block: Convp) -> usize {
     block.filters * block.output().height * row_words(block)
-}
-
-/// Words of the weights in the order of the file, each filter in words of its own.
-pub(crate) const fn natural_words(block: Convp) -> usize {
-    block.filters * block.taps().div_ceil(64)
 }
 
 /// Largest sum of a filter.

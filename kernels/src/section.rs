@@ -10,15 +10,14 @@
 //! Little endian; bits least significant first, 1 = +1, spare bits zero. There is one way to write a section, and a reader accepts
 //! only that.
 
-use crate::bits::{self, Scratch};
 use crate::error::PackedError;
 use crate::fc::{self, Affine};
 use crate::path::Path;
-use crate::pixels::{LANES, Lanes, Table};
-use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, MAGIC, Plan, VERSION};
-use crate::shape::Convp;
+use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, MAGIC, Plan, VERSION, Way};
+use crate::shape::{Convp, Map};
+use crate::tables::{self, LANES, Lanes, Table};
 use crate::threshold::Threshold;
-use crate::{pixels, rows};
+use crate::{one_by_one, patches, rows};
 
 /// What a block is made of, for [`write`].
 #[derive(Clone, Copy, Debug)]
@@ -164,18 +163,17 @@ impl<'a> Section<'a> {
         exactly("memory for classes", None, plan.classes(), memory.classes.len())?;
         let Weights { words, signs, thresholds, classes } = memory;
         let mut rest = &bytes[HEADER_BYTES + plan.blocks().len() * BLOCK_BYTES..];
-        let (mut words_left, mut thresholds_left) = (&mut words[..], &mut thresholds[..]);
-        for (index, &block) in plan.blocks().iter().enumerate() {
+        let (mut words_left, mut signs_left, mut thresholds_left) =
+            (&mut words[..], &mut signs[..], &mut thresholds[..]);
+        for (index, (block, way)) in plan.ways().enumerate() {
             let weights = take_bits("weights", &mut rest, block.filters * block.taps())?;
             let weight = |filter: usize, tap: usize| bit(weights, filter * block.taps() + tap);
-            if index > 0 {
-                let words = take(&mut words_left, block.filters * bits::patch_words(block));
-                bits::prepare(block, weight, words);
-            } else if pixels::runs(block) {
-                pixels::prepare(block, weight, signs);
-            } else {
-                let words = take(&mut words_left, plan::natural_words(block));
-                pixels::prepare_any(block, weight, words);
+            let (words, signs) =
+                (take(&mut words_left, way.words(block)), take(&mut signs_left, way.signs(block)));
+            match way {
+                Way::Tables => tables::prepare(block, weight, signs),
+                Way::Patches => patches::prepare(block, weight, words),
+                Way::OneByOne => one_by_one::prepare(block, weight, words),
             }
             let from = take_bytes(&mut rest, 4 * block.filters);
             let flipped = take_bits("signs of the thresholds", &mut rest, block.filters)?;
@@ -261,32 +259,40 @@ impl<'a> Section<'a> {
         let mut next = take(&mut words, plan.map_words());
         let stream = take(&mut words, plan.stream_words());
         let row = take(&mut words, plan.row_words());
-        let patches =
-            plan.blocks().iter().skip(1).map(|&block| bits::patches_words(block)).max().unwrap_or(0);
-        let patches = take(&mut words, patches);
-        let mut scratch = Scratch { tables, line: sums, row, streams: words, patches };
-        scratch.line.fill(0);
+        let patches = words;
 
-        let (mut weights, mut thresholds) = (self.words, self.thresholds);
+        let (mut weights, mut signs, mut thresholds) = (self.words, self.signs, self.thresholds);
         let mut before = 0;
-        for (index, &block) in plan.blocks().iter().enumerate() {
-            let (of_block, rest) = thresholds.split_at(block.filters);
-            thresholds = rest;
-            let words = match index {
-                0 if pixels::runs(block) => 0,
-                0 => plan::natural_words(block),
-                _ => block.filters * bits::patch_words(block),
-            };
-            let (of_weights, rest) = weights.split_at(words);
-            weights = rest;
+        for (index, (block, way)) in plan.ways().enumerate() {
+            let of_block = split(&mut thresholds, block.filters);
+            let of_weights = split(&mut weights, way.words(block));
+            let of_signs = split(&mut signs, way.signs(block));
             let pooled = &mut next[..plan::map_words(block)];
             pooled.fill(0);
-            if index > 0 {
-                bits::convolve(block, (map, before), of_weights, of_block, &mut scratch, pooled);
-            } else if words == 0 {
-                pixels::convolve(block, pixels, self.signs, of_block, &mut scratch, pooled, lanes);
-            } else {
-                pixels::convolve_any(block, pixels, of_weights, of_block, &mut scratch, pooled);
+            match way {
+                Way::Tables => {
+                    let tables = &mut tables[..tables::table_len(block)];
+                    let line = &mut sums[..tables::line_len(block)];
+                    let mut scratch = tables::Scratch { tables, line, row };
+                    if index == 0 {
+                        let read = |channel, row, line: &mut [i16]| {
+                            read_pixels(block, pixels, channel, row, line);
+                        };
+                        tables::convolve(block, read, of_signs, of_block, &mut scratch, pooled, lanes);
+                    } else {
+                        let map = (&map[..], before);
+                        let read =
+                            |channel, row, line: &mut [i16]| read_signs(block, map, channel, row, line);
+                        tables::convolve(block, read, of_signs, of_block, &mut scratch, pooled, lanes);
+                    }
+                }
+                Way::Patches => {
+                    let (streams, patches) = patches.split_at_mut(patches::streams_words(block));
+                    let patches = &mut patches[..patches::patches_words(block)];
+                    let mut scratch = patches::Scratch { row, streams, patches };
+                    patches::convolve(block, (map, before), of_weights, of_block, &mut scratch, pooled);
+                }
+                Way::OneByOne => one_by_one::convolve(block, pixels, of_weights, of_block, row, pooled),
             }
             before = plan::row_words(block);
             let (height, width) = (block.output().height, block.convolved().width);
@@ -299,6 +305,25 @@ impl<'a> Section<'a> {
         fc::scores(stream, plan.features().len(), weights, self.classes, scores);
         for (bytes, word) in features.chunks_mut(8).zip(stream.iter()) {
             bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        }
+    }
+}
+
+/// A row of pixels as numbers.
+#[inline(always)]
+fn read_pixels(block: Convp, pixels: &[u8], channel: usize, row: usize, line: &mut [i16]) {
+    let Map { height, width, .. } = block.input;
+    let pixels = &pixels[(channel * height + row) * width..][..width];
+    line.iter_mut().zip(pixels).for_each(|(place, &pixel)| *place = i16::from(pixel));
+}
+
+/// A row of bits as ±1.
+#[inline(always)]
+fn read_signs(block: Convp, (map, row_words): (&[u64], usize), channel: usize, row: usize, line: &mut [i16]) {
+    let words = &map[(channel * block.input.height + row) * row_words..][..row_words];
+    for (line, &word) in line.chunks_mut(64).zip(words) {
+        for (x, place) in line.iter_mut().enumerate() {
+            *place = (word >> x & 1) as i16 * 2 - 1;
         }
     }
 }
@@ -326,6 +351,12 @@ fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
 
 fn take<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     let (taken, rest) = core::mem::take(from).split_at_mut(count);
+    *from = rest;
+    taken
+}
+
+fn split<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
+    let (taken, rest) = from.split_at(count);
     *from = rest;
     taken
 }

@@ -1,15 +1,14 @@
-//! The first block: `u8` pixels, binary weights.
+//! Binary weights over numbers: the pixels of the first block, or the ±1 of a later one with few channels.
 //!
-//! Three neighbouring pixels and their three signs have only eight sums. So each row of pixels becomes a table of eight rows of
-//! sums, made once and shared by all filters, and a filter adds one of the eight per channel and kernel row: nine additions for a
-//! 3x3 kernel over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
+//! Three neighbours and their three signs have only eight sums. So each row of numbers becomes a table of eight rows of sums, made
+//! once and shared by all filters, and a filter adds one of the eight per channel and kernel row: nine additions for a 3x3 kernel
+//! over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
 
-use crate::bits::Scratch;
 use crate::rows::{clear_from, pool_down, pooled_rows};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
 
-/// Pixels that one table sums.
+/// Neighbours that one table sums.
 const GROUP: usize = 3;
 /// Signs of a group.
 const SIGNS: usize = 1 << GROUP;
@@ -29,12 +28,23 @@ pub(crate) struct Lanes<A, Add, AtLeast> {
     pub(crate) at_least: AtLeast,
 }
 
-/// Largest number of taps whose sum of pixels fits in 16 bits.
-pub(crate) const MOST_TAPS: usize = i16::MAX as usize / 255;
+/// Longest side of a kernel that is run so.
+const KERNEL_MAX: usize = 16;
 
-/// Whether this kernel runs the block: its sums fit and its step is 1.
-pub(crate) const fn runs(shape: Convp) -> bool {
-    shape.conv.stride == 1 && shape.taps() <= MOST_TAPS
+/// Whether this kernel runs the block, whose numbers are at most `largest`: its step is 1 and its sums fit in 16 bits, the one past
+/// the largest too.
+pub(crate) const fn runs(shape: Convp, largest: usize) -> bool {
+    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() * largest < i16::MAX as usize
+}
+
+/// Memory of one run.
+pub(crate) struct Scratch<'a> {
+    /// Tables of the rows under the kernel.
+    pub(crate) tables: &'a mut [Table],
+    /// A row of numbers with its padding.
+    pub(crate) line: &'a mut [i16],
+    /// One convolved row.
+    pub(crate) row: &'a mut [u64],
 }
 
 /// Groups of a kernel row.
@@ -59,7 +69,8 @@ pub(crate) const fn table_len(shape: Convp) -> usize {
 
 /// Numbers of one row of pixels with its padding, and as far as the last lane's window reaches.
 pub(crate) const fn line_len(shape: Convp) -> usize {
-    blocks(shape) * LANES + groups(shape) * GROUP
+    let (reach, padded) = (blocks(shape) * LANES + groups(shape) * GROUP, shape.conv.pad + shape.input.width);
+    if reach > padded { reach } else { padded }
 }
 
 /// Signs that [`prepare`] writes: one byte a group, `[filters, kernel row, channel, group]`.
@@ -87,10 +98,12 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, signs
 }
 
 /// Runs convolution, comparison and the pooling down; `pooled` is `[filters, pooled rows, row words]`, zero at first.
+///
+/// `read(channel, row, line)` writes a row of the map to `line`, which begins at its first place.
 #[inline(always)]
 pub(crate) fn convolve<A: Copy>(
     shape: Convp,
-    pixels: &[u8],
+    read: impl Fn(usize, usize, &mut [i16]),
     signs: &[u8],
     thresholds: &[Threshold],
     scratch: &mut Scratch<'_>,
@@ -101,33 +114,42 @@ pub(crate) fn convolve<A: Copy>(
     let convolved = shape.convolved();
     let map_words = pooled.len() / shape.filters;
     let row_words = map_words / shape.output().height;
+    scratch.line.fill(0);
     let mut made = 0;
     for y in 0..convolved.height {
         let (top, bottom) = shape.conv.inside(y, shape.input.height);
         while made < y + bottom - shape.conv.pad {
             let of_row = &mut scratch.tables[made % kernel * blocks * tables..][..blocks * tables];
-            fill(shape, pixels, made, scratch.line, of_row);
+            fill(shape, &read, made, scratch.line, of_row);
             made += 1;
         }
         // Where the tables of each kernel row begin; worked out once for all filters.
-        let mut begins = [0; MOST_TAPS];
+        let mut begins = [0; KERNEL_MAX];
         for (ky, begin) in begins.iter_mut().enumerate().take(bottom).skip(top) {
             *begin = (y + ky - shape.conv.pad) % kernel * blocks * tables;
         }
+        let begins = &begins[top..bottom];
         let into = pooled_rows(shape.pool, y, shape.output().height);
         let of_filters = thresholds.iter().zip(signs.chunks_exact(kernel * tables));
         for ((threshold, signs), pooled) in of_filters.zip(pooled.chunks_exact_mut(map_words)) {
+            let signs = &signs[top * tables..bottom * tables];
             let bits = &mut scratch.row[..row_words];
             bits.fill(0);
             for block in 0..blocks {
-                let mut sums = lanes.zero;
-                for (begin, signs) in begins.iter().zip(signs.chunks_exact(tables)).take(bottom).skip(top) {
-                    let of_block = &scratch.tables[begin + block * tables..][..tables];
-                    for (table, signs) in of_block.iter().zip(signs) {
-                        // Three signs; the mask only tells the compiler.
-                        sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
+                let of_block = &scratch.tables[block * tables..];
+                let sums = match tables {
+                    1 => add_up::<A, 1>(lanes.zero, begins, of_block, signs, &lanes.add),
+                    3 => add_up::<A, 3>(lanes.zero, begins, of_block, signs, &lanes.add),
+                    _ => {
+                        let mut sums = lanes.zero;
+                        for (&begin, signs) in begins.iter().zip(signs.chunks_exact(tables)) {
+                            for (table, signs) in of_block[begin..][..tables].iter().zip(signs) {
+                                sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
+                            }
+                        }
+                        sums
                     }
-                }
+                };
                 // Reachable sums fit in 16 bits, and one more than the largest does too.
                 let at_least = u64::from((lanes.at_least)(sums, threshold.from as i16));
                 bits[block * LANES / 64] |= at_least << (block * LANES % 64);
@@ -138,69 +160,39 @@ pub(crate) fn convolve<A: Copy>(
     }
 }
 
-/// Copies weights for [`convolve_any`]: `[filters, taps]`, each filter in words of its own.
-pub(crate) fn prepare_any(shape: Convp, weight: impl Fn(usize, usize) -> bool, words: &mut [u64]) {
-    words.fill(0);
-    for (filter, words) in words.chunks_exact_mut(shape.taps().div_ceil(64)).enumerate() {
-        for tap in 0..shape.taps() {
-            words[tap / 64] |= u64::from(weight(filter, tap)) << (tap % 64);
-        }
-    }
-}
-
-/// As [`convolve`], for every shape and one sum after the other: large kernels and steps other than 1 are rare in a first block.
-pub(crate) fn convolve_any(
-    shape: Convp,
-    pixels: &[u8],
-    weights: &[u64],
-    thresholds: &[Threshold],
-    scratch: &mut Scratch<'_>,
-    pooled: &mut [u64],
-) {
-    let map_words = pooled.len() / shape.filters;
-    let row_words = map_words / shape.output().height;
-    let convolved = shape.convolved();
-    let filters = weights.chunks_exact(shape.taps().div_ceil(64)).zip(thresholds);
-    for ((weights, threshold), pooled) in filters.zip(pooled.chunks_exact_mut(map_words)) {
-        for y in 0..convolved.height {
-            let bits = &mut scratch.row[..row_words];
-            bits.fill(0);
-            for x in 0..convolved.width {
-                let bit = sum_at(shape, pixels, weights, y, x) >= threshold.from;
-                bits[x / 64] |= u64::from(bit) << (x % 64);
-            }
-            pool_down(bits, pooled_rows(shape.pool, y, shape.output().height), pooled);
-        }
-    }
-}
-
-/// The convolution at a place.
-fn sum_at(shape: Convp, pixels: &[u8], weights: &[u64], y: usize, x: usize) -> i32 {
-    let (map, conv) = (shape.input, shape.conv);
-    let ((top, bottom), (left, right)) = (conv.inside(y, map.height), conv.inside(x, map.width));
-    let mut sum = 0;
-    for channel in 0..map.channels {
-        for ky in top..bottom {
-            let row = (channel * map.height + y * conv.stride + ky - conv.pad) * map.width;
-            for kx in left..right {
-                let tap = (channel * conv.kernel + ky) * conv.kernel + kx;
-                let pixel = i32::from(pixels[row + x * conv.stride + kx - conv.pad]);
-                sum += if weights[tap / 64] >> (tap % 64) & 1 == 1 { pixel } else { -pixel };
-            }
-        }
-    }
-    sum
-}
-
-/// The tables of one row of pixels, `[blocks, channels, groups]`. `line` has room for the row with its padding, which stays zero.
+/// The sums of one block, over the tables of each kernel row, `T` of them: so few that the loop over them is unrolled.
 #[inline(always)]
-fn fill(shape: Convp, pixels: &[u8], row: usize, line: &mut [i16], of_row: &mut [Table]) {
-    let map = shape.input;
-    for channel in 0..map.channels {
-        let pixels = &pixels[(channel * map.height + row) * map.width..][..map.width];
-        for (place, &pixel) in line[shape.conv.pad..].iter_mut().zip(pixels) {
-            *place = i16::from(pixel);
+fn add_up<A: Copy, const T: usize>(
+    zero: A,
+    begins: &[usize],
+    of_block: &[Table],
+    signs: &[u8],
+    add: &impl Fn(A, &[i16; LANES]) -> A,
+) -> A {
+    let (signs, _) = signs.as_chunks::<T>();
+    let mut sums = zero;
+    for (&begin, signs) in begins.iter().zip(signs) {
+        if let Some(tables) = of_block[begin..].first_chunk::<T>() {
+            for i in 0..T {
+                // Three signs; the remainder only tells the compiler.
+                sums = add(sums, &tables[i][usize::from(signs[i]) % SIGNS]);
+            }
         }
+    }
+    sums
+}
+
+/// The tables of one row, `[blocks, channels, groups]`. `line` has room for the row with its padding, which stays zero.
+#[inline(always)]
+fn fill(
+    shape: Convp,
+    read: &impl Fn(usize, usize, &mut [i16]),
+    row: usize,
+    line: &mut [i16],
+    of_row: &mut [Table],
+) {
+    for channel in 0..shape.input.channels {
+        read(channel, row, &mut line[shape.conv.pad..][..shape.input.width]);
         for (block, of_block) in of_row.chunks_exact_mut(tables(shape)).enumerate() {
             for (group, table) in of_block[channel * groups(shape)..][..groups(shape)].iter_mut().enumerate()
             {

@@ -1,11 +1,10 @@
-//! The blocks behind the first: bits in, binary weights.
+//! Binary weights over bits, for blocks behind the first with many channels.
 //!
 //! Rows of the map are turned so that the channels of a place lie next to each other. Then a kernel row covers one run of bits,
 //! and a patch of the map is as many runs as the kernel has rows. Equal bits multiply to +1, different ones to -1, so the
 //! sum is `taps - 2 * popcount(patch ^ weights)`. Padding counts as nothing: rows outside the map are left out, and places
 //! outside it are masked.
 
-use crate::pixels::Table;
 use crate::rows::{pool_down, pooled_rows};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
@@ -51,12 +50,8 @@ pub(crate) fn patches_words(shape: Convp) -> usize {
     (shape.convolved().width + border(shape).count()) * patch_words(shape)
 }
 
-/// Memory of one run, in parts.
+/// Memory of one run.
 pub(crate) struct Scratch<'a> {
-    /// Tables of [`crate::pixels`].
-    pub(crate) tables: &'a mut [Table],
-    /// A row of pixels with its padding.
-    pub(crate) line: &'a mut [i16],
     /// One convolved row.
     pub(crate) row: &'a mut [u64],
     /// The turned rows.
