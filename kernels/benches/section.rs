@@ -1,6 +1,8 @@
 //! A packed section by itself, on every path of this processor, one thread:
 //! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
 //!
+//! A word after `--` picks the rows whose name holds it, and a second the path.
+//!
 //! Rounds go through all paths in turn; the table has medians of the rounds, in microseconds a view. Weights are drawn; no path's time
 //! depends on them. Against other engines: the bench `device_sections` of `headwater-models`.
 
@@ -100,7 +102,9 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    let paths: Vec<Path> = Path::available().collect();
+    let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
+    let paths: Vec<Path> = Path::available().filter(|path| is_picked(1, path.name())).collect();
     print!("{:<32}", "view, filters of the blocks");
     paths.iter().for_each(|path| print!("{:>10}", path.name()));
     println!();
@@ -116,7 +120,11 @@ fn main() {
         (Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
     ] {
         let Map { channels, height, width } = view;
-        print!("{:<32}", format!("{channels}x{height}x{width}, {filters:?}"));
+        let name = format!("{channels}x{height}x{width}, {filters:?}");
+        if !is_picked(0, &name) {
+            continue;
+        }
+        print!("{name:<32}");
         measure(&section(view, filters), &paths).iter().for_each(|time| print!("{time:>10.2}"));
         println!();
     }

@@ -14,11 +14,23 @@ pub(crate) fn pooled_rows(pool: Window, row: usize, pooled: usize) -> (usize, us
 #[inline(always)]
 pub(crate) fn pool_down(bits: &[u64], (from, to): (usize, usize), pooled: &mut [u64]) {
     if let [bits] = bits {
-        pooled[from..to].iter_mut().for_each(|target| *target |= bits);
-        return;
+        return or_into(*bits, &mut pooled[from..to]);
     }
     for target in pooled[from * bits.len()..to * bits.len()].chunks_exact_mut(bits.len()) {
         target.iter_mut().zip(bits).for_each(|(target, bits)| *target |= bits);
+    }
+}
+
+/// ORs a word into a few: written out for one and two, which is what a pooling has, so that no loop is made of it.
+#[inline(always)]
+pub(crate) fn or_into(bits: u64, words: &mut [u64]) {
+    match words {
+        [only] => *only |= bits,
+        [first, second] => {
+            *first |= bits;
+            *second |= bits;
+        }
+        words => words.iter_mut().for_each(|word| *word |= bits),
     }
 }
 
@@ -30,11 +42,11 @@ pub(crate) fn pool_along(pool: Window, width: usize, flipped: bool, row_words: u
     let turned = if flipped { u64::MAX } else { 0 };
     if row_words == 1 && left.saturating_sub(1) * pool.stride < 64 {
         let kept = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-        let ddnn = Window { kernel: 3, stride: 2, pad: 1 };
-        if pool == ddnn {
-            rows.iter_mut().for_each(|row| *row = (pool_word(ddnn, *row) ^ turned) & kept);
-        } else {
-            rows.iter_mut().for_each(|row| *row = (pool_word(pool, *row) ^ turned) & kept);
+        // DDNN's pooling, without the loop over the window.
+        let is_ddnn = pool == Window { kernel: 3, stride: 2, pad: 1 };
+        for row in rows {
+            let any = if is_ddnn { every(2, *row | *row << 1 | *row >> 1) } else { pool_word(pool, *row) };
+            *row = (any ^ turned) & kept;
         }
         return;
     }
@@ -56,7 +68,6 @@ pub(crate) fn clear_from(length: usize, row: &mut [u64]) {
 }
 
 /// Bit `x` becomes the OR of the bits `x * stride - pad + (0..kernel)`.
-#[inline(always)]
 fn pool_word(pool: Window, word: u64) -> u64 {
     let mut any = 0;
     for place in 0..pool.kernel {

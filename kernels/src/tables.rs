@@ -4,7 +4,7 @@
 //! once and shared by all filters, and a filter adds one of the eight per channel and kernel row: nine additions for a 3x3 kernel
 //! over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
 
-use crate::rows::{clear_from, pool_down, pooled_rows};
+use crate::rows::{clear_from, or_into, pool_down, pooled_rows};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
 
@@ -114,6 +114,8 @@ pub(crate) fn convolve<A: Copy>(
     let convolved = shape.convolved();
     let map_words = pooled.len() / shape.filters;
     let row_words = map_words / shape.output().height;
+    // Bits of a row that fits in one word.
+    let kept = if convolved.width < 64 { (1 << convolved.width) - 1 } else { u64::MAX };
     scratch.line.fill(0);
     let mut made = 0;
     for y in 0..convolved.height {
@@ -133,31 +135,54 @@ pub(crate) fn convolve<A: Copy>(
         let of_filters = thresholds.iter().zip(signs.chunks_exact(kernel * tables));
         for ((threshold, signs), pooled) in of_filters.zip(pooled.chunks_exact_mut(map_words)) {
             let signs = &signs[top * tables..bottom * tables];
+            if row_words == 1 {
+                let mut bits = block_bits(threshold, signs, begins, scratch.tables, tables, lanes);
+                if blocks > 1 {
+                    let second = &scratch.tables[tables..];
+                    bits |= block_bits(threshold, signs, begins, second, tables, lanes) << LANES;
+                }
+                or_into(bits & kept, &mut pooled[into.0..into.1]);
+                continue;
+            }
             let bits = &mut scratch.row[..row_words];
             bits.fill(0);
             for block in 0..blocks {
                 let of_block = &scratch.tables[block * tables..];
-                let sums = match tables {
-                    1 => add_up::<A, 1>(lanes.zero, begins, of_block, signs, &lanes.add),
-                    3 => add_up::<A, 3>(lanes.zero, begins, of_block, signs, &lanes.add),
-                    _ => {
-                        let mut sums = lanes.zero;
-                        for (&begin, signs) in begins.iter().zip(signs.chunks_exact(tables)) {
-                            for (table, signs) in of_block[begin..][..tables].iter().zip(signs) {
-                                sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
-                            }
-                        }
-                        sums
-                    }
-                };
-                // Reachable sums fit in 16 bits, and one more than the largest does too.
-                let at_least = u64::from((lanes.at_least)(sums, threshold.from as i16));
-                bits[block * LANES / 64] |= at_least << (block * LANES % 64);
+                let found = block_bits(threshold, signs, begins, of_block, tables, lanes);
+                bits[block * LANES / 64] |= found << (block * LANES % 64);
             }
             clear_from(convolved.width, bits);
             pool_down(bits, into, pooled);
         }
     }
+}
+
+/// The bits of one block of a convolved row of one filter. `of_block` begins with the tables of the block in the first row of the ring,
+/// `begins` says where those of each kernel row begin, and `signs` are of the same kernel rows.
+#[inline(always)]
+fn block_bits<A: Copy>(
+    threshold: &Threshold,
+    signs: &[u8],
+    begins: &[usize],
+    of_block: &[Table],
+    tables: usize,
+    lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
+) -> u64 {
+    let sums = match tables {
+        1 => add_up::<A, 1>(lanes.zero, begins, of_block, signs, &lanes.add),
+        3 => add_up::<A, 3>(lanes.zero, begins, of_block, signs, &lanes.add),
+        _ => {
+            let mut sums = lanes.zero;
+            for (&begin, signs) in begins.iter().zip(signs.chunks_exact(tables)) {
+                for (table, signs) in of_block[begin..][..tables].iter().zip(signs) {
+                    sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
+                }
+            }
+            sums
+        }
+    };
+    // Reachable sums fit in 16 bits, and one more than the largest does too.
+    u64::from((lanes.at_least)(sums, threshold.from as i16))
 }
 
 /// The sums of one block, over the tables of each kernel row, `T` of them: so few that the loop over them is unrolled.

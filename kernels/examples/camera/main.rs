@@ -1,0 +1,60 @@
+//! A camera without an operating system: the packed section of the shipped network's first device out of a static array, run on one
+//! of the shipped views, in memory of fixed size. Nothing here allocates, and the crate is built without `std`.
+//!
+//! `cargo run --release -p headwater-kernels --example camera`
+//!
+//! `section.hwpk` is `device-0.packed` of `models/shipped/fashion-6cam.hwb`; `view.chw` are the pixels of `00000/cam0.webp` of
+//! `samples/shipped/fashion-6cam-300.tar.gz`, channel by channel.
+
+use headwater_kernels::{Affine, Path, Plan, Section, Table, Temporaries, Threshold, Weights};
+
+static SECTION: [u8; 2728] = *include_bytes!("section.hwpk");
+static VIEW: [u8; 3 * 32 * 32] = *include_bytes!("view.chw");
+
+const LABELS: [&str; 10] = [
+    "t-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+];
+
+/// Runs on the view given so often, for `scripts/check-instructions`; once when nothing is given.
+fn main() {
+    let runs: u32 = std::env::args().nth(1).map_or(1, |runs| runs.parse().expect("a number of runs"));
+    let plan = Plan::read(&SECTION).expect("a packed section");
+    let needs = plan.needs();
+
+    // Weights in the order they are run in; a board makes them once.
+    let mut words = [0; 320];
+    let mut signs = [0; 72];
+    let mut thresholds = [Threshold::default(); 8];
+    let mut classes = [Affine::default(); LABELS.len()];
+    let weights_bytes =
+        size_of_val(&words) + size_of_val(&signs) + size_of_val(&thresholds) + size_of_val(&classes);
+    let weights =
+        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
+    let section = Section::load(&plan, &SECTION, weights).expect("a packed section");
+
+    // Temporaries, used anew for every view.
+    let mut words = [0; 289];
+    let mut tables: [Table; 9] = [[[0; 32]; 8]; 9];
+    let mut sums = [0; 35];
+    assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
+    let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);
+    for _ in 0..runs {
+        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
+        section.run(Path::best(), &VIEW, memory, &mut scores, &mut features);
+    }
+
+    let best = (0..LABELS.len()).max_by_key(|&class| scores[class]).unwrap_or(0);
+    println!("class         {}, score {:.3}", LABELS[best], scores[best] as f32 * plan.scale());
+    println!("section       {} bytes, as shipped", SECTION.len());
+    println!("weights       {weights_bytes} bytes, as run");
+    println!("temporaries   {} bytes", size_of_val(&words) + size_of_val(&tables) + size_of_val(&sums));
+}
