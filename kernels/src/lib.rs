@@ -4,7 +4,7 @@
 //! positive number count as +1, as in `sign(x) = x >= 0 ? +1 : -1`; so does `-0.0`.
 //!
 //! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. No float is used at run time, no memory
-//! is allocated: [`Plan::needs`] says how much to bring. Beside the kernels stands [`reference`], written for reading.
+//! is allocated: [`Plan::needs`] says how much to bring. Beside the kernels stands [`mod@reference`], written for reading.
 //!
 //! No std (the feature `std` only finds out what the processor can do), no sockets, no files.
 #![no_std]

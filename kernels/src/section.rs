@@ -19,7 +19,7 @@ use crate::tables::{self, LANES, Lanes, Table};
 use crate::threshold::Threshold;
 use crate::{one_by_one, patches, rows};
 
-/// What a block is made of, for [`write`].
+/// What a block is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
 pub struct BlockParts<'a> {
     /// Shape.
@@ -30,7 +30,7 @@ pub struct BlockParts<'a> {
     pub thresholds: &'a [Threshold],
 }
 
-/// What the exit is made of, for [`write`].
+/// What the exit is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
 pub struct HeadParts<'a> {
     /// Signs of the weights, `[classes, features]`.
