@@ -7,6 +7,7 @@
 ///
 /// # Panics
 /// When a vector has fewer than `len` values, or `len` is above `i32::MAX`.
+#[inline(always)]
 pub fn dot(a: &[u64], b: &[u64], len: usize) -> i32 {
     let whole = len / 64;
     let rest = len % 64;

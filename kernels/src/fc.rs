@@ -1,5 +1,7 @@
 //! The exit: a fully connected layer with binary weights over a stream of bits, its batch norm as one factor and one summand.
 
+use crate::dot::dot;
+
 /// Score of a class as an integer: `dot * factor + offset`, all classes in the same unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Affine {
@@ -9,14 +11,12 @@ pub struct Affine {
     pub offset: i32,
 }
 
-/// Scores of all classes; `weights` is `[classes, words]`, and bits past `len` are zero in it and in `bits`.
+/// Scores of all classes; `weights` is `[classes, words]`, `bits` and each row of it hold `len` bits.
 #[inline(always)]
 pub(crate) fn scores(bits: &[u64], len: usize, weights: &[u64], classes: &[Affine], scores: &mut [i32]) {
     let rows = weights.chunks_exact(bits.len());
     for ((score, class), weights) in scores.iter_mut().zip(classes).zip(rows) {
-        let different: u32 = bits.iter().zip(weights).map(|(a, b)| (a ^ b).count_ones()).sum();
-        let dot = len as i32 - 2 * different as i32;
         // The reader of the section has checked that this fits.
-        *score = dot * class.factor + class.offset;
+        *score = dot(bits, weights, len) * class.factor + class.offset;
     }
 }

@@ -129,12 +129,7 @@ mod x86 {
         scores: &mut [i32],
         features: &mut [u8],
     ) {
-        let lanes = Lanes {
-            zero: [_mm256_setzero_si256(); 2],
-            add: |sums, row: &Sums| add(sums, row),
-            at_least: |sums, from| at_least(sums, from),
-        };
-        section.run_with(pixels, memory, scores, features, &lanes);
+        section.run_with(pixels, memory, scores, features, &lanes());
     }
 
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl,avx512vpopcntdq")]
@@ -145,12 +140,17 @@ mod x86 {
         scores: &mut [i32],
         features: &mut [u8],
     ) {
-        let lanes = Lanes {
+        section.run_with(pixels, memory, scores, features, &lanes());
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn lanes() -> Lanes<Halves, impl Fn(Halves, &Sums) -> Halves, impl Fn(Halves, i16) -> u32> {
+        Lanes {
             zero: [_mm256_setzero_si256(); 2],
             add: |sums, row: &Sums| add(sums, row),
             at_least: |sums, from| at_least(sums, from),
-        };
-        section.run_with(pixels, memory, scores, features, &lanes);
+        }
     }
 
     /// The two halves of a block.

@@ -25,8 +25,11 @@ const LABELS: [&str; 10] = [
 ];
 
 /// Runs on the view given so often, for `scripts/check-instructions`; once when nothing is given.
-fn main() {
-    let runs: u32 = std::env::args().nth(1).map_or(1, |runs| runs.parse().expect("a number of runs"));
+fn main() -> Result<(), String> {
+    let runs: u32 = match std::env::args().nth(1) {
+        None => 1,
+        Some(runs) => runs.parse().map_err(|_| format!("runs: expected a whole number, found {runs:?}"))?,
+    };
     let plan = Plan::read(&SECTION).expect("a packed section");
     let needs = plan.needs();
 
@@ -57,4 +60,5 @@ fn main() {
     println!("section       {} bytes, as shipped", SECTION.len());
     println!("weights       {weights_bytes} bytes, as run");
     println!("temporaries   {} bytes", size_of_val(&words) + size_of_val(&tables) + size_of_val(&sums));
+    Ok(())
 }
