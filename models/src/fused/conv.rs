@@ -51,8 +51,9 @@ pub fn conv2d(x: Tensor<4>, weight: Tensor<4>, window: Window) -> Tensor<4> {
     let (rows, positions) = (sizes.rows(), sizes.positions());
     let mut output = vec![0.0; batch * c_out * positions];
     let mut columns = vec![0.0; rows * positions];
+    let copies = sizes.copies();
     for (x, y) in x.slice().chunks_exact(c_in * h * w).zip(output.chunks_exact_mut(c_out * positions)) {
-        sizes.gather(x, &mut columns);
+        gather(&copies, x, &mut columns);
         product(Matrix::rows(weight.slice(), rows), Matrix::rows(&columns, positions), y, false);
     }
     let shape = [batch, c_out, window.positions(h), window.positions(w)];
@@ -78,115 +79,152 @@ impl Sizes {
         self.window.positions(self.h) * self.window.positions(self.w)
     }
 
-    /// Calls `copy(row of columns, input start, input step, count)` for every run of pixels inside the map.
-    #[inline(always)]
-    fn runs(&self, mut copy: impl FnMut(usize, usize, usize, usize)) {
+    /// Whether the output has the size of the input and both go on by one pixel: a row of columns is then the plane, shifted.
+    fn shifts(&self) -> bool {
+        self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
+    }
+
+    /// What is copied from the input of a sample to its patches, and added back by the gradient.
+    fn copies(&self) -> Copies {
+        if self.shifts() { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
+    }
+
+    fn runs(&self) -> Copies {
         let Window { kernel, stride, pad } = self.window;
         let (out_h, out_w) = (self.window.positions(self.h), self.window.positions(self.w));
+        let mut runs = Vec::new();
         for channel in 0..self.c_in {
             for ky in 0..kernel {
                 let ys = self.window.inside(ky, self.h, out_h);
                 for kx in 0..kernel {
                     let xs = self.window.inside(kx, self.w, out_w);
                     let row = ((channel * kernel + ky) * kernel + kx) * out_h * out_w;
-                    for y in ys.clone() {
+                    for y in ys.clone().filter(|_| !xs.is_empty()) {
                         let line = (channel * self.h + y * stride + ky - pad) * self.w;
-                        if !xs.is_empty() {
-                            copy(
-                                row + y * out_w + xs.start,
-                                line + xs.start * stride + kx - pad,
-                                stride,
-                                xs.len(),
-                            );
+                        runs.push(Run {
+                            columns: row + y * out_w + xs.start,
+                            input: line + xs.start * stride + kx - pad,
+                            count: xs.len(),
+                        });
+                    }
+                }
+            }
+        }
+        Copies::Runs { step: stride, runs }
+    }
+
+    fn list_shifts(&self) -> Vec<Shift> {
+        let Window { kernel, pad, .. } = self.window;
+        let size = self.h * self.w;
+        let shift = |row: usize| {
+            let (channel, ky, kx) = (row / (kernel * kernel), row / kernel % kernel, row % kernel);
+            // Output pixel p takes input pixel p + shift.
+            let shift = (ky as isize - pad as isize) * self.w as isize + kx as isize - pad as isize;
+            let (to, from) = (size.min((-shift).max(0) as usize), size.min(shift.max(0) as usize));
+            let count = size - to.max(from);
+            let edges =
+                if kx < pad { 0..(pad - kx).min(self.w) } else { self.w.saturating_sub(kx - pad)..self.w };
+            Shift {
+                plane: row * size..(row + 1) * size,
+                run: Run { columns: to, input: channel * size + from, count },
+                edges,
+            }
+        };
+        (0..self.rows()).map(shift).collect()
+    }
+}
+
+/// Pixels that lie one behind the other in the columns, and in the input a step apart.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    columns: usize,
+    input: usize,
+    count: usize,
+}
+
+/// A row of columns that is the input's plane, shifted.
+#[derive(Clone, Debug)]
+struct Shift {
+    /// The row.
+    plane: Range<usize>,
+    /// `columns` counts from the beginning of the row.
+    run: Run,
+    /// Columns of the output that fall into the padding.
+    edges: Range<usize>,
+}
+
+/// How the patches of a sample lie in its input.
+#[derive(Clone, Debug)]
+enum Copies {
+    Shifts { width: usize, shifts: Vec<Shift> },
+    Runs { step: usize, runs: Vec<Run> },
+}
+
+wide! {
+    /// Writes the patches of one sample; positions in the padding stay as they are, so `columns` begins as zeros.
+    fn gather(copies: &Copies, x: &[f32], columns: &mut [f32]) {
+        match copies {
+            Copies::Shifts { width, shifts } => {
+                for Shift { plane, run: Run { columns: to, input, count }, edges } in shifts {
+                    let row = &mut columns[plane.clone()];
+                    row[*to..to + count].copy_from_slice(&x[*input..input + count]);
+                    clear(row, *width, edges);
+                }
+            }
+            Copies::Runs { step, runs } => {
+                for &Run { columns: to, input, count } in runs {
+                    let target = &mut columns[to..to + count];
+                    if *step == 1 {
+                        target.copy_from_slice(&x[input..input + count]);
+                    } else {
+                        for (target, value) in target.iter_mut().zip(x[input..].iter().step_by(*step)) {
+                            *target = *value;
                         }
                     }
                 }
             }
         }
     }
+}
 
-    /// Whether the output has the size of the input and both go on by one pixel: a row of columns is then the plane, shifted.
-    fn shifts(&self) -> bool {
-        self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
-    }
-
-    /// Calls `plane(row of columns, where in it, where in the input, edges)` for every shift: a run of pixels lies one behind the
-    /// other in both; `edges` are the columns of the output that fall into the padding.
-    #[inline(always)]
-    fn shifted(&self, mut plane: impl FnMut(Range<usize>, Range<usize>, Range<usize>, Range<usize>)) {
-        let Window { kernel, pad, .. } = self.window;
-        let size = self.h * self.w;
-        for row in 0..self.rows() {
-            let (channel, ky, kx) = (row / (kernel * kernel), row / kernel % kernel, row % kernel);
-            // Output pixel p takes input pixel p + shift.
-            let shift = (ky as isize - pad as isize) * self.w as isize + kx as isize - pad as isize;
-            let (to, from) = (size.min((-shift).max(0) as usize), size.min(shift.max(0) as usize));
-            let count = size - to.max(from);
-            let input = channel * size + from;
-            let edges =
-                if kx < pad { 0..(pad - kx).min(self.w) } else { self.w.saturating_sub(kx - pad)..self.w };
-            plane(row * size..(row + 1) * size, to..to + count, input..input + count, edges);
-        }
-    }
-
-    /// Writes the patches of one sample; positions in the padding stay as they are, so `columns` begins as zeros.
-    fn gather(&self, x: &[f32], columns: &mut [f32]) {
-        if self.shifts() {
-            return self.shifted(|row, to, from, edges| {
-                let row = &mut columns[row];
-                row[to].copy_from_slice(&x[from]);
-                clear(row, self.w, edges);
-            });
-        }
-        wide(|| {
-            self.runs(|to, from, step, count| {
-                let target = &mut columns[to..to + count];
-                if step == 1 {
-                    target.copy_from_slice(&x[from..from + count]);
-                } else {
-                    for (target, value) in target.iter_mut().zip(x[from..].iter().step_by(step)) {
-                        *target = *value;
-                    }
-                }
-            });
-        });
-    }
-
+wide! {
     /// Adds the gradients of patches to the gradient of the input they were taken from; may clear those in the padding.
-    fn scatter(&self, columns: &mut [f32], dx: &mut [f32]) {
-        if self.shifts() {
-            return wide(|| {
-                self.shifted(|row, from, to, edges| {
-                    let row = &mut columns[row];
-                    clear(row, self.w, edges);
-                    for (target, value) in dx[to].iter_mut().zip(&row[from]) {
-                        *target += value;
-                    }
-                });
-            });
-        }
-        wide(|| {
-            self.runs(|from, to, step, count| {
-                let source = &columns[from..from + count];
-                if step == 1 {
-                    for (target, value) in dx[to..to + count].iter_mut().zip(source) {
-                        *target += value;
-                    }
-                } else {
-                    for (target, value) in dx[to..].iter_mut().step_by(step).zip(source) {
+    fn scatter(copies: &Copies, columns: &mut [f32], dx: &mut [f32]) {
+        match copies {
+            Copies::Shifts { width, shifts } => {
+                for Shift { plane, run: Run { columns: from, input, count }, edges } in shifts {
+                    let row = &mut columns[plane.clone()];
+                    clear(row, *width, edges);
+                    for (target, value) in dx[*input..input + count].iter_mut().zip(&row[*from..from + count]) {
                         *target += value;
                     }
                 }
-            });
-        });
+            }
+            Copies::Runs { step, runs } => {
+                for &Run { columns: from, input, count } in runs {
+                    let source = &columns[from..from + count];
+                    if *step == 1 {
+                        for (target, value) in dx[input..input + count].iter_mut().zip(source) {
+                            *target += value;
+                        }
+                    } else {
+                        for (target, value) in dx[input..].iter_mut().step_by(*step).zip(source) {
+                            *target += value;
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
 /// Sets some columns of a plane of width `w` to zero.
 #[inline(always)]
-fn clear(plane: &mut [f32], w: usize, columns: Range<usize>) {
+fn clear(plane: &mut [f32], w: usize, columns: &Range<usize>) {
     if !columns.is_empty() {
-        plane.chunks_exact_mut(w).for_each(|line| line[columns.clone()].fill(0.0));
+        for line in plane.chunks_exact_mut(w) {
+            line[columns.clone()].fill(0.0);
+        }
     }
 }
 
@@ -207,15 +245,16 @@ impl Gradient<2> for Conv2d {
         let mut dw = vec![0.0; if wants_weight { weight.len() } else { 0 }];
         let mut columns = vec![0.0; rows * positions];
         let mut dcolumns = vec![0.0; if wants_x { rows * positions } else { 0 }];
+        let copies = sizes.copies();
         for sample in 0..batch {
             let dy = &output[sample * c_out * positions..][..c_out * positions];
             if wants_weight {
-                sizes.gather(&x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
+                gather(&copies, &x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
                 product(Matrix::rows(dy, positions), Matrix::columns(&columns, positions), &mut dw, true);
             }
             if wants_x {
                 product(Matrix::columns(weight, rows), Matrix::rows(dy, positions), &mut dcolumns, false);
-                sizes.scatter(&mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
+                scatter(&copies, &mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
             }
         }
         [

@@ -69,20 +69,13 @@ pub fn batch_norm(
     let shape = inputs[0].shape::<4>();
     let planes = Planes::new(shape);
     let (x, gamma, beta) = (inputs[0].slice(), inputs[1].slice(), inputs[2].slice());
-    let statistics = wide(|| planes.statistics(x));
+    let statistics = statistics(planes, x);
     let inverse: Vec<f32> = statistics.variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect();
+    let folded = (0..planes.channels)
+        .map(|channel| fold(gamma[channel], beta[channel], statistics.mean[channel], inverse[channel]));
+    let (scale, shift): (Vec<f32>, Vec<f32>) = folded.unzip();
     let mut output = vec![0.0; x.len()];
-    wide(|| {
-        for channel in 0..planes.channels {
-            let (scale, shift) =
-                fold(gamma[channel], beta[channel], statistics.mean[channel], inverse[channel]);
-            for at in planes.of(channel) {
-                for (y, x) in output[at.clone()].iter_mut().zip(&x[at]) {
-                    *y = activation.of(x * scale + shift);
-                }
-            }
-        }
-    });
+    apply(planes, x, [&scale, &shift], activation, &mut output);
     let mean = statistics.mean.clone();
     let result = record(inputs, flex(output, shape), move |[x, gamma, beta]| BatchNorm {
         x,
@@ -102,17 +95,38 @@ pub fn scale_shift(x: Tensor<4>, scale: &[f32], shift: &[f32], activation: Activ
     let shape = x.shape::<4>();
     let planes = Planes::new(shape);
     let mut output = vec![0.0; x.slice().len()];
-    let values = x.slice();
-    wide(|| {
+    apply(planes, x.slice(), [scale, shift], activation, &mut output);
+    Tensor::from_primitive::<burn::backend::Flex>(flex(output, shape))
+}
+
+wide! {
+    /// `activation(x scale + shift)` per channel.
+    fn apply(planes: Planes, x: &[f32], folded: [&[f32]; 2], activation: Activation, output: &mut [f32]) {
+        let [scale, shift] = folded;
         for channel in 0..planes.channels {
+            let (scale, shift) = (scale[channel], shift[channel]);
             for at in planes.of(channel) {
-                for (y, x) in output[at.clone()].iter_mut().zip(&values[at]) {
-                    *y = activation.of(x * scale[channel] + shift[channel]);
+                for (y, x) in output[at.clone()].iter_mut().zip(&x[at]) {
+                    *y = activation.of(x * scale + shift);
                 }
             }
         }
-    });
-    Tensor::from_primitive::<burn::backend::Flex>(flex(output, shape))
+    }
+}
+
+wide! {
+    /// Mean first, then the variance around it: the one-pass formula loses digits when the mean is large.
+    fn statistics(planes: Planes, x: &[f32]) -> BatchStatistics {
+        let mut mean = vec![0.0; planes.channels];
+        let mut variance = vec![0.0; planes.channels];
+        for channel in 0..planes.channels {
+            mean[channel] = planes.of(channel).map(|at| sum(&x[at])).sum::<f32>() / planes.count();
+            let centre = mean[channel];
+            variance[channel] =
+                planes.of(channel).map(|at| squares(&x[at], centre)).sum::<f32>() / planes.count();
+        }
+        BatchStatistics { mean, variance }
+    }
 }
 
 /// Batch norm as one multiplication and one addition.
@@ -145,20 +159,6 @@ impl Planes {
     fn count(self) -> f32 {
         (self.batch * self.size).max(1) as f32
     }
-
-    /// Mean first, then the variance around it: the one-pass formula loses digits when the mean is large.
-    #[inline(always)]
-    fn statistics(self, x: &[f32]) -> BatchStatistics {
-        let mut mean = vec![0.0; self.channels];
-        let mut variance = vec![0.0; self.channels];
-        for channel in 0..self.channels {
-            mean[channel] = self.of(channel).map(|at| sum(&x[at])).sum::<f32>() / self.count();
-            let centre = mean[channel];
-            variance[channel] =
-                self.of(channel).map(|at| squares(&x[at], centre)).sum::<f32>() / self.count();
-        }
-        BatchStatistics { mean, variance }
-    }
 }
 
 #[inline(always)]
@@ -176,6 +176,40 @@ fn squares(x: &[f32], centre: f32) -> f32 {
         total += (x - centre) * (x - centre);
     }
     total
+}
+
+wide! {
+    /// `dgamma` and `dbeta` of one channel, and its `dx`; `output` is the gradient behind the activation.
+    fn gradient_of(
+        planes: Planes,
+        channel: usize,
+        norm: [f32; 2],
+        folded: (f32, f32),
+        x: &[f32],
+        behind: (&[f32], Activation),
+        dx: &mut [f32],
+    ) -> [f32; 2] {
+        let ([mean, inverse], (scale, shift), (output, activation)) = (norm, folded, behind);
+        let (mut sum_g, mut sum_gx) = (0.0, 0.0);
+        for at in planes.of(channel) {
+            let g = &mut dx[at.clone()];
+            let x = &x[at.clone()];
+            for ((g, x), output) in g.iter_mut().zip(x).zip(&output[at]) {
+                *g = if activation.passes(x * scale + shift) { *output } else { 0.0 };
+            }
+            let plane = sum(g);
+            sum_g += plane;
+            sum_gx += dot(g, x) - plane * mean;
+        }
+        let sum_gn = sum_gx * inverse;
+        let (a, b) = (sum_g / planes.count(), sum_gn / planes.count() * inverse);
+        for at in planes.of(channel) {
+            for (g, x) in dx[at.clone()].iter_mut().zip(&x[at]) {
+                *g = scale * (*g - a - (x - mean) * b);
+            }
+        }
+        [sum_gn, sum_g]
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -197,32 +231,13 @@ impl Gradient<3> for BatchNorm {
         let (x, gamma, beta) = (slice_of(&self.x), slice_of(&self.gamma), slice_of(&self.beta));
         let mut dx = vec![0.0; x.len()];
         let (mut dgamma, mut dbeta) = (vec![0.0; planes.channels], vec![0.0; planes.channels]);
-        wide(|| {
-            for channel in 0..planes.channels {
-                let (mean, inverse) = (self.mean[channel], self.inverse[channel]);
-                let (scale, shift) = fold(gamma[channel], beta[channel], mean, inverse);
-                let (mut sum_g, mut sum_gx) = (0.0, 0.0);
-                for at in planes.of(channel) {
-                    let g = &mut dx[at.clone()];
-                    let x = &x[at.clone()];
-                    for ((g, x), output) in g.iter_mut().zip(x).zip(&output[at]) {
-                        *g = if self.activation.passes(x * scale + shift) { *output } else { 0.0 };
-                    }
-                    let plane = sum(g);
-                    sum_g += plane;
-                    sum_gx += dot(g, x) - plane * mean;
-                }
-                let sum_gn = sum_gx * inverse;
-                dbeta[channel] = sum_g;
-                dgamma[channel] = sum_gn;
-                let (a, b) = (sum_g / planes.count(), sum_gn / planes.count() * inverse);
-                for at in planes.of(channel) {
-                    for (g, x) in dx[at.clone()].iter_mut().zip(&x[at]) {
-                        *g = scale * (*g - a - (x - mean) * b);
-                    }
-                }
-            }
-        });
+        for channel in 0..planes.channels {
+            let (mean, inverse) = (self.mean[channel], self.inverse[channel]);
+            let folded = fold(gamma[channel], beta[channel], mean, inverse);
+            let behind = (output, self.activation);
+            [dgamma[channel], dbeta[channel]] =
+                gradient_of(planes, channel, [mean, inverse], folded, x, behind, &mut dx);
+        }
         let channels = [planes.channels];
         [Some(flex(dx, self.shape)), Some(flex(dgamma, channels)), Some(flex(dbeta, channels))]
     }

@@ -17,11 +17,20 @@ pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
     let (out_h, out_w) = (window.positions(h), window.positions(w));
     let mut output = vec![0.0; batch * channels * out_h * out_w];
     let mut chosen = vec![0u32; output.len()];
-    let mut columns = Line::new(w + 2 * window.pad);
-    let mut runs = Line::new(columns.value.len() + 1 - window.kernel);
-    wide(|| {
+    maxima(x.slice(), [h, w], window, &mut output, &mut chosen);
+    let (input, positions) = ([batch, channels, h, w], out_h * out_w);
+    record([x], flex(output, [batch, channels, out_h, out_w]), move |_| MaxPool { chosen, input, positions })
+}
+
+wide! {
+    /// Largest values of the windows of planes of size `[h, w]`, and where in their plane they lie.
+    fn maxima(x: &[f32], size: [usize; 2], window: Window, output: &mut [f32], chosen: &mut [u32]) {
+        let [h, w] = size;
+        let (out_h, out_w) = (window.positions(h), window.positions(w));
+        let mut columns = Line::new(w + 2 * window.pad);
+        let mut runs = Line::new(columns.value.len() + 1 - window.kernel);
         let outputs = output.chunks_exact_mut(out_h * out_w).zip(chosen.chunks_exact_mut(out_h * out_w));
-        for (x, (y, chosen)) in x.slice().chunks_exact(h * w).zip(outputs) {
+        for (x, (y, chosen)) in x.chunks_exact(h * w).zip(outputs) {
             for (row, (y, chosen)) in
                 y.chunks_exact_mut(out_w).zip(chosen.chunks_exact_mut(out_w)).enumerate()
             {
@@ -35,9 +44,7 @@ pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
                 }
             }
         }
-    });
-    let (input, positions) = ([batch, channels, h, w], out_h * out_w);
-    record([x], flex(output, [batch, channels, out_h, out_w]), move |_| MaxPool { chosen, input, positions })
+    }
 }
 
 /// Largest values along a row, and where they lie in the plane. Places are kept as floats, exact up to 2^24, so that the compiler

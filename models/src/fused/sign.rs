@@ -9,8 +9,26 @@ use super::{Gradient, Operand, flex, record, simd::wide, slice_of};
 pub fn sign<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let x = Operand::new(x);
     let shape = x.shape::<D>();
-    let output = wide(|| x.slice().iter().map(|&x| if x >= 0.0 { 1.0 } else { -1.0 }).collect());
+    let mut output = vec![0.0; x.slice().len()];
+    signs(x.slice(), &mut output);
     record([x], flex(output, shape), move |[x]| Sign::<D> { x, shape })
+}
+
+wide! {
+    fn signs(x: &[f32], signs: &mut [f32]) {
+        for (sign, &x) in signs.iter_mut().zip(x) {
+            *sign = if x >= 0.0 { 1.0 } else { -1.0 };
+        }
+    }
+}
+
+wide! {
+    /// The gradient where it passes, zero elsewhere.
+    fn passed(x: &[f32], output: &[f32], input: &mut [f32]) {
+        for ((input, x), gradient) in input.iter_mut().zip(x).zip(output) {
+            *input = if x.abs() <= 1.0 { *gradient } else { 0.0 };
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -22,8 +40,8 @@ struct Sign<const D: usize> {
 impl<const D: usize> Gradient<1> for Sign<D> {
     fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let x = slice_of(&self.x);
-        let input =
-            wide(|| x.iter().zip(output).map(|(x, g)| if x.abs() <= 1.0 { *g } else { 0.0 }).collect());
+        let mut input = vec![0.0; x.len()];
+        passed(x, output, &mut input);
         [Some(flex(input, self.shape))]
     }
 }

@@ -2,23 +2,34 @@
 //!
 //! Rust neither reorders nor fuses float operations on its own, so both versions give the same bits.
 
-/// Runs `work`, compiled for AVX2 when the processor has it. `work` must be inlined for that to help.
-#[inline(always)]
-pub(super) fn wide<R>(work: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, checked on the line above.
-        #[expect(unsafe_code, reason = "calling a function compiled for a CPU feature")]
-        return unsafe { with_avx2(work) };
-    }
-    work()
-}
+/// Defines a function that is compiled twice, for AVX2 too, and run as the processor allows.
+///
+/// A macro and not a function that takes a closure: a closure is a function of its own, compiled without AVX2 unless the compiler
+/// happens to inline it. What the body calls must be `#[inline(always)]` or as small as an iterator's adapter.
+macro_rules! wide {
+    ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
+        $(#[$meta])*
+        fn $name($($argument: $type),*) $(-> $result)? {
+            #[inline(always)]
+            fn plain($($argument: $type),*) $(-> $result)? $body
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
-    work()
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            fn avx2($($argument: $type),*) $(-> $result)? {
+                plain($($argument),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2, checked on the line above.
+                #[expect(unsafe_code, reason = "calling a function compiled for a CPU feature")]
+                return unsafe { avx2($($argument),*) };
+            }
+            plain($($argument),*)
+        }
+    };
 }
+pub(super) use wide;
 
 /// Sum with eight partial sums, in a fixed order.
 #[inline(always)]
