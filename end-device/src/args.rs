@@ -38,9 +38,13 @@ pub(crate) struct Args {
     /// Frames to play: a .tar.gz archive or a folder of the same layout.
     #[arg(long, env = "HEADWATER_DEVICE_FRAMES", value_name = "PATH")]
     frames: Option<String>,
-    /// What runs its section: "packed" (bits; tract where the bundle has no packed form) or "tract" (ONNX). (default packed)
+    /// What runs its section: "packed" (bits; tract where the bundle has no packed form), "tract" (ONNX) or "ort" (ONNX Runtime; tract
+    /// where there is none). (default packed)
     #[arg(long, env = "HEADWATER_DEVICE_ENGINE", value_name = "WORD")]
     engine: Option<String>,
+    /// Library of ONNX Runtime (libonnxruntime.so, 1.24 or later), for --engine ort. (default: the usual places)
+    #[arg(long, env = "ORT_DYLIB_PATH", value_name = "FILE")]
+    onnxruntime: Option<String>,
     /// What makes it capture: "trigger" (the group's topic) or "clock" (--period-ms). (default trigger)
     #[arg(long, env = "HEADWATER_DEVICE_CAPTURE", value_name = "WORD")]
     capture: Option<String>,
@@ -88,6 +92,7 @@ impl Args {
             ("bundle", &self.bundle),
             ("frames", &self.frames),
             ("engine", &self.engine),
+            ("onnxruntime", &self.onnxruntime),
             ("capture", &self.capture),
             ("period_ms", &self.period_ms),
             ("on_broken_frame", &self.on_broken_frame),

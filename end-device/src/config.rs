@@ -20,6 +20,8 @@ pub struct DeviceConfig {
     pub broker: BrokerAddress,
     /// What runs its section.
     pub engine: EngineChoice,
+    /// The library of ONNX Runtime; `None` looks in the usual places.
+    pub onnxruntime: Option<PathBuf>,
     /// What makes it capture.
     pub capture: Capture,
     /// What it does about a frame that cannot be read.
@@ -47,6 +49,8 @@ pub enum EngineChoice {
     Packed,
     /// Its ONNX, in tract.
     Tract,
+    /// Its ONNX, in ONNX Runtime; in tract where no library is named and none is found.
+    Ort,
 }
 
 /// What makes a device capture.
@@ -80,6 +84,7 @@ impl DeviceConfig {
             slot,
             broker,
             engine: EngineChoice::Packed,
+            onnxruntime: None,
             capture: Capture::Trigger,
             on_broken_frame: OnBrokenFrame::Skip,
             upward_qos: QoS::AtMostOnce,

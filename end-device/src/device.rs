@@ -52,10 +52,10 @@ impl Device {
         let boot = next_boot(config.state_dir.as_deref(), SystemTime::now())?;
         let network = bundle.network_id();
         let limits = limits_of(bundle.manifest());
-        let (slot, queue_samples, choice) = (config.slot, config.queue_samples, config.engine);
+        let (slot, queue_samples) = (config.slot, config.queue_samples);
+        let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
         let loading = tokio::task::spawn_blocking(move || {
-            let section = engine::load(choice, &bundle, slot)
-                .map_err(|source| DeviceError::Section { slot, source })?;
+            let section = engine::load(choice, onnxruntime.as_deref(), &bundle, slot)?;
             Model::start(section, queue_samples)
         });
         let (model, done) = loading.await.map_err(|e| DeviceError::Thread(e.into()))??;

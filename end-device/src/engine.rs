@@ -1,27 +1,73 @@
-//! Which engine runs the section: the packed one where the section has that form, else tract, with a line in the log.
+//! Which engine runs the section. Packed is the default; where an engine cannot be had the next one runs, with a line in the log.
+
+use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
+use headwater_inference::engine::{Engine, PackedEngine};
 use headwater_inference::manifest::SectionManifest;
-use headwater_inference::sections::{DeviceSection, SectionError};
+use headwater_inference::sections::DeviceSection;
 use headwater_protocol::Slot;
 use tracing::{info, warn};
 
 use crate::config::EngineChoice;
+use crate::error::DeviceError;
 
-/// Loads the section of a slot in the engine chosen, or in tract where the packed one cannot run it.
-pub(crate) fn load(choice: EngineChoice, bundle: &Bundle, slot: Slot) -> Result<DeviceSection, SectionError> {
-    if choice == EngineChoice::Packed {
-        if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
-            let engine = PackedEngine::new();
-            let section = DeviceSection::load(bundle, slot, &engine)?;
-            info!(%slot, engine = engine.name(), instructions = engine.path(), "section loaded");
-            return Ok(section);
+/// Loads the section of a slot in the engine chosen, or in tract where that one cannot be had.
+pub(crate) fn load(
+    choice: EngineChoice,
+    onnxruntime: Option<&Path>,
+    bundle: &Bundle,
+    slot: Slot,
+) -> Result<DeviceSection, DeviceError> {
+    match choice {
+        EngineChoice::Packed => {
+            if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
+                let engine = PackedEngine::new();
+                info!(instructions = engine.path(), "the packed engine");
+                return section(bundle, slot, &engine);
+            }
+            warn!(%slot, "the bundle has no packed form of this section: it runs as ONNX in tract, which is slower");
+            tract(bundle, slot, "the bundle has no packed form of its section")
         }
-        warn!(%slot, "the bundle has no packed form of this section: it runs as ONNX in tract, which is slower");
+        EngineChoice::Tract => tract(bundle, slot, "engine = \"tract\" is asked for"),
+        EngineChoice::Ort => match onnx_runtime(onnxruntime) {
+            Ok(engine) => section(bundle, slot, &*engine),
+            // A library that was named and does not load is a mistake to be told, not to be passed over.
+            Err(reason) if onnxruntime.is_some() => Err(DeviceError::Engine { slot, reason }),
+            Err(reason) => {
+                warn!(%slot, "{reason}; the section runs in tract, which is slower");
+                tract(bundle, slot, &reason)
+            }
+        },
     }
-    let engine = TractEngine::new();
-    let section = DeviceSection::load(bundle, slot, &engine)?;
+}
+
+fn section(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<DeviceSection, DeviceError> {
+    let section =
+        DeviceSection::load(bundle, slot, engine).map_err(|source| DeviceError::Section { slot, source })?;
     info!(%slot, engine = engine.name(), "section loaded");
     Ok(section)
+}
+
+#[cfg(feature = "tract")]
+fn tract(bundle: &Bundle, slot: Slot, _: &str) -> Result<DeviceSection, DeviceError> {
+    section(bundle, slot, &headwater_inference::engine::TractEngine::new())
+}
+
+/// `why` says how it came to this.
+#[cfg(not(feature = "tract"))]
+fn tract(_: &Bundle, slot: Slot, why: &str) -> Result<DeviceSection, DeviceError> {
+    let reason = format!("{why}, and this program was built without tract (feature `tract`)");
+    Err(DeviceError::Engine { slot, reason })
+}
+
+#[cfg(feature = "ort")]
+fn onnx_runtime(named: Option<&Path>) -> Result<Box<dyn Engine>, String> {
+    let engine = headwater_inference::engine::OrtEngine::load_library(named);
+    engine.map(|engine| Box::new(engine) as _).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "ort"))]
+fn onnx_runtime(_: Option<&Path>) -> Result<Box<dyn Engine>, String> {
+    Err("ONNX Runtime: this program was built without it (feature `ort`)".into())
 }

@@ -24,6 +24,14 @@ pub enum DeviceError {
         /// What is wrong.
         source: SectionError,
     },
+    /// The engine asked for cannot be had.
+    #[error("engine of slot {slot}: {reason}")]
+    Engine {
+        /// Slot of the device.
+        slot: Slot,
+        /// Why.
+        reason: String,
+    },
     /// The network has fewer slots.
     #[error("slot: network {network} has slots 0 to {last}, found {slot}", network = network.short())]
     Slot {

@@ -69,8 +69,10 @@ impl Reader {
         let engine = self.optional("engine", |word| match word.as_str() {
             "packed" => Ok(EngineChoice::Packed),
             "tract" => Ok(EngineChoice::Tract),
-            other => Err(format!("expected \"packed\" or \"tract\", found {other:?}")),
+            "ort" => Ok(EngineChoice::Ort),
+            other => Err(format!("expected \"packed\", \"tract\" or \"ort\", found {other:?}")),
         });
+        let onnxruntime = self.optional("onnxruntime", path);
         let capture = self.capture();
         let on_broken_frame = self.optional("on_broken_frame", |word| match word.as_str() {
             "skip" => Ok(OnBrokenFrame::Skip),
@@ -87,6 +89,7 @@ impl Reader {
 
         let mut config = DeviceConfig::new(site?, group?, id?, slot?, broker?);
         set(&mut config.engine, engine);
+        config.onnxruntime = onnxruntime;
         config.capture = capture;
         config.state_dir = state_dir;
         set(&mut config.on_broken_frame, on_broken_frame);

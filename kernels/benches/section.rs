@@ -10,8 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp, HeadParts, Map, Path, Plan, Section, Temporaries, Threshold, Weights, Window,
-    packed_len, write,
+    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, Path, Threshold, Window, write,
 };
 
 const ROUNDS: usize = 15;
@@ -56,32 +55,22 @@ fn section(input: Map, filters: &[usize]) -> Vec<u8> {
         scale: 0.1,
     };
     let mut bytes = Vec::new();
-    write(&blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    write(Input::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
     bytes
 }
 
+/// Median microseconds of a view on each path.
 fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
-    let plan = Plan::read(bytes).expect("a section");
-    let needs = plan.needs();
-    let (mut words, mut signs) = (vec![0; needs.weights], vec![0; needs.signs]);
-    let mut thresholds = vec![Threshold::default(); needs.thresholds];
-    let mut classes = vec![Affine::default(); plan.classes()];
-    let weights =
-        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
-    let section = Section::load(&plan, bytes, weights).expect("a section");
-    let pixels: Vec<u8> = (0..plan.input().len()).map(|i| (i * 31 % 256) as u8).collect();
-    let (mut words, mut sums) = (vec![0; needs.words], vec![0; needs.sums]);
-    let mut tables = vec![[[0; 32]; 8]; needs.tables];
-    let (mut scores, mut features) = (vec![0; plan.classes()], vec![0; packed_len(plan.features().len())]);
+    let mut sections: Vec<_> =
+        paths.iter().map(|&path| Owned::load(bytes, path).expect("a section")).collect();
+    let input: Vec<u8> = (0..sections[0].plan().input_bytes()).map(|i| (i * 31 % 256) as u8).collect();
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
-        for (path, times) in paths.iter().zip(&mut times) {
+        for (section, times) in sections.iter_mut().zip(&mut times) {
             let (start, mut views) = (Instant::now(), 0u32);
             while start.elapsed() < ROUND {
                 for _ in 0..8 {
-                    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
-                    section.run(*path, black_box(&pixels), memory, &mut scores, &mut features);
-                    black_box((&scores, &features));
+                    black_box(section.run(black_box(&input)));
                 }
                 views += 8;
             }

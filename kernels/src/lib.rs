@@ -15,7 +15,10 @@ extern crate std;
 mod dot;
 mod error;
 mod fc;
+mod nibbles;
 mod one_by_one;
+#[cfg(feature = "std")]
+mod owned;
 mod pack;
 mod patches;
 mod path;
@@ -26,13 +29,16 @@ mod section;
 mod shape;
 mod tables;
 mod threshold;
+mod vectors;
 
 pub use dot::dot;
 pub use error::PackedError;
 pub use fc::Affine;
+#[cfg(feature = "std")]
+pub use owned::Owned;
 pub use pack::{pack_signs, packed_len, unpack_signs};
 pub use path::Path;
-pub use plan::{BLOCKS_MAX, Needs, Plan, VERSION};
+pub use plan::{BLOCKS_MAX, Input, Needs, Plan, VERSION};
 pub use section::{BlockParts, HeadParts, Section, Temporaries, Weights, write};
 pub use shape::{Convp, Map, Window};
 pub use tables::Table;

@@ -1,8 +1,9 @@
 //! What a packed section consists of, where each part lies in its bytes, and how much memory a run takes.
 
 use crate::error::PackedError;
+use crate::path::Path;
 use crate::shape::{Convp, Map, Window};
-use crate::{one_by_one, patches, tables};
+use crate::{nibbles, one_by_one, patches, tables};
 
 /// Version of the form that this build reads and writes.
 pub const VERSION: u8 = 1;
@@ -11,7 +12,7 @@ pub const VERSION: u8 = 1;
 pub const BLOCKS_MAX: usize = 8;
 
 pub(crate) const MAGIC: [u8; 4] = *b"HWpk";
-/// Magic, version, blocks, classes, channels, rows, columns, two zero bytes, unit of the scores.
+/// Magic, version, blocks, classes, channels, rows, columns, kind of input, unit of the scores.
 pub(crate) const HEADER_BYTES: usize = 20;
 /// Filters, then kernel, stride and padding of the convolution and of the pooling.
 pub(crate) const BLOCK_BYTES: usize = 8;
@@ -25,9 +26,37 @@ const TAPS_MAX: i64 = 1 << 22;
 /// Most classes.
 const CLASSES_MAX: i64 = 4096;
 
+/// What a section is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Pixels in `0..=255`, one byte each, `[channels, rows, columns]`.
+    Pixels,
+    /// The features of a section before it: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
+    Bits,
+}
+
+impl Input {
+    /// The largest number of the first block's input.
+    const fn largest(self) -> usize {
+        match self {
+            Self::Pixels => 255,
+            Self::Bits => 1,
+        }
+    }
+
+    /// Its number in the header.
+    pub(crate) const fn code(self) -> u16 {
+        match self {
+            Self::Pixels => 0,
+            Self::Bits => 1,
+        }
+    }
+}
+
 /// The shapes of a section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
+    kind: Input,
     blocks: [Convp; BLOCKS_MAX],
     count: usize,
     classes: usize,
@@ -39,7 +68,7 @@ pub struct Plan {
 pub struct Needs {
     /// Weights as they are run: words.
     pub weights: usize,
-    /// Weights of blocks that are run by tables: bytes.
+    /// Weights of blocks that are run by tables or by looking up: bytes.
     pub signs: usize,
     /// One a filter of every block.
     pub thresholds: usize,
@@ -49,6 +78,8 @@ pub struct Needs {
     pub tables: usize,
     /// Temporary: numbers of 16 bits.
     pub sums: usize,
+    /// Temporary: bytes.
+    pub bytes: usize,
 }
 
 impl Plan {
@@ -56,13 +87,14 @@ impl Plan {
     ///
     /// # Errors
     /// [`PackedError::Range`] naming the number that is out of its range.
-    pub fn new(blocks: &[Convp], classes: usize, scale: f32) -> Result<Self, PackedError> {
+    pub fn new(kind: Input, blocks: &[Convp], classes: usize, scale: f32) -> Result<Self, PackedError> {
         within("blocks", None, 1, BLOCKS_MAX as i64, blocks.len())?;
         within("classes", None, 1, CLASSES_MAX, classes)?;
         if !(scale.is_finite() && scale > 0.0) {
             return Err(PackedError::Scale);
         }
-        let mut plan = Self { blocks: [Convp::default(); BLOCKS_MAX], count: blocks.len(), classes, scale };
+        let mut plan =
+            Self { kind, blocks: [Convp::default(); BLOCKS_MAX], count: blocks.len(), classes, scale };
         for (index, (&block, place)) in blocks.iter().zip(&mut plan.blocks).enumerate() {
             check(index as u8, block)?;
             *place = block;
@@ -96,7 +128,9 @@ impl Plan {
         let number = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let count = usize::from(count);
         within("blocks", None, 1, BLOCKS_MAX as i64, count)?;
-        within("reserved bytes", None, 0, 0, number(14))?;
+        let kind = number(14);
+        within("kind of input", None, 0, 1, kind)?;
+        let kind = if kind == 0 { Input::Pixels } else { Input::Bits };
         let scale = f32::from_le_bytes([header[16], header[17], header[18], header[19]]);
         let mut input = Map { channels: number(8), height: number(10), width: number(12) };
         let mut blocks = [Convp::default(); BLOCKS_MAX];
@@ -123,7 +157,7 @@ impl Plan {
             check(index as u8, *place)?;
             input = place.output();
         }
-        let plan = Self::new(&blocks[..count], number(6), scale)?;
+        let plan = Self::new(kind, &blocks[..count], number(6), scale)?;
         if bytes.len() != plan.bytes() {
             return Err(PackedError::Length { expected: plan.bytes(), found: bytes.len() });
         }
@@ -138,6 +172,19 @@ impl Plan {
     /// What goes in.
     pub fn input(&self) -> Map {
         self.blocks[0].input
+    }
+
+    /// What the values that go in are.
+    pub fn input_kind(&self) -> Input {
+        self.kind
+    }
+
+    /// Bytes that go in.
+    pub fn input_bytes(&self) -> usize {
+        match self.kind {
+            Input::Pixels => self.input().len(),
+            Input::Bits => self.input().len().div_ceil(8),
+        }
     }
 
     /// The features that come out, one bit a value.
@@ -171,42 +218,56 @@ impl Plan {
         self.features().len().div_ceil(64)
     }
 
-    /// Words of the largest map between two blocks.
+    /// Words of the largest map before or between blocks.
     pub(crate) fn map_words(&self) -> usize {
-        self.blocks().iter().map(|&block| map_words(block)).max().unwrap_or(0)
+        let input = match self.kind {
+            Input::Pixels => 0,
+            Input::Bits => self.input().channels * self.input().height * self.input().row_words(),
+        };
+        self.blocks().iter().map(|&block| map_words(block)).fold(input, usize::max)
     }
 
-    /// The blocks with the way each is run.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = (Convp, Way)> + '_ {
-        self.blocks().iter().enumerate().map(|(index, &block)| (block, Way::of(index, block)))
+    /// Largest number that the block at a position is given.
+    pub(crate) fn largest(&self, index: usize) -> usize {
+        if index == 0 { self.kind.largest() } else { 1 }
     }
 
-    /// Memory that the section takes.
-    pub fn needs(&self) -> Needs {
+    /// The blocks with the way each is run on a path.
+    pub(crate) fn ways(&self, path: Path) -> impl Iterator<Item = (Convp, Way)> + '_ {
+        let way = move |(index, &block)| (block, Way::of(self.largest(index), block, path));
+        self.blocks().iter().enumerate().map(way)
+    }
+
+    /// Memory that the section takes on a path.
+    pub fn needs(&self, path: Path) -> Needs {
         let mut needs = Needs {
             weights: self.classes * self.stream_words(),
             thresholds: self.blocks().iter().map(|block| block.filters).sum(),
-            words: 2 * self.map_words() + self.stream_words() + self.row_words() + self.patches_words(),
+            words: 2 * self.map_words() + self.stream_words() + self.row_words(),
             ..Needs::default()
         };
-        for (block, way) in self.ways() {
+        // Words of one block's own, in the block where they are most.
+        let mut words = 0;
+        for (block, way) in self.ways(path) {
             needs.weights += way.words(block);
             needs.signs += way.signs(block);
-            if way == Way::Tables {
-                needs.tables = needs.tables.max(tables::table_len(block));
-                needs.sums = needs.sums.max(tables::line_len(block));
+            match way {
+                Way::Tables => {
+                    needs.tables = needs.tables.max(tables::table_len(block));
+                    needs.sums = needs.sums.max(tables::line_len(block));
+                }
+                Way::Nibbles => {
+                    needs.bytes = needs.bytes.max(nibbles::planes_len(block) + nibbles::line_len(block));
+                    words = words.max(nibbles::streams_words(block));
+                }
+                Way::Patches => {
+                    words = words.max(patches::streams_words(block) + patches::patches_words(block));
+                }
+                Way::OneByOne => {}
             }
         }
+        needs.words += words;
         needs
-    }
-
-    /// Words of turned rows and patches, in the block where they are most.
-    fn patches_words(&self) -> usize {
-        let of_patches = self.ways().filter(|(_, way)| *way == Way::Patches);
-        of_patches
-            .map(|(block, _)| patches::streams_words(block) + patches::patches_words(block))
-            .max()
-            .unwrap_or(0)
     }
 
     /// Words of one convolved row, in the block where they are most.
@@ -215,7 +276,7 @@ impl Plan {
     }
 }
 
-/// Most channels of a block of bits that is run by tables; with more of them patches are faster.
+/// Most channels of a block of bits that is run by tables of sums; with more of them patches are faster.
 const TABLES_CHANNELS_MAX: usize = 32;
 
 /// How a block is run.
@@ -223,6 +284,8 @@ const TABLES_CHANNELS_MAX: usize = 32;
 pub(crate) enum Way {
     /// By [`tables`]: numbers, and bits of few channels.
     Tables,
+    /// By [`nibbles`]: bits, where the path looks up bytes.
+    Nibbles,
     /// By [`patches`]: bits.
     Patches,
     /// By [`one_by_one`]: a first block of an unusual shape.
@@ -230,12 +293,17 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// How the block at a position is run.
-    pub(crate) const fn of(index: usize, block: Convp) -> Self {
-        if index == 0 {
-            return if tables::runs(block, 255) { Self::Tables } else { Self::OneByOne };
+    /// How a block over numbers up to `largest` is run.
+    pub(crate) const fn of(largest: usize, block: Convp, path: Path) -> Self {
+        if largest > 1 {
+            return if tables::runs(block, largest) { Self::Tables } else { Self::OneByOne };
         }
-        if block.input.channels <= TABLES_CHANNELS_MAX && tables::runs(block, 1) {
+        if path.is_frugal() {
+            // Tables and planes are larger than the maps they are made of; patches are one row.
+            Self::Patches
+        } else if path.looks_up() && nibbles::runs(block) {
+            Self::Nibbles
+        } else if block.input.channels <= TABLES_CHANNELS_MAX && tables::runs(block, 1) {
             Self::Tables
         } else {
             Self::Patches
@@ -245,7 +313,7 @@ impl Way {
     /// Words of the weights of a block that is run so.
     pub(crate) const fn words(self, block: Convp) -> usize {
         match self {
-            Self::Tables => 0,
+            Self::Tables | Self::Nibbles => 0,
             Self::Patches => block.filters * patches::patch_words(block),
             Self::OneByOne => block.filters * one_by_one::filter_words(block),
         }
@@ -255,6 +323,7 @@ impl Way {
     pub(crate) const fn signs(self, block: Convp) -> usize {
         match self {
             Self::Tables => tables::signs_len(block),
+            Self::Nibbles => nibbles::offsets_len(block),
             Self::Patches | Self::OneByOne => 0,
         }
     }
@@ -272,8 +341,7 @@ pub(crate) const fn map_words(block: Convp) -> usize {
 }
 
 /// Largest sum of a filter.
-pub(crate) const fn reach(block: Convp, is_first: bool) -> i32 {
-    let largest = if is_first { 255 } else { 1 };
+pub(crate) const fn reach(block: Convp, largest: usize) -> i32 {
     (block.taps() * largest) as i32
 }
 

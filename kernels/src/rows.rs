@@ -2,11 +2,35 @@
 
 use crate::shape::Window;
 
+/// A word whose `count` lowest bits are set; all of them when there are no more.
+#[inline(always)]
+pub(crate) const fn low_bits(count: usize) -> u64 {
+    if count < 64 { (1 << count) - 1 } else { u64::MAX }
+}
+
+/// `number / by`, written out for the numbers that windows mostly have: the processor's own division takes as long as ten additions.
+#[inline(always)]
+const fn quotient(number: usize, by: usize) -> usize {
+    match by {
+        1 => number,
+        2 => number / 2,
+        3 => number / 3,
+        _ => number / by,
+    }
+}
+
+/// The remainder beside [`quotient`].
+#[inline(always)]
+pub(crate) const fn remainder(number: usize, by: usize) -> usize {
+    number - quotient(number, by) * by
+}
+
 /// The pooled rows whose window holds a convolved row: from, to (exclusive).
+#[inline(always)]
 pub(crate) fn pooled_rows(pool: Window, row: usize, pooled: usize) -> (usize, usize) {
     let reach = row + pool.pad;
-    let from = (reach + 1).saturating_sub(pool.kernel).div_ceil(pool.stride);
-    let to = (reach / pool.stride + 1).min(pooled);
+    let from = quotient((reach + 1).saturating_sub(pool.kernel) + pool.stride - 1, pool.stride);
+    let to = (quotient(reach, pool.stride) + 1).min(pooled);
     (from.min(to), to)
 }
 

@@ -1,7 +1,7 @@
 //! A packed section: the bytes of a device section, and running it.
 //!
 //! ```text
-//! "HWpk", version, blocks, classes u16, channels u16, rows u16, columns u16, 0 u16, unit of the scores f32
+//! "HWpk", version, blocks, classes u16, channels u16, rows u16, columns u16, input u16 (0 pixels, 1 bits), unit of the scores f32
 //! per block: filters u16, convolution (kernel, stride, padding) 3 bytes, pooling 3 bytes
 //! per block: weights, 1 bit each [filters, channels, kernel, kernel]; thresholds i32 [filters]; their signs, 1 bit each
 //! exit:      weights, 1 bit each [classes, features]; factors i32 [classes]; summands i32 [classes]
@@ -13,11 +13,12 @@
 use crate::error::PackedError;
 use crate::fc::{self, Affine};
 use crate::path::Path;
-use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, MAGIC, Plan, VERSION, Way};
+use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, Input, MAGIC, Plan, VERSION, Way};
 use crate::shape::{Convp, Map};
-use crate::tables::{self, LANES, Lanes, Table};
+use crate::tables::{self, Table};
 use crate::threshold::Threshold;
-use crate::{one_by_one, patches, rows};
+use crate::vectors::Vectors;
+use crate::{nibbles, one_by_one, patches, rows};
 
 /// What a block is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub struct BlockParts<'a> {
     pub shape: Convp,
     /// Signs of the weights, `[filters, channels, kernel, kernel]`.
     pub weights: &'a [bool],
-    /// One a filter; sums of the first block are of pixels in `0..=255`.
+    /// One a filter; sums of a first block over pixels are of `0..=255`.
     pub thresholds: &'a [Threshold],
 }
 
@@ -46,6 +47,7 @@ pub struct HeadParts<'a> {
 /// # Errors
 /// [`PackedError`] naming what is out of range; nothing is written then.
 pub fn write(
+    input: Input,
     blocks: &[BlockParts<'_>],
     head: &HeadParts<'_>,
     mut sink: impl FnMut(&[u8]),
@@ -61,12 +63,12 @@ pub fn write(
         most: plan::BLOCKS_MAX as i64,
         found: blocks.len() as i64,
     })?;
-    let plan = Plan::new(shapes, head.classes.len(), head.scale)?;
+    let plan = Plan::new(input, shapes, head.classes.len(), head.scale)?;
     for (index, block) in blocks.iter().enumerate() {
         exactly("weights", Some(index), block.shape.filters * block.shape.taps(), block.weights.len())?;
         exactly("thresholds", Some(index), block.shape.filters, block.thresholds.len())?;
         for threshold in block.thresholds {
-            check_threshold(index, block.shape, *threshold)?;
+            check_threshold(index, block.shape, plan.largest(index), *threshold)?;
         }
     }
     let features = plan.features().len();
@@ -75,10 +77,11 @@ pub fn write(
 
     sink(&MAGIC);
     sink(&[VERSION, blocks.len() as u8]);
-    let input = plan.input();
-    for number in [plan.classes(), input.channels, input.height, input.width, 0] {
+    let Map { channels, height, width } = plan.input();
+    for number in [plan.classes(), channels, height, width] {
         sink(&(number as u16).to_le_bytes());
     }
+    sink(&input.code().to_le_bytes());
     sink(&head.scale.to_le_bytes());
     for Convp { filters, conv, pool, .. } in shapes {
         sink(&(*filters as u16).to_le_bytes());
@@ -134,12 +137,15 @@ pub struct Temporaries<'a> {
     pub tables: &'a mut [Table],
     /// `needs().sums`.
     pub sums: &'a mut [i16],
+    /// `needs().bytes`.
+    pub bytes: &'a mut [u8],
 }
 
 /// A section that is ready to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     plan: &'a Plan,
+    path: Path,
     words: &'a [u64],
     signs: &'a [u8],
     thresholds: &'a [Threshold],
@@ -147,16 +153,16 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads a section into `memory`, in the order it is run in.
+    /// Reads a section into `memory`, in the order in which `path` runs it.
     ///
     /// # Errors
     /// [`PackedError`] when the bytes do not fit `plan` (read from them by [`Plan::read`]), a number is out of range, or `memory` has
     /// another size than [`Plan::needs`] says.
-    pub fn load(plan: &'a Plan, bytes: &[u8], memory: Weights<'a>) -> Result<Self, PackedError> {
+    pub fn load(plan: &'a Plan, path: Path, bytes: &[u8], memory: Weights<'a>) -> Result<Self, PackedError> {
         if bytes.len() != plan.bytes() {
             return Err(PackedError::Length { expected: plan.bytes(), found: bytes.len() });
         }
-        let needs = plan.needs();
+        let needs = plan.needs(path);
         exactly("memory for weights", None, needs.weights, memory.words.len())?;
         exactly("memory for signs", None, needs.signs, memory.signs.len())?;
         exactly("memory for thresholds", None, needs.thresholds, memory.thresholds.len())?;
@@ -165,13 +171,14 @@ impl<'a> Section<'a> {
         let mut rest = &bytes[HEADER_BYTES + plan.blocks().len() * BLOCK_BYTES..];
         let (mut words_left, mut signs_left, mut thresholds_left) =
             (&mut words[..], &mut signs[..], &mut thresholds[..]);
-        for (index, (block, way)) in plan.ways().enumerate() {
+        for (index, (block, way)) in plan.ways(path).enumerate() {
             let weights = take_bits("weights", &mut rest, block.filters * block.taps())?;
             let weight = |filter: usize, tap: usize| bit(weights, filter * block.taps() + tap);
             let (words, signs) =
                 (take(&mut words_left, way.words(block)), take(&mut signs_left, way.signs(block)));
             match way {
                 Way::Tables => tables::prepare(block, weight, signs),
+                Way::Nibbles => nibbles::prepare(block, weight, signs),
                 Way::Patches => patches::prepare(block, weight, words),
                 Way::OneByOne => one_by_one::prepare(block, weight, words),
             }
@@ -180,7 +187,7 @@ impl<'a> Section<'a> {
             let thresholds = take(&mut thresholds_left, block.filters);
             for (filter, (threshold, from)) in thresholds.iter_mut().zip(numbers(from)).enumerate() {
                 *threshold = Threshold { from, flipped: bit(flipped, filter) };
-                check_threshold(index, block, *threshold)?;
+                check_threshold(index, block, plan.largest(index), *threshold)?;
             }
         }
         let features = plan.features().len();
@@ -196,74 +203,72 @@ impl<'a> Section<'a> {
             *class = Affine { factor, offset };
             check_affine(*class, features)?;
         }
-        Ok(Self { plan, words, signs, thresholds, classes })
+        Ok(Self { plan, path, words, signs, thresholds, classes })
     }
 
-    /// A section whose memory [`Section::load`] has filled before.
+    /// A section whose memory [`Section::load`] has filled before, for the same path.
     ///
     /// # Panics
     /// When a part has another size than [`Plan::needs`] says.
     pub fn loaded(
         plan: &'a Plan,
+        path: Path,
         words: &'a [u64],
         signs: &'a [u8],
         thresholds: &'a [Threshold],
         classes: &'a [Affine],
     ) -> Self {
-        let needs = plan.needs();
+        let needs = plan.needs(path);
         assert_eq!((words.len(), signs.len()), (needs.weights, needs.signs), "weights");
         assert_eq!(
             (thresholds.len(), classes.len()),
             (needs.thresholds, plan.classes()),
             "thresholds, classes"
         );
-        Self { plan, words, signs, thresholds, classes }
+        Self { plan, path, words, signs, thresholds, classes }
     }
 
-    /// Runs one view: `pixels` in, `[channels, rows, columns]`; scores and features out.
+    /// Runs one view: an input as [`Plan::input_kind`] says in; scores and features out.
     ///
     /// A score times [`Plan::scale`] is the logit. Features are packed, `ceil(features / 8)` bytes, tail bits zero.
     ///
     /// # Panics
     /// When a slice has another length than the plan says.
-    pub fn run(
-        &self,
-        path: Path,
-        pixels: &[u8],
-        memory: Temporaries<'_>,
-        scores: &mut [i32],
-        features: &mut [u8],
-    ) {
-        let needs = self.plan.needs();
-        assert_eq!(pixels.len(), self.plan.input().len(), "pixels");
-        let found = (memory.words.len(), memory.tables.len(), memory.sums.len());
-        assert_eq!(found, (needs.words, needs.tables, needs.sums), "temporaries");
+    pub fn run(&self, input: &[u8], memory: Temporaries<'_>, scores: &mut [i32], features: &mut [u8]) {
+        let needs = self.plan.needs(self.path);
+        assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
+        let Temporaries { words, tables, sums, bytes } = &memory;
+        let found = (words.len(), tables.len(), sums.len(), bytes.len());
+        assert_eq!(found, (needs.words, needs.tables, needs.sums, needs.bytes), "temporaries");
         assert_eq!(scores.len(), self.plan.classes(), "scores");
         assert_eq!(features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
-        path.run(self, pixels, memory, scores, features);
+        self.path.run(self, input, memory, scores, features);
     }
 
     /// As [`Section::run`], compiled into each path with what its processor can do.
     #[inline(always)]
-    pub(crate) fn run_with<A: Copy>(
+    pub(crate) fn run_with<V: Vectors>(
         &self,
-        pixels: &[u8],
+        v: V,
+        input: &[u8],
         memory: Temporaries<'_>,
         scores: &mut [i32],
         features: &mut [u8],
-        lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
     ) {
         let plan = self.plan;
-        let Temporaries { mut words, tables, sums } = memory;
+        let Temporaries { mut words, tables, sums, bytes } = memory;
         let mut map = take(&mut words, plan.map_words());
         let mut next = take(&mut words, plan.map_words());
         let stream = take(&mut words, plan.stream_words());
         let row = take(&mut words, plan.row_words());
-        let patches = words;
+        let own = words;
 
         let (mut weights, mut signs, mut thresholds) = (self.words, self.signs, self.thresholds);
-        let mut before = 0;
-        for (index, (block, way)) in plan.ways().enumerate() {
+        let mut before = plan.input().row_words();
+        if plan.input_kind() == Input::Bits {
+            split_rows(plan.input(), input, map);
+        }
+        for (index, (block, way)) in plan.ways(self.path).enumerate() {
             let of_block = split(&mut thresholds, block.filters);
             let of_weights = split(&mut weights, way.words(block));
             let of_signs = split(&mut signs, way.signs(block));
@@ -273,26 +278,36 @@ impl<'a> Section<'a> {
                 Way::Tables => {
                     let tables = &mut tables[..tables::table_len(block)];
                     let line = &mut sums[..tables::line_len(block)];
-                    let mut scratch = tables::Scratch { tables, line, row };
-                    if index == 0 {
+                    let mut scratch = tables::Scratch { tables, line };
+                    if plan.largest(index) > 1 {
                         let read = |channel, row, line: &mut [i16]| {
-                            read_pixels(block, pixels, channel, row, line);
+                            read_pixels(block, input, channel, row, line);
                         };
-                        tables::convolve(block, read, of_signs, of_block, &mut scratch, pooled, lanes);
+                        tables::convolve(v, block, read, of_signs, of_block, &mut scratch, pooled);
                     } else {
                         let map = (&map[..], before);
                         let read =
                             |channel, row, line: &mut [i16]| read_signs(block, map, channel, row, line);
-                        tables::convolve(block, read, of_signs, of_block, &mut scratch, pooled, lanes);
+                        tables::convolve(v, block, read, of_signs, of_block, &mut scratch, pooled);
                     }
                 }
+                // Known when compiling, so that a path without it does not carry it.
+                Way::Nibbles if V::LOOKS_UP => {
+                    let (planes, line) = bytes.split_at_mut(nibbles::planes_len(block));
+                    let line = &mut line[..nibbles::line_len(block)];
+                    let streams = &mut own[..nibbles::streams_words(block)];
+                    let mut scratch = nibbles::Scratch { planes, line, streams, row };
+                    let map = (&map[..], before);
+                    nibbles::convolve(v, block, map, of_signs, of_block, &mut scratch, pooled);
+                }
+                Way::Nibbles => unreachable!("a way of paths that look up"),
                 Way::Patches => {
-                    let (streams, patches) = patches.split_at_mut(patches::streams_words(block));
+                    let (streams, patches) = own.split_at_mut(patches::streams_words(block));
                     let patches = &mut patches[..patches::patches_words(block)];
                     let mut scratch = patches::Scratch { row, streams, patches };
                     patches::convolve(block, (map, before), of_weights, of_block, &mut scratch, pooled);
                 }
-                Way::OneByOne => one_by_one::convolve(block, pixels, of_weights, of_block, row, pooled),
+                Way::OneByOne => one_by_one::convolve(block, input, of_weights, of_block, row, pooled),
             }
             before = plan::row_words(block);
             let (height, width) = (block.output().height, block.convolved().width);
@@ -324,6 +339,18 @@ fn read_signs(block: Convp, (map, row_words): (&[u64], usize), channel: usize, r
     for (line, &word) in line.chunks_mut(64).zip(words) {
         for (x, place) in line.iter_mut().enumerate() {
             *place = (word >> x & 1) as i16 * 2 - 1;
+        }
+    }
+}
+
+/// A map of bits without gaps to rows in words of their own.
+fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
+    let row_words = input.row_words();
+    let rows = map.chunks_exact_mut(row_words).take(input.channels * input.height);
+    for (row, words) in rows.enumerate() {
+        words.fill(0);
+        for x in 0..input.width {
+            words[x / 64] |= u64::from(bit(bits, row * input.width + x)) << (x % 64);
         }
     }
 }
@@ -398,8 +425,13 @@ fn exactly(
     Err(PackedError::Range { what, block: block.map(|b| b as u8), least: expected, most: expected, found })
 }
 
-fn check_threshold(index: usize, shape: Convp, threshold: Threshold) -> Result<(), PackedError> {
-    let reach = i64::from(plan::reach(shape, index == 0));
+fn check_threshold(
+    index: usize,
+    shape: Convp,
+    largest: usize,
+    threshold: Threshold,
+) -> Result<(), PackedError> {
+    let reach = i64::from(plan::reach(shape, largest));
     let found = i64::from(threshold.from);
     if (-reach..=reach + 1).contains(&found) {
         return Ok(());

@@ -4,29 +4,17 @@
 //! once and shared by all filters, and a filter adds one of the eight per channel and kernel row: nine additions for a 3x3 kernel
 //! over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
 
-use crate::rows::{clear_from, or_into, pool_down, pooled_rows};
+use crate::rows::{low_bits, or_into, pooled_rows, remainder};
 use crate::shape::Convp;
 use crate::threshold::Threshold;
+use crate::vectors::{LANES, Vectors};
 
 /// Neighbours that one table sums.
 const GROUP: usize = 3;
 /// Signs of a group.
 const SIGNS: usize = 1 << GROUP;
-/// Sums that are added at once; rows are cut into blocks of so many.
-pub(crate) const LANES: usize = 32;
 /// The eight sums of a group, for one block of a row.
 pub type Table = [[i16; LANES]; SIGNS];
-
-/// How a path adds and compares a block of sums.
-#[derive(Clone, Copy)]
-pub(crate) struct Lanes<A, Add, AtLeast> {
-    /// Sums of nothing.
-    pub(crate) zero: A,
-    /// Adds one row of a table.
-    pub(crate) add: Add,
-    /// Bit `i` is set where sum `i` is at least so much.
-    pub(crate) at_least: AtLeast,
-}
 
 /// Longest side of a kernel that is run so.
 const KERNEL_MAX: usize = 16;
@@ -43,8 +31,6 @@ pub(crate) struct Scratch<'a> {
     pub(crate) tables: &'a mut [Table],
     /// A row of numbers with its padding.
     pub(crate) line: &'a mut [i16],
-    /// One convolved row.
-    pub(crate) row: &'a mut [u64],
 }
 
 /// Groups of a kernel row.
@@ -101,110 +87,157 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, signs
 ///
 /// `read(channel, row, line)` writes a row of the map to `line`, which begins at its first place.
 #[inline(always)]
-pub(crate) fn convolve<A: Copy>(
+pub(crate) fn convolve<V: Vectors>(
+    v: V,
     shape: Convp,
     read: impl Fn(usize, usize, &mut [i16]),
     signs: &[u8],
     thresholds: &[Threshold],
     scratch: &mut Scratch<'_>,
     pooled: &mut [u64],
-    lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
 ) {
     let (kernel, blocks, tables) = (shape.conv.kernel, blocks(shape), tables(shape));
     let convolved = shape.convolved();
-    let map_words = pooled.len() / shape.filters;
-    let row_words = map_words / shape.output().height;
-    // Bits of a row that fits in one word.
-    let kept = if convolved.width < 64 { (1 << convolved.width) - 1 } else { u64::MAX };
+    let row_words = pooled.len() / shape.filters / shape.output().height;
     scratch.line.fill(0);
     let mut made = 0;
     for y in 0..convolved.height {
         let (top, bottom) = shape.conv.inside(y, shape.input.height);
         while made < y + bottom - shape.conv.pad {
-            let of_row = &mut scratch.tables[made % kernel * blocks * tables..][..blocks * tables];
+            let of_row = &mut scratch.tables[remainder(made, kernel) * blocks * tables..][..blocks * tables];
             fill(shape, &read, made, scratch.line, of_row);
             made += 1;
         }
         // Where the tables of each kernel row begin; worked out once for all filters.
         let mut begins = [0; KERNEL_MAX];
-        for (ky, begin) in begins.iter_mut().enumerate().take(bottom).skip(top) {
-            *begin = (y + ky - shape.conv.pad) % kernel * blocks * tables;
+        let mut slot = remainder(y + top - shape.conv.pad, kernel);
+        for begin in &mut begins[top..bottom] {
+            *begin = slot * blocks * tables;
+            slot = if slot + 1 == kernel { 0 } else { slot + 1 };
         }
         let begins = &begins[top..bottom];
-        let into = pooled_rows(shape.pool, y, shape.output().height);
-        let of_filters = thresholds.iter().zip(signs.chunks_exact(kernel * tables));
-        for ((threshold, signs), pooled) in of_filters.zip(pooled.chunks_exact_mut(map_words)) {
-            let signs = &signs[top * tables..bottom * tables];
-            if row_words == 1 {
-                let mut bits = block_bits(threshold, signs, begins, scratch.tables, tables, lanes);
-                if blocks > 1 {
-                    let second = &scratch.tables[tables..];
-                    bits |= block_bits(threshold, signs, begins, second, tables, lanes) << LANES;
-                }
-                or_into(bits & kept, &mut pooled[into.0..into.1]);
-                continue;
+        let rows = pooled_rows(shape.pool, y, shape.output().height);
+        for block in 0..blocks {
+            let place = Place {
+                rows,
+                row_words,
+                word: block * LANES / 64,
+                shift: block * LANES % 64,
+                kept: low_bits(convolved.width - block * LANES) as u32,
+            };
+            let under = Under { tables: &scratch.tables[block * tables..], begins, of_row: tables };
+            let filters = Filters { signs, each: kernel * tables, first: top * tables, thresholds };
+            // A kernel of three rows over one or three channels, inside the map and at its border, is unrolled.
+            match (tables, begins.len()) {
+                (1, 2) => few::<V, 1, 2>(v, &under, &filters, place, pooled),
+                (1, 3) => few::<V, 1, 3>(v, &under, &filters, place, pooled),
+                (3, 2) => few::<V, 3, 2>(v, &under, &filters, place, pooled),
+                (3, 3) => few::<V, 3, 3>(v, &under, &filters, place, pooled),
+                _ => any(v, &under, &filters, place, pooled),
             }
-            let bits = &mut scratch.row[..row_words];
-            bits.fill(0);
-            for block in 0..blocks {
-                let of_block = &scratch.tables[block * tables..];
-                let found = block_bits(threshold, signs, begins, of_block, tables, lanes);
-                bits[block * LANES / 64] |= found << (block * LANES % 64);
-            }
-            clear_from(convolved.width, bits);
-            pool_down(bits, into, pooled);
         }
     }
 }
 
-/// The bits of one block of a convolved row of one filter. `of_block` begins with the tables of the block in the first row of the ring,
-/// `begins` says where those of each kernel row begin, and `signs` are of the same kernel rows.
-#[inline(always)]
-fn block_bits<A: Copy>(
-    threshold: &Threshold,
-    signs: &[u8],
-    begins: &[usize],
-    of_block: &[Table],
-    tables: usize,
-    lanes: &Lanes<A, impl Fn(A, &[i16; LANES]) -> A, impl Fn(A, i16) -> u32>,
-) -> u64 {
-    let sums = match tables {
-        1 => add_up::<A, 1>(lanes.zero, begins, of_block, signs, &lanes.add),
-        3 => add_up::<A, 3>(lanes.zero, begins, of_block, signs, &lanes.add),
-        _ => {
-            let mut sums = lanes.zero;
-            for (&begin, signs) in begins.iter().zip(signs.chunks_exact(tables)) {
-                for (table, signs) in of_block[begin..][..tables].iter().zip(signs) {
-                    sums = (lanes.add)(sums, &table[usize::from(*signs) % SIGNS]);
-                }
-            }
-            sums
-        }
-    };
-    // Reachable sums fit in 16 bits, and one more than the largest does too.
-    u64::from((lanes.at_least)(sums, threshold.from as i16))
+/// The tables under the kernel, of one block of a row.
+struct Under<'a> {
+    /// Tables, from this block's in the first row of the ring.
+    tables: &'a [Table],
+    /// Where those of each kernel row begin.
+    begins: &'a [usize],
+    /// How many a kernel row has.
+    of_row: usize,
 }
 
-/// The sums of one block, over the tables of each kernel row, `T` of them: so few that the loop over them is unrolled.
+/// The filters of a block.
+struct Filters<'a> {
+    /// Signs of all kernel rows.
+    signs: &'a [u8],
+    /// Signs of one filter.
+    each: usize,
+    /// The first sign of the first kernel row that lies on the map.
+    first: usize,
+    thresholds: &'a [Threshold],
+}
+
+/// Where the bits of one block of a convolved row go.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The pooled rows whose window holds the row: from, to (exclusive).
+    rows: (usize, usize),
+    row_words: usize,
+    word: usize,
+    shift: usize,
+    /// Bits that lie on the map.
+    kept: u32,
+}
+
+impl Place {
+    /// ORs the bits into the map of a filter.
+    #[inline(always)]
+    fn put(self, bits: u32, pooled: &mut [u64]) {
+        let bits = u64::from(bits & self.kept) << self.shift;
+        let (from, to) = self.rows;
+        if self.row_words == 1 {
+            return or_into(bits, &mut pooled[from..to]);
+        }
+        for row in pooled.chunks_exact_mut(self.row_words).take(to).skip(from) {
+            row[self.word] |= bits;
+        }
+    }
+}
+
+/// The bits of one block of a row for all filters, where the kernel lies on `R` rows of `T` tables: so few that all is unrolled.
 #[inline(always)]
-fn add_up<A: Copy, const T: usize>(
-    zero: A,
-    begins: &[usize],
-    of_block: &[Table],
-    signs: &[u8],
-    add: &impl Fn(A, &[i16; LANES]) -> A,
-) -> A {
-    let (signs, _) = signs.as_chunks::<T>();
-    let mut sums = zero;
-    for (&begin, signs) in begins.iter().zip(signs) {
-        if let Some(tables) = of_block[begin..].first_chunk::<T>() {
-            for i in 0..T {
+fn few<V: Vectors, const T: usize, const R: usize>(
+    v: V,
+    under: &Under<'_>,
+    filters: &Filters<'_>,
+    place: Place,
+    pooled: &mut [u64],
+) {
+    let mut rows = [&[[[0; LANES]; SIGNS]; T]; R];
+    for (row, &begin) in rows.iter_mut().zip(under.begins) {
+        if let Some(tables) = under.tables[begin..].first_chunk() {
+            *row = tables;
+        }
+    }
+    let map_words = pooled.len() / filters.thresholds.len();
+    let signs = filters.signs.chunks_exact(filters.each);
+    for ((threshold, signs), pooled) in
+        filters.thresholds.iter().zip(signs).zip(pooled.chunks_exact_mut(map_words))
+    {
+        let (signs, _) = signs[filters.first..].as_chunks::<T>();
+        let Some(signs) = signs.first_chunk::<R>() else { return };
+        let mut sums = v.no_sums();
+        for (tables, signs) in rows.iter().zip(signs) {
+            for (table, sign) in tables.iter().zip(signs) {
                 // Three signs; the remainder only tells the compiler.
-                sums = add(sums, &tables[i][usize::from(signs[i]) % SIGNS]);
+                sums = v.add_row(sums, &table[usize::from(*sign) % SIGNS]);
             }
         }
+        // Reachable sums fit in 16 bits, and one more than the largest does too.
+        place.put(v.sums_at_least(sums, threshold.from as i16), pooled);
     }
-    sums
+}
+
+/// As [`few`], for any number of rows and tables.
+#[inline(always)]
+fn any<V: Vectors>(v: V, under: &Under<'_>, filters: &Filters<'_>, place: Place, pooled: &mut [u64]) {
+    let map_words = pooled.len() / filters.thresholds.len();
+    let signs = filters.signs.chunks_exact(filters.each);
+    for ((threshold, signs), pooled) in
+        filters.thresholds.iter().zip(signs).zip(pooled.chunks_exact_mut(map_words))
+    {
+        let mut sums = v.no_sums();
+        let of_rows = signs[filters.first..].chunks_exact(under.of_row);
+        for (&begin, signs) in under.begins.iter().zip(of_rows) {
+            for (table, sign) in under.tables[begin..].iter().zip(signs) {
+                sums = v.add_row(sums, &table[usize::from(*sign) % SIGNS]);
+            }
+        }
+        place.put(v.sums_at_least(sums, threshold.from as i16), pooled);
+    }
 }
 
 /// The tables of one row, `[blocks, channels, groups]`. `line` has room for the row with its padding, which stays zero.

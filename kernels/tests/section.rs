@@ -1,14 +1,15 @@
 //! Every path of a packed section against the reference, over shapes; and what is no section is refused.
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp, HeadParts, Map, PackedError, Path, Plan, Section, Temporaries, Threshold,
-    Weights, Window, packed_len, reference, write,
+    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, PackedError, Path, Plan, Threshold, Window,
+    packed_len, reference, write,
 };
 use proptest::prelude::*;
 
 /// A section in parts, as it is trained.
 #[derive(Clone, Debug)]
 struct Parts {
+    input: Input,
     blocks: Vec<(Convp, Vec<bool>, Vec<Threshold>)>,
     head: Vec<bool>,
     classes: Vec<Affine>,
@@ -23,21 +24,30 @@ impl Parts {
             .collect();
         let head = HeadParts { weights: &self.head, classes: &self.classes, scale: 0.5 };
         let mut bytes = Vec::new();
-        write(&blocks, &head, |part| bytes.extend_from_slice(part)).map(|()| bytes)
+        write(self.input, &blocks, &head, |part| bytes.extend_from_slice(part)).map(|()| bytes)
     }
 
-    fn input(&self) -> Map {
-        self.blocks[0].0.input
+    fn input_bytes(&self) -> usize {
+        let values = self.blocks[0].0.input.len();
+        if self.input == Input::Pixels { values } else { packed_len(values) }
     }
 
     /// Scores and features by the definitions.
-    fn reference(&self, pixels: &[u8]) -> (Vec<i32>, Vec<bool>) {
+    fn reference(&self, input: &[u8]) -> (Vec<i32>, Vec<bool>) {
         let mut features: Vec<bool> = Vec::new();
+        if self.input == Input::Bits {
+            features =
+                (0..self.blocks[0].0.input.len()).map(|at| input[at / 8] >> (at % 8) & 1 == 1).collect();
+        }
         for (index, (shape, weights, thresholds)) in self.blocks.iter().enumerate() {
             let Map { height, width, .. } = shape.input;
             let value = |channel: usize, row: usize, column: usize| {
                 let at = (channel * height + row) * width + column;
-                if index == 0 { i32::from(pixels[at]) } else { i32::from(features[at]) * 2 - 1 }
+                if index == 0 && self.input == Input::Pixels {
+                    i32::from(input[at])
+                } else {
+                    i32::from(features[at]) * 2 - 1
+                }
             };
             let mut output = vec![false; shape.output().len()];
             reference::convp(*shape, value, weights, thresholds, &mut output);
@@ -51,37 +61,24 @@ impl Parts {
     }
 }
 
-/// Reads the bytes and runs them on one path.
-fn run(bytes: &[u8], pixels: &[u8], path: Path) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
-    let plan = Plan::read(bytes)?;
-    let needs = plan.needs();
-    let mut words = vec![7; needs.weights];
-    let mut signs = vec![7; needs.signs];
-    let mut thresholds = vec![Threshold::default(); needs.thresholds];
-    let mut classes = vec![Affine::default(); plan.classes()];
-    let weights =
-        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
-    let section = Section::load(&plan, bytes, weights)?;
-    // What a run before it left must not matter.
-    let (mut words, mut sums) = (vec![u64::MAX; needs.words], vec![77; needs.sums]);
-    let mut tables = vec![[[77; 32]; 8]; needs.tables];
-    let mut scores = vec![0; plan.classes()];
-    let mut features = vec![0xff; packed_len(plan.features().len())];
-    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
-    section.run(path, pixels, memory, &mut scores, &mut features);
-    Ok((scores, features))
+/// Reads the bytes and runs them on one path, twice: what a run leaves must not matter to the next.
+fn run(bytes: &[u8], input: &[u8], path: Path) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
+    let mut section = Owned::load(bytes, path)?;
+    section.run(&input.iter().map(|byte| !byte).collect::<Vec<_>>());
+    let (scores, features) = section.run(input);
+    Ok((scores.to_vec(), features.to_vec()))
 }
 
 #[track_caller]
-fn check(parts: &Parts, pixels: &[u8]) {
+fn check(parts: &Parts, input: &[u8]) {
     let bytes = parts.bytes().unwrap();
-    let (scores, features) = parts.reference(pixels);
+    let (scores, features) = parts.reference(input);
     let mut packed = vec![0u8; packed_len(features.len())];
     for (at, &bit) in features.iter().enumerate() {
         packed[at / 8] |= u8::from(bit) << (at % 8);
     }
-    for path in Path::available() {
-        let found = run(&bytes, pixels, path).unwrap();
+    for path in Path::available().flat_map(|path| [path, path.frugal()]) {
+        let found = run(&bytes, input, path).unwrap();
         assert_eq!(found, (scores.clone(), packed.clone()), "{}", path.name());
     }
 }
@@ -110,7 +107,12 @@ fn fits(shape: Convp) -> bool {
 }
 
 /// Shapes of one to three blocks.
-fn any_shapes(first: Map, kernel: usize, filters: usize) -> impl Strategy<Value = Vec<Convp>> {
+fn any_shapes(
+    kind: Input,
+    first: Map,
+    kernel: usize,
+    filters: usize,
+) -> impl Strategy<Value = (Input, Vec<Convp>)> {
     prop::collection::vec((block_windows(kernel), 1..=filters), 1..4).prop_filter_map("fits", move |blocks| {
         let mut input = first;
         let mut shapes = Vec::new();
@@ -122,17 +124,17 @@ fn any_shapes(first: Map, kernel: usize, filters: usize) -> impl Strategy<Value 
             input = shape.output();
             shapes.push(shape);
         }
-        (!shapes.is_empty()).then_some(shapes)
+        (!shapes.is_empty()).then_some((kind, shapes))
     })
 }
 
-fn any_parts(shapes: Vec<Convp>) -> impl Strategy<Value = Parts> {
+fn any_parts((input, shapes): (Input, Vec<Convp>)) -> impl Strategy<Value = Parts> {
     let last = shapes.last().expect("at least one block").output().len();
     let blocks: Vec<_> = shapes
         .into_iter()
         .enumerate()
         .map(|(index, shape)| {
-            let reach = (shape.taps() * if index == 0 { 255 } else { 1 }) as i32;
+            let reach = (shape.taps() * if index == 0 && input == Input::Pixels { 255 } else { 1 }) as i32;
             // Sums lie near zero, so most thresholds do; some lie at the ends of what is allowed.
             let near = (reach / 8).max(1);
             let from = prop_oneof![8 => -near..=near, 1 => Just(-reach), 1 => Just(reach + 1)];
@@ -147,7 +149,8 @@ fn any_parts(shapes: Vec<Convp>) -> impl Strategy<Value = Parts> {
     let affine = (-1000..1000, -5000..5000).prop_map(|(factor, offset)| Affine { factor, offset });
     (blocks, prop::collection::vec(affine, 1..5)).prop_flat_map(move |(blocks, classes)| {
         let weights = prop::collection::vec(any::<bool>(), last * classes.len());
-        (Just(blocks), weights, Just(classes)).prop_map(|(blocks, head, classes)| Parts {
+        (Just(blocks), weights, Just(classes)).prop_map(move |(blocks, head, classes)| Parts {
+            input,
             blocks,
             head,
             classes,
@@ -155,36 +158,38 @@ fn any_parts(shapes: Vec<Convp>) -> impl Strategy<Value = Parts> {
     })
 }
 
+/// Sections over pixels or bits of so many channels, with sides in a range.
 fn any_case(
+    channels: std::ops::Range<usize>,
     sides: std::ops::Range<usize>,
     kernel: usize,
     filters: usize,
 ) -> impl Strategy<Value = (Parts, Vec<u8>)> {
-    let map = (prop_oneof![Just(1usize), Just(3), 1..6usize], sides.clone(), sides)
+    let map = (prop_oneof![Just(1usize), Just(3), channels], sides.clone(), sides)
         .prop_map(|(channels, height, width)| Map { channels, height, width });
-    map.prop_flat_map(move |map| any_shapes(map, kernel, filters)).prop_flat_map(any_parts).prop_flat_map(
-        |parts| {
-            let pixels = prop::collection::vec(any::<u8>(), parts.input().len());
-            (Just(parts), pixels)
-        },
-    )
+    let kind = prop_oneof![Just(Input::Pixels), Just(Input::Bits)];
+    (kind, map)
+        .prop_flat_map(move |(kind, map)| any_shapes(kind, map, kernel, filters))
+        .prop_flat_map(any_parts)
+        .prop_flat_map(|parts| {
+            let input = prop::collection::vec(any::<u8>(), parts.input_bytes());
+            (Just(parts), input)
+        })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
-    fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..24, 5, 9)) {
+    fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..6, 1..24, 5, 9)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn rows_longer_than_a_word_and_many_channels_too((parts, pixels) in any_case(50..80, 3, 3)) {
+    fn rows_longer_than_a_word_and_many_channels_too((parts, pixels) in any_case(1..6, 50..80, 3, 3)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn channels_that_fill_words_too((parts, pixels) in any_case(3..8, 3, 140)) {
+    fn channels_that_fill_words_too((parts, pixels) in any_case(1..150, 3..8, 3, 140)) {
         check(&parts, &pixels);
     }
 
@@ -194,14 +199,14 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_a_byte_makes_it_panic((parts, pixels) in any_case(1..10, 3, 4), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn no_change_of_a_byte_makes_it_panic((parts, pixels) in any_case(1..6, 1..10, 3, 4), at in any::<prop::sample::Index>(), to in any::<u8>()) {
         let mut bytes = parts.bytes().unwrap();
         let at = at.index(bytes.len());
         bytes[at] = to;
         // A changed weight is another network; a changed shape is another length.
         if let Ok(plan) = Plan::read(&bytes) {
             prop_assert_eq!(plan.bytes(), bytes.len());
-            let pixels: Vec<u8> = pixels.iter().copied().cycle().take(plan.input().len()).collect();
+            let pixels: Vec<u8> = pixels.iter().copied().cycle().take(plan.input_bytes()).collect();
             if plan.input().len() < 1 << 16 {
                 _ = run(&bytes, &pixels, Path::best());
             }
@@ -209,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_is_read((parts, _) in any_case(1..10, 3, 4), cut in any::<prop::sample::Index>()) {
+    fn no_cut_is_read((parts, _) in any_case(1..6, 1..10, 3, 4), cut in any::<prop::sample::Index>()) {
         let bytes = parts.bytes().unwrap();
         prop_assert!(Plan::read(&bytes[..cut.index(bytes.len())]).is_err());
     }
@@ -224,6 +229,7 @@ fn small() -> Parts {
         pool: Window { stride: 2, ..window },
     };
     Parts {
+        input: Input::Pixels,
         blocks: vec![(shape, vec![true; 9], vec![Threshold { from: 0, flipped: false }])],
         head: vec![true; 4],
         classes: vec![Affine { factor: 1, offset: 0 }],

@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 
-use super::Input;
 use crate::manifest::InputKind;
 
 /// A section that does not load or run.
@@ -56,27 +55,4 @@ pub enum EngineError {
         /// What the engine says.
         reason: String,
     },
-}
-
-impl Input<'_> {
-    /// Elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Pixels(pixels) => pixels.len(),
-            Self::Floats(floats) => floats.len(),
-        }
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What it is.
-    pub fn kind(&self) -> InputKind {
-        match self {
-            Self::Pixels(_) => InputKind::Pixels,
-            Self::Floats(_) => InputKind::Floats,
-        }
-    }
 }

@@ -4,26 +4,30 @@
 //! gives floats or packed bits, as the section's manifest says, so callers do not know which engine runs.
 
 mod error;
+mod input;
 #[cfg(feature = "ort")]
 mod onnx_runtime;
 mod outputs;
 mod packed;
+#[cfg(feature = "tract")]
 mod tract;
 
 use crate::bundle::SectionBytes;
 
 pub use error::EngineError;
+pub use input::Input;
 #[cfg(feature = "ort")]
 pub use onnx_runtime::{OrtEngine, OrtError};
 pub use outputs::Outputs;
 pub use packed::PackedEngine;
+#[cfg(feature = "tract")]
 pub use tract::TractEngine;
 
 /// How far a float of a batched run may be from the same sample run alone, in any engine: absolute for values up to 1,
 /// relative above.
 ///
 /// Engines may pick another matrix kernel for another batch, and kernels differ in the order of their sums; a sum of some
-/// thousand `f32` terms keeps about six digits whatever the order. [`TractEngine`] gives the same bits.
+/// thousand `f32` terms keeps about six digits whatever the order. `TractEngine` and `PackedEngine` give the same bits.
 pub const BATCHED_TOLERANCE: f32 = 1e-5;
 
 /// Loads sections.
@@ -50,13 +54,4 @@ pub trait Section: Send {
     /// # Errors
     /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
-}
-
-/// What goes into a section.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// `u8` pixels, CHW; the engine divides them by 255.
-    Pixels(&'a [u8]),
-    /// Floats as they are.
-    Floats(&'a [f32]),
 }

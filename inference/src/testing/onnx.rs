@@ -18,7 +18,16 @@ pub struct OnnxGraph {
 impl OnnxGraph {
     /// An empty graph; `shape` is that of one sample.
     pub fn new(shape: &[usize]) -> Self {
-        let input = vec![value_info("x", Some(shape))];
+        Self::of(DataType::Float, shape)
+    }
+
+    /// As [`OnnxGraph::new`], with `u8` as input.
+    pub fn of_bytes(shape: &[usize]) -> Self {
+        Self::of(DataType::Uint8, shape)
+    }
+
+    fn of(kind: DataType, shape: &[usize]) -> Self {
+        let input = vec![value_info("x", kind, Some(shape))];
         Self { graph: GraphProto { name: "section".into(), input, ..GraphProto::default() } }
     }
 
@@ -29,6 +38,19 @@ impl OnnxGraph {
             dims: shape.iter().map(|&n| n as i64).collect(),
             data_type: DataType::Float as i32,
             float_data: values,
+            name: name.clone(),
+            ..TensorProto::default()
+        });
+        name
+    }
+
+    /// Adds a constant of bytes, with or without sign, and gives its name.
+    pub fn constant_bytes(&mut self, is_signed: bool, shape: &[usize], values: Vec<u8>) -> String {
+        let name = format!("c{}", self.graph.initializer.len());
+        self.graph.initializer.push(TensorProto {
+            dims: shape.iter().map(|&n| n as i64).collect(),
+            data_type: if is_signed { DataType::Int8 } else { DataType::Uint8 } as i32,
+            raw_data: values,
             name: name.clone(),
             ..TensorProto::default()
         });
@@ -89,8 +111,17 @@ impl OnnxGraph {
     }
 
     /// The file, with these outputs.
-    pub fn finish(mut self, outputs: &[&str]) -> Vec<u8> {
-        self.graph.output = outputs.iter().map(|output| value_info(output, None)).collect();
+    pub fn finish(self, outputs: &[&str]) -> Vec<u8> {
+        self.finish_as(DataType::Float, outputs)
+    }
+
+    /// The file, with these outputs of `u8`.
+    pub fn finish_bytes(self, outputs: &[&str]) -> Vec<u8> {
+        self.finish_as(DataType::Uint8, outputs)
+    }
+
+    fn finish_as(mut self, kind: DataType, outputs: &[&str]) -> Vec<u8> {
+        self.graph.output = outputs.iter().map(|output| value_info(output, kind, None)).collect();
         let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
         let model =
             ModelProto { ir_version: 8, opset_import, graph: Some(self.graph), ..ModelProto::default() };
@@ -118,8 +149,8 @@ fn attribute(name: &str, values: &[i64]) -> AttributeProto {
     attribute
 }
 
-/// A float of shape `[N, …]`, or of a shape left open.
-fn value_info(name: &str, shape: Option<&[usize]>) -> ValueInfoProto {
+/// A tensor of shape `[N, …]`, or of a shape left open.
+fn value_info(name: &str, kind: DataType, shape: Option<&[usize]>) -> ValueInfoProto {
     let shape = shape.map(|shape| {
         let batch = dimension::Value::DimParam("N".into());
         let sizes = shape.iter().map(|&n| dimension::Value::DimValue(n as i64));
@@ -128,7 +159,7 @@ fn value_info(name: &str, shape: Option<&[usize]>) -> ValueInfoProto {
             dim: dims.map(|value| Dimension { value: Some(value), ..Default::default() }).collect(),
         }
     });
-    let tensor = type_proto::Tensor { elem_type: DataType::Float as i32, shape };
+    let tensor = type_proto::Tensor { elem_type: kind as i32, shape };
     let r#type =
         Some(TypeProto { value: Some(type_proto::Value::TensorType(tensor)), ..TypeProto::default() });
     ValueInfoProto { name: name.into(), r#type, ..ValueInfoProto::default() }

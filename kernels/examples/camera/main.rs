@@ -31,7 +31,9 @@ fn main() -> Result<(), String> {
         Some(runs) => runs.parse().map_err(|_| format!("runs: expected a whole number, found {runs:?}"))?,
     };
     let plan = Plan::read(&SECTION).expect("a packed section");
-    let needs = plan.needs();
+    // The fastest path; a board without `std` has the portable one.
+    let path = Path::best();
+    let needs = plan.needs(path);
 
     // Weights in the order they are run in; a board makes them once.
     let mut words = [0; 320];
@@ -42,17 +44,20 @@ fn main() -> Result<(), String> {
         size_of_val(&words) + size_of_val(&signs) + size_of_val(&thresholds) + size_of_val(&classes);
     let weights =
         Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
-    let section = Section::load(&plan, &SECTION, weights).expect("a packed section");
+    let section = Section::load(&plan, path, &SECTION, weights).expect("a packed section");
 
     // Temporaries, used anew for every view.
     let mut words = [0; 289];
     let mut tables: [Table; 9] = [[[0; 32]; 8]; 9];
     let mut sums = [0; 35];
-    assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
+    assert_eq!(
+        (words.len(), tables.len(), sums.len(), 0),
+        (needs.words, needs.tables, needs.sums, needs.bytes)
+    );
     let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);
     for _ in 0..runs {
-        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
-        section.run(Path::best(), &VIEW, memory, &mut scores, &mut features);
+        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
+        section.run(&VIEW, memory, &mut scores, &mut features);
     }
 
     let best = (0..LABELS.len()).max_by_key(|&class| scores[class]).unwrap_or(0);

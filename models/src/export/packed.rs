@@ -4,7 +4,7 @@
 //! construction. What remains is the rounding of the float network itself, which sums `x / 255` and not `x`.
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp as Shape, HeadParts, Map, PackedError, Threshold, Window as Slide, write,
+    Affine, BlockParts, Convp as Shape, HeadParts, Input, Map, PackedError, Threshold, Window as Slide, write,
 };
 use thiserror::Error;
 
@@ -71,7 +71,7 @@ pub fn packed_section(
         .collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale };
     let mut bytes = Vec::new();
-    write(&blocks, &head, |part| bytes.extend_from_slice(part))?;
+    write(Input::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }
 

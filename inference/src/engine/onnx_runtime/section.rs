@@ -7,6 +7,7 @@ use ort::value::{TensorRef, ValueType};
 
 use super::NAME;
 use crate::bundle::SectionBytes;
+use crate::engine::input::Unit;
 use crate::engine::{EngineError, Input, Outputs, Section};
 use crate::manifest::SectionManifest;
 
@@ -16,8 +17,7 @@ pub(super) struct OrtSection {
     /// Shape of a batch; the first is its size.
     shape: Vec<usize>,
     values: Vec<f32>,
-    /// `x / 255` for each pixel `x`, rounded as the division that training uses.
-    scale: [f32; 256],
+    unit: Unit,
 }
 
 impl OrtSection {
@@ -34,7 +34,7 @@ impl OrtSection {
             session,
             shape: std::iter::once(0).chain(manifest.input.shape.iter().copied()).collect(),
             values: Vec::new(),
-            scale: std::array::from_fn(|pixel| pixel as f32 / 255.0),
+            unit: Unit::new(),
         })
     }
 
@@ -52,27 +52,13 @@ impl OrtSection {
 
 impl Section for OrtSection {
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError> {
-        let expected = batch.saturating_mul(self.manifest.input_len());
-        if input.kind() != self.manifest.input.kind || input.len() != expected {
-            return Err(EngineError::Input {
-                section: self.manifest.name.clone(),
-                batch,
-                kind: self.manifest.input.kind,
-                expected,
-                found: format!("{} {:?}", input.len(), input.kind()),
-            });
-        }
+        input.check(&self.manifest, batch)?;
         outputs.start(&self.manifest);
         if batch == 0 {
             return Ok(());
         }
-        self.values.clear();
-        match input {
-            Input::Pixels(pixels) => {
-                self.values.extend(pixels.iter().map(|&pixel| self.scale[usize::from(pixel)]));
-            }
-            Input::Floats(floats) => self.values.extend_from_slice(floats),
-        }
+        self.values.resize(input.len(), 0.0);
+        self.unit.floats(input, &mut self.values);
         self.run_batch(batch, outputs).map_err(|error| EngineError::Run {
             section: self.manifest.name.clone(),
             engine: NAME,

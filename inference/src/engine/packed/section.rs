@@ -1,28 +1,15 @@
 //! A packed section with the memory it runs in.
 
-use headwater_kernels::{
-    Affine, Map, PackedError, Path, Plan, Section as Kernel, Table, Temporaries, Threshold, Weights,
-    packed_len,
-};
+use headwater_kernels::{Input as Kind, Map, Owned, PackedError, Path, Plan};
 
 use super::NAME;
 use crate::bundle::SectionBytes;
 use crate::engine::{EngineError, Input, Outputs, Section};
-use crate::manifest::{OutputKind, SectionManifest};
+use crate::manifest::{InputKind, OutputKind, SectionManifest};
 
 pub(super) struct PackedSection {
     manifest: SectionManifest,
-    path: Path,
-    plan: Plan,
-    weights: Vec<u64>,
-    signs: Vec<u8>,
-    thresholds: Vec<Threshold>,
-    classes: Vec<Affine>,
-    words: Vec<u64>,
-    tables: Vec<Table>,
-    sums: Vec<i16>,
-    scores: Vec<i32>,
-    features: Vec<u8>,
+    kernel: Owned,
 }
 
 impl PackedSection {
@@ -32,83 +19,28 @@ impl PackedSection {
             |reason: String| EngineError::Load { section: manifest.name.clone(), engine: NAME, reason };
         let bytes = section.packed.ok_or_else(|| refused("it has no packed form".into()))?;
         let named = |error: PackedError| refused(error.to_string());
-        let plan = Plan::read(bytes).map_err(named)?;
-        check_shapes(manifest, &plan)?;
-        let needs = plan.needs();
-        let mut weights = vec![0; needs.weights];
-        let mut signs = vec![0; needs.signs];
-        let mut thresholds = vec![Threshold::default(); needs.thresholds];
-        let mut classes = vec![Affine::default(); plan.classes()];
-        let memory = Weights {
-            words: &mut weights,
-            signs: &mut signs,
-            thresholds: &mut thresholds,
-            classes: &mut classes,
-        };
-        Kernel::load(&plan, bytes, memory).map_err(named)?;
-        Ok(Self {
-            manifest: manifest.clone(),
-            path,
-            weights,
-            signs,
-            thresholds,
-            classes,
-            words: vec![0; needs.words],
-            tables: vec![Table::default(); needs.tables],
-            sums: vec![0; needs.sums],
-            scores: vec![0; plan.classes()],
-            features: vec![0; packed_len(plan.features().len())],
-            plan,
-        })
-    }
-
-    fn run_view(&mut self, view: &[u8], outputs: &mut Outputs) {
-        let Self {
-            plan,
-            path,
-            weights,
-            signs,
-            thresholds,
-            classes,
-            words,
-            tables,
-            sums,
-            scores,
-            features,
-            ..
-        } = self;
-        let kernel = Kernel::loaded(plan, weights, signs, thresholds, classes);
-        kernel.run(*path, view, Temporaries { words, tables, sums }, scores, features);
-        for &score in scores.iter() {
-            outputs.append(0, &[score as f32 * plan.scale()]);
-        }
-        outputs.append_bits(1, features);
+        // The shapes first: memory is taken only for a section that is the one expected.
+        check_shapes(manifest, &Plan::read(bytes).map_err(named)?)?;
+        let kernel = Owned::load(bytes, path).map_err(named)?;
+        Ok(Self { manifest: manifest.clone(), kernel })
     }
 }
 
 impl Section for PackedSection {
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError> {
-        let elements = self.manifest.input_len();
-        let expected = batch.saturating_mul(elements);
-        let Input::Pixels(pixels) = input else { return Err(self.misfit(batch, &input, expected)) };
-        if pixels.len() != expected {
-            return Err(self.misfit(batch, &input, expected));
-        }
+        input.check(&self.manifest, batch)?;
         outputs.start(&self.manifest);
-        pixels.chunks_exact(elements).for_each(|view| self.run_view(view, outputs));
-        Ok(())
-    }
-}
-
-impl PackedSection {
-    fn misfit(&self, batch: usize, input: &Input<'_>, expected: usize) -> EngineError {
-        EngineError::Input {
-            section: self.manifest.name.clone(),
-            batch,
-            kind: self.manifest.input.kind,
-            expected,
-            found: format!("{} {:?}", input.len(), input.kind()),
+        // `check_shapes` has seen that it takes pixels, and `check` that these are what it takes.
+        let Input::Pixels(pixels) = input else { unreachable!("the section takes pixels") };
+        let scale = self.kernel.plan().scale();
+        for view in pixels.chunks_exact(self.manifest.input_len()) {
+            let (scores, features) = self.kernel.run(view);
+            for &score in scores {
+                outputs.append(0, &[score as f32 * scale]);
+            }
+            outputs.append_bits(1, features);
         }
+        Ok(())
     }
 }
 
@@ -124,11 +56,11 @@ fn check_shapes(manifest: &SectionManifest, plan: &Plan) -> Result<(), EngineErr
     };
     let show = |kind: &dyn std::fmt::Debug, shape: &[usize]| format!("{kind:?} {shape:?}");
     let input = &manifest.input;
-    check(
-        "input",
-        show(&input.kind, &input.shape),
-        show(&crate::manifest::InputKind::Pixels, &shape(plan.input())),
-    )?;
+    let found = match plan.input_kind() {
+        Kind::Pixels => show(&InputKind::Pixels, &shape(plan.input())),
+        Kind::Bits => show(&OutputKind::Bits, &shape(plan.input())),
+    };
+    check("input", show(&input.kind, &input.shape), found)?;
     let outputs: Vec<String> =
         manifest.outputs.iter().map(|output| show(&output.kind, &output.shape)).collect();
     let found = [show(&OutputKind::F32, &[plan.classes()]), show(&OutputKind::Bits, &shape(plan.features()))];

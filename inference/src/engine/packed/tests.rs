@@ -1,6 +1,6 @@
 //! The packed engine on a small section written by hand.
 
-use headwater_kernels::{Affine, BlockParts, Convp, HeadParts, Map, Threshold, Window, write};
+use headwater_kernels::{Affine, BlockParts, Convp, HeadParts, Input as Kind, Map, Threshold, Window, write};
 
 use super::*;
 use crate::engine::{Input, Outputs};
@@ -21,7 +21,7 @@ fn packed() -> Vec<u8> {
     let classes = [Affine { factor: 2, offset: 0 }, Affine { factor: -2, offset: 1 }];
     let head = HeadParts { weights: &[true; 8], classes: &classes, scale: 0.5 };
     let mut bytes = Vec::new();
-    write(&[block], &head, |part| bytes.extend_from_slice(part)).unwrap();
+    write(Kind::Pixels, &[block], &head, |part| bytes.extend_from_slice(part)).unwrap();
     bytes
 }
 

@@ -5,6 +5,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_core::model::{TypedSimplePlan, TypedSimpleState};
 
 use super::{NAME, caught};
+use crate::engine::input::Unit;
 use crate::engine::{EngineError, Input, Outputs, Section};
 use crate::manifest::SectionManifest;
 
@@ -14,8 +15,7 @@ pub(super) struct TractSection {
     state: TypedSimpleState,
     /// Handed to tract and taken back, so that runs do not allocate it. Shape `[1, input shape]`.
     input: Arc<Tensor>,
-    /// `x / 255` for each pixel `x`, rounded as the division that training uses.
-    scale: [f32; 256],
+    unit: Unit,
 }
 
 impl TractSection {
@@ -45,24 +45,9 @@ impl TractSection {
             let plan = model.into_runnable()?;
             let state = TypedSimpleState::new(&plan)?;
             let input = Tensor::zero::<f32>(&shape)?.into_arc_tensor();
-            let scale = std::array::from_fn(|pixel| pixel as f32 / 255.0);
-            Ok(Self { manifest: manifest.clone(), plan, state, input, scale })
+            Ok(Self { manifest: manifest.clone(), plan, state, input, unit: Unit::new() })
         });
         made.map_err(load_error)
-    }
-
-    fn check_input(&self, batch: usize, input: &Input<'_>) -> Result<(), EngineError> {
-        let expected = batch.saturating_mul(self.manifest.input_len());
-        if input.kind() == self.manifest.input.kind && input.len() == expected {
-            return Ok(());
-        }
-        Err(EngineError::Input {
-            section: self.manifest.name.clone(),
-            batch,
-            kind: self.manifest.input.kind,
-            expected,
-            found: format!("{} {:?}", input.len(), input.kind()),
-        })
     }
 
     fn run_sample(&mut self, sample: Input<'_>, outputs: &mut Outputs) -> TractResult<()> {
@@ -74,14 +59,7 @@ impl TractSection {
             Arc::get_mut(&mut self.input).ok_or_else(|| TractError::msg("input tensor still in use"))?;
         let mut view = input.try_as_plain_ram_mut()?;
         let values = view.as_slice_mut::<f32>()?;
-        match sample {
-            Input::Pixels(pixels) => {
-                for (value, &pixel) in values.iter_mut().zip(pixels) {
-                    *value = self.scale[usize::from(pixel)];
-                }
-            }
-            Input::Floats(floats) => values.copy_from_slice(floats),
-        }
+        self.unit.floats(sample, values);
         let results = self.state.run(tvec!(TValue::from_const(self.input.clone())))?;
         for (i, result) in results.iter().enumerate() {
             outputs.append(i, result.try_as_plain_ram()?.as_slice::<f32>()?);
@@ -92,17 +70,12 @@ impl TractSection {
 
 impl Section for TractSection {
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError> {
-        self.check_input(batch, &input)?;
+        input.check(&self.manifest, batch)?;
         outputs.start(&self.manifest);
         let elements = self.manifest.input_len();
         let ran = caught(|| {
             (0..batch).try_for_each(|sample| {
-                let range = sample * elements..(sample + 1) * elements;
-                let sample = match input {
-                    Input::Pixels(pixels) => Input::Pixels(&pixels[range]),
-                    Input::Floats(floats) => Input::Floats(&floats[range]),
-                };
-                self.run_sample(sample, outputs)
+                self.run_sample(input.part(sample * elements..(sample + 1) * elements), outputs)
             })
         });
         // Whatever a failure left in the state is not used again.

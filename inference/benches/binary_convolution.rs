@@ -1,0 +1,238 @@
+//! Binary 3x3 convolution of many channels beside ONNX Runtime's float and 8-bit convolution, one thread:
+//! `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)" cargo bench --profile release -p headwater-inference --features ort --bench
+//! binary_convolution`.
+//!
+//! Each layer keeps side and channels. The packed section is the whole block: bits in, convolution, thresholds, bits out, and an exit
+//! to one class (a section has one; it takes about a hundredth of the time). ONNX Runtime does the convolution alone. Rounds go
+//! through all engines in turn; the table has medians of the rounds.
+//!
+//! The bound is measured first, with nothing but the instructions of the inner loop in registers.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use headwater_inference::testing::OnnxGraph;
+use headwater_kernels::{
+    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, Path, Threshold, Window, write,
+};
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::value::TensorRef;
+
+const ROUNDS: usize = 11;
+const ROUND: Duration = Duration::from_millis(60);
+const CONV: Window = Window { kernel: 3, stride: 1, pad: 1 };
+const NO_POOL: Window = Window { kernel: 1, stride: 1, pad: 0 };
+
+/// Numbers that look drawn.
+fn noise(count: usize) -> impl Iterator<Item = u8> {
+    (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+}
+
+fn packed(map: Map) -> Vec<u8> {
+    let shape = Convp { input: map, filters: map.channels, conv: CONV, pool: NO_POOL };
+    let weights: Vec<bool> = noise(shape.filters * shape.taps()).map(|byte| byte < 128).collect();
+    let thresholds = vec![Threshold { from: 3, flipped: false }; shape.filters];
+    let block = BlockParts { shape, weights: &weights, thresholds: &thresholds };
+    let exit: Vec<bool> = noise(map.len()).map(|byte| byte < 128).collect();
+    let head = HeadParts { weights: &exit, classes: &[Affine { factor: 1, offset: 0 }], scale: 1.0 };
+    let mut bytes = Vec::new();
+    write(Input::Bits, &[block], &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    bytes
+}
+
+fn float_convolution(map: Map) -> Vec<u8> {
+    let mut graph = OnnxGraph::new(&[map.channels, map.height, map.width]);
+    let mut weights = noise(usize::MAX).map(|byte| f32::from(byte) / 128.0 - 1.0);
+    let shape = [map.channels, map.channels, 3, 3];
+    let y = graph.conv("x", shape, &mut || weights.next().unwrap_or_default(), 1);
+    graph.finish(&[&y])
+}
+
+/// `u8` values, `i8` weights, one scale: what ONNX Runtime's quantiser makes of a network.
+fn byte_convolution(map: Map) -> Vec<u8> {
+    let mut graph = OnnxGraph::of_bytes(&[map.channels, map.height, map.width]);
+    let shape = [map.channels, map.channels, 3, 3];
+    let scale = graph.constant(&[], vec![0.02]);
+    let zero = graph.constant_bytes(false, &[], vec![128]);
+    let weights = graph.constant_bytes(true, &shape, noise(shape.iter().product()).collect());
+    let weights_zero = graph.constant_bytes(true, &[], vec![0]);
+    let inputs = ["x", &scale, &zero, &weights, &scale, &weights_zero, &scale, &zero];
+    let y = graph.node("QLinearConv", &inputs, &[("pads", &[1; 4])]);
+    graph.finish_bytes(&[&y])
+}
+
+fn session(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
+    Session::builder(environment)?
+        .with_optimization_level(GraphOptimizationLevel::Level3)?
+        .with_intra_threads(1)?
+        .with_inter_threads(1)?
+        .commit_from_memory(onnx)
+}
+
+/// Microseconds of one call, by rounds of calls that take a while.
+fn timed(mut call: impl FnMut()) -> f64 {
+    let (start, mut calls) = (Instant::now(), 0u32);
+    while start.elapsed() < ROUND {
+        call();
+        calls += 1;
+    }
+    start.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Median microseconds of each engine, and how many there are: packed, then ONNX Runtime in floats and in bytes.
+fn measure(map: Map, environment: Option<&Environment>) -> Vec<f64> {
+    let mut section = Owned::load(&packed(map), Path::best()).expect("a section");
+    let bits: Vec<u8> = noise(section.plan().input_bytes()).collect();
+    let shape = [1, map.channels, map.height, map.width];
+    let (bytes, floats): (Vec<u8>, Vec<f32>) =
+        noise(map.len()).map(|byte| (byte, if byte < 128 { -1.0 } else { 1.0 })).unzip();
+    let mut sessions = Vec::new();
+    if let Some(environment) = environment {
+        let made = [float_convolution(map), byte_convolution(map)].map(|onnx| session(environment, &onnx));
+        sessions.extend(made.map(|session| session.expect("ONNX Runtime takes the layer")));
+    }
+    let mut times = vec![Vec::new(); 1 + sessions.len()];
+    for _ in 0..ROUNDS {
+        times[0].push(timed(|| {
+            black_box(section.run(black_box(&bits)));
+        }));
+        for (index, session) in sessions.iter_mut().enumerate() {
+            times[index + 1].push(timed(|| {
+                if index == 0 {
+                    let input = TensorRef::from_array_view((&shape[..], &floats[..])).expect("a view");
+                    black_box(session.run(ort::inputs![input]).expect("it runs"));
+                } else {
+                    let input = TensorRef::from_array_view((&shape[..], &bytes[..])).expect("a view");
+                    black_box(session.run(ort::inputs![input]).expect("it runs"));
+                }
+            }));
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+fn main() {
+    // `cargo test --benches` runs this too, and wants to know only that it would.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let environment = std::env::var_os("ORT_DYLIB_PATH").map(|library| {
+        let builder = ort::init_from(library).expect("the library loads");
+        builder.with_name("bench").with_telemetry(false).build().expect("it starts")
+    });
+    if environment.is_none() {
+        println!("without ONNX Runtime: ORT_DYLIB_PATH is not set");
+    }
+    let bounds = bounds::all();
+    for (name, products) in &bounds {
+        println!("{name:<60} {products:>7.0} G products/s");
+    }
+    let bound = bounds.iter().map(|(_, products)| *products).fold(0.0, f64::max);
+    println!("\npath {}; bound {bound:.0} G products/s", Path::best().name());
+    println!(
+        "{:>8} {:>6}  {:>9} {:>8} {:>9}   others: microseconds, times packed",
+        "channels", "side", "packed us", "G/s", "of bound"
+    );
+    for channels in [64, 128, 256] {
+        for side in [8, 16, 32] {
+            let times = measure(Map { channels, height: side, width: side }, environment.as_ref());
+            // Products at the border count as if the map went on, for every engine alike.
+            let products = (channels * channels * 9 * side * side) as f64 / times[0] / 1e3;
+            print!(
+                "{channels:>8} {side:>6}  {:>9.1} {products:>8.0} {:>8.0}%",
+                times[0],
+                100.0 * products / bound
+            );
+            for (name, time) in ["float", "bytes"].iter().zip(&times[1..]) {
+                print!("   {name} {time:>8.1} {:>5.1}x", time / times[0]);
+            }
+            println!();
+        }
+    }
+}
+
+/// What the instructions of the inner loops do at most, in registers.
+mod bounds {
+    use super::{ROUNDS, median};
+    use std::hint::black_box;
+    use std::time::Instant;
+
+    /// Chains that do not wait for each other: more than an instruction's latency times how many start at once.
+    const CHAINS: usize = 12;
+    const STEPS: usize = 200_000;
+
+    /// Each kind of instruction with the products a second it does, in thousand millions.
+    pub(super) fn all() -> Vec<(&'static str, f64)> {
+        let mut all = vec![rate("64 products by xor, popcount and addition of words", 64, words)];
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the line above.
+            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
+            let lookups = || unsafe { x86::lookups() };
+            all.push(rate("128 products by a lookup and an addition of 32 bytes (AVX2)", 128, lookups));
+        }
+        all
+    }
+
+    fn rate(name: &'static str, products: usize, run: impl Fn()) -> (&'static str, f64) {
+        let times = (0..ROUNDS).map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed().as_secs_f64()
+        });
+        (name, (products * CHAINS * STEPS) as f64 / median(times.collect()) / 1e9)
+    }
+
+    fn words() {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("popcnt") {
+            // SAFETY: the line above.
+            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
+            return unsafe { x86::words() };
+        }
+        count_words();
+    }
+
+    #[inline(always)]
+    fn count_words() {
+        let mut sums: [u64; CHAINS] = black_box([1; CHAINS]);
+        let weights: u64 = black_box(0x1234_5678_9abc_def0);
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum += u64::from((*sum ^ weights).count_ones());
+            }
+        }
+        black_box(sums);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    mod x86 {
+        use super::{CHAINS, STEPS};
+        use std::arch::x86_64::{__m256i, _mm256_add_epi8, _mm256_set1_epi8, _mm256_shuffle_epi8};
+        use std::hint::black_box;
+
+        #[target_feature(enable = "popcnt")]
+        pub(super) fn words() {
+            super::count_words();
+        }
+
+        #[target_feature(enable = "avx2")]
+        pub(super) fn lookups() {
+            let mut sums: [__m256i; CHAINS] = black_box([_mm256_set1_epi8(1); CHAINS]);
+            let table = black_box(_mm256_set1_epi8(3));
+            for _ in 0..STEPS {
+                for sum in &mut sums {
+                    *sum = _mm256_add_epi8(*sum, _mm256_shuffle_epi8(table, *sum));
+                }
+            }
+            black_box(sums);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What goes into a section, and what all engines ask of it.
+
+use super::EngineError;
+use crate::manifest::{InputKind, SectionManifest};
+
+/// What goes into a section.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// `u8` pixels, CHW; the engine divides them by 255.
+    Pixels(&'a [u8]),
+    /// Floats as they are.
+    Floats(&'a [f32]),
+}
+
+impl Input<'_> {
+    /// Elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Pixels(pixels) => pixels.len(),
+            Self::Floats(floats) => floats.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> InputKind {
+        match self {
+            Self::Pixels(_) => InputKind::Pixels,
+            Self::Floats(_) => InputKind::Floats,
+        }
+    }
+
+    /// Elements `range` of it.
+    pub(super) fn part(&self, range: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::Pixels(pixels) => Self::Pixels(&pixels[range]),
+            Self::Floats(floats) => Self::Floats(&floats[range]),
+        }
+    }
+
+    /// Whether it is `batch` samples of a section.
+    pub(super) fn check(&self, manifest: &SectionManifest, batch: usize) -> Result<(), EngineError> {
+        let expected = batch.saturating_mul(manifest.input_len());
+        if self.kind() == manifest.input.kind && self.len() == expected {
+            return Ok(());
+        }
+        Err(EngineError::Input {
+            section: manifest.name.clone(),
+            batch,
+            kind: manifest.input.kind,
+            expected,
+            found: format!("{} {:?}", self.len(), self.kind()),
+        })
+    }
+}
+
+/// `x / 255` for each pixel `x`, rounded as the division that training uses.
+#[cfg(any(feature = "tract", feature = "ort"))]
+pub(super) struct Unit([f32; 256]);
+
+#[cfg(any(feature = "tract", feature = "ort"))]
+impl Unit {
+    pub(super) fn new() -> Self {
+        Self(std::array::from_fn(|pixel| pixel as f32 / 255.0))
+    }
+
+    /// Writes an input as floats.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub(super) fn floats(&self, input: Input<'_>, into: &mut [f32]) {
+        match input {
+            Input::Pixels(pixels) => {
+                assert_eq!(pixels.len(), into.len(), "elements of the input");
+                for (value, &pixel) in into.iter_mut().zip(pixels) {
+                    *value = self.0[usize::from(pixel)];
+                }
+            }
+            Input::Floats(floats) => into.copy_from_slice(floats),
+        }
+    }
+}
