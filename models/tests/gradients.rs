@@ -8,7 +8,7 @@ use headwater_models::layers::{Pass, State};
 use headwater_models::network::Network;
 use headwater_models::recipe::Recipe;
 use headwater_models::spec::Spec;
-use headwater_samples::fashion_6cam::Part;
+use headwater_samples::Part;
 
 /// Step of the central difference; with `f32` losses of about 10, rounding adds some 1e-3 to the quotient.
 const STEP: f32 = 1e-2;

@@ -12,7 +12,7 @@ use headwater_models::recipe::Recipe;
 use headwater_models::run::{Finished, Held, RunInfo, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Trainer, Workers};
-use headwater_samples::fashion_6cam::Part;
+use headwater_samples::Part;
 
 const SHIPPED: &str = include_str!("../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");

@@ -6,9 +6,12 @@
 
 pub mod archive;
 pub mod data_dir;
+pub mod data_set;
 pub mod fashion_6cam;
 pub mod idx;
 pub mod image_codec;
+pub mod mnist;
 mod view;
 
+pub use data_set::{DataSet, Part};
 pub use view::{SampleViews, Shape, View};

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::calibration::Outcome;
-use headwater_samples::fashion_6cam::Part;
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, PartName};
 use super::{Failure, outcome, print_json};
 
 /// Arguments of `eval`.
@@ -32,13 +31,6 @@ pub(crate) struct Eval {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PartName {
-    Train,
-    Validation,
-    Test,
-}
-
 impl Eval {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
@@ -55,11 +47,7 @@ impl Eval {
                 manifest.labels
             )));
         }
-        let (name, part) = match self.part {
-            PartName::Train => ("train", Part::Train),
-            PartName::Validation => ("validation", Part::Validation),
-            PartName::Test => ("test", Part::Test),
-        };
+        let (name, part) = (self.part.name(), self.part.into());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let samples = parts.part(part, self.limit, threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)

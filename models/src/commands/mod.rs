@@ -4,7 +4,9 @@ mod dataset;
 mod eval;
 mod export;
 mod outcome;
+mod parity;
 mod progress;
+mod saved;
 mod single_camera;
 mod train;
 
@@ -18,6 +20,8 @@ Examples:
     headwater-train train --network models/networks/ddnn-c.toml --data-dir \"$HEADWATER_DATA/fashion-mnist\"
     headwater-train eval runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
   A run that was killed goes on, and ends with the same weights, when the same command is given again.
+  Whether packed sections and ONNX say the same as the trained network, sample by sample:
+    headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   How hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
 
@@ -39,6 +43,8 @@ enum Command {
     Eval(eval::Eval),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),
+    /// Compare the engines with the trained network on a whole part of the data.
+    Parity(parity::Compare),
     /// Measure how hard the data set is: a plain float network on each camera alone.
     SingleCamera(single_camera::SingleCamera),
 }
@@ -50,6 +56,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Export(command) => command.run(),
+        Command::Parity(command) => command.run(),
         Command::SingleCamera(command) => command.run(),
     };
     match result {

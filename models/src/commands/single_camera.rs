@@ -5,7 +5,7 @@ use clap::Args;
 use headwater_models::recipe::Recipe;
 use headwater_models::single_camera::single_camera;
 use headwater_models::training::Workers;
-use headwater_samples::fashion_6cam::Part;
+use headwater_samples::Part;
 
 use super::dataset::Dataset;
 use super::{Failure, print_json};

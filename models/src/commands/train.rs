@@ -11,7 +11,7 @@ use headwater_models::recipe::Recipe;
 use headwater_models::run::{Finished, Held, RunFolder, RunInfo, finish, train};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Checkpoint, Workers};
-use headwater_samples::fashion_6cam::Part;
+use headwater_samples::Part;
 
 use super::dataset::Dataset;
 use super::outcome;

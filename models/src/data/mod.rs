@@ -2,11 +2,11 @@
 
 mod augment;
 mod batch;
-mod fashion;
+mod parts;
 
 pub use augment::Augment;
 pub use batch::{Batch, SlotViews};
-pub use fashion::{DataError, Parts, load};
+pub use parts::{Parts, load};
 
 /// All samples of one part, pixels as `u8`.
 #[derive(Clone, Debug, PartialEq)]

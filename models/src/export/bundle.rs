@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::manifest::manifest;
 use super::packed::{NoPackedForm, packed_section};
-use super::parity::{Parity, ParityError, compare};
+use super::parity::{Parity, ParityError, SAMPLES, Trained};
 use super::sections::onnx_sections;
 use crate::data::Samples;
 use crate::layers::{Source, State};
@@ -43,7 +43,7 @@ pub struct Exported {
     pub bytes: Vec<u8>,
     /// How tract compares.
     pub parity: Parity,
-    /// How the packed device sections compare, with tract behind them; or why they have no packed form.
+    /// How the packed device sections compare; or why they have no packed form.
     pub packed: Result<Parity, NoPackedForm>,
     /// The report as stored.
     pub report: serde_json::Value,
@@ -74,12 +74,11 @@ pub fn export(
             writer.packed(SectionManifest::device_name(slot), bytes.as_slice())
         });
     let unreported = Bundle::from_bytes(&writer.clone().finish()?)?;
-    let parity = compare(&unreported, (&TractEngine, &TractEngine), network, state, validation)?;
+    let trained = Trained::new(network, state, validation, 0..validation.len().min(SAMPLES));
+    let behind = trained.compare_behind(&unreported, &TractEngine)?;
+    let parity = trained.compare_devices(&unreported, &TractEngine)?.with(&behind);
     let packed = match packed {
-        Ok(_) => {
-            let engines = (&PackedEngine::new() as _, &TractEngine as _);
-            Ok(compare(&unreported, engines, network, state, validation)?)
-        }
+        Ok(_) => Ok(trained.compare_devices(&unreported, &PackedEngine::new())?),
         Err(reason) => Err(reason),
     };
     let mut report = shipped.report;

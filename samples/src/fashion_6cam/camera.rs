@@ -5,7 +5,8 @@
 //! other way: each frame pixel has its four canvas neighbours and their weights, computed once per camera.
 
 use super::random::Stream;
-use super::{ARTICLE_SIDE, FRAME_SIDE, SEED, SLOTS};
+use super::{FRAME_SIDE, SEED, SLOTS};
+use crate::mnist::IMAGE_SIDE;
 
 /// Position steps per article pixel; weights of four neighbours are products of two, so they fit 16 bits.
 const STEPS: i64 = 128;
@@ -70,8 +71,8 @@ impl Camera {
         let (sin, cos) = sin_cos(self.rotation_degrees * RADIANS_PER_DEGREE);
         let (x, y) = (cos * x + sin * y, cos * y - sin * x);
         let x = x - self.shear * y;
-        let enlarge = self.scale * FRAME_SIDE as f64 / ARTICLE_SIDE as f64;
-        let canvas = ARTICLE_SIDE as f64 / 2.0 - 0.5;
+        let enlarge = self.scale * FRAME_SIDE as f64 / IMAGE_SIDE as f64;
+        let canvas = IMAGE_SIDE as f64 / 2.0 - 0.5;
         (x / enlarge + canvas, y / enlarge + canvas)
     }
 }
@@ -103,10 +104,7 @@ impl Lens {
     }
 
     /// Brightness of the article at each frame pixel, row by row, with [`LUMA_BITS`].
-    pub(super) fn project(
-        &self,
-        article: &[u8; ARTICLE_SIDE * ARTICLE_SIDE],
-    ) -> [u16; FRAME_SIDE * FRAME_SIDE] {
+    pub(super) fn project(&self, article: &[u8; IMAGE_SIDE * IMAGE_SIDE]) -> [u16; FRAME_SIDE * FRAME_SIDE] {
         let mut luma = [0; FRAME_SIDE * FRAME_SIDE];
         for (luma, tap) in luma.iter_mut().zip(&self.taps) {
             let sum: u32 = (tap.pixels.iter().zip(tap.weights))
@@ -128,11 +126,11 @@ impl Tap {
         for neighbour in 0..4 {
             let (dx, dy) = (neighbour & 1, neighbour >> 1);
             let (x, y) = (left + dx, top + dy);
-            let side = 0..ARTICLE_SIDE as i64;
+            let side = 0..IMAGE_SIDE as i64;
             if side.contains(&x) && side.contains(&y) {
                 let weight_x = if dx == 1 { right_part } else { STEPS - right_part };
                 let weight_y = if dy == 1 { lower_part } else { STEPS - lower_part };
-                tap.pixels[neighbour as usize] = (y * ARTICLE_SIDE as i64 + x) as u16;
+                tap.pixels[neighbour as usize] = (y * IMAGE_SIDE as i64 + x) as u16;
                 tap.weights[neighbour as usize] = (weight_x * weight_y) as u16;
             }
         }
@@ -172,8 +170,8 @@ mod tests {
 
     /// Frame pixels of an article with one white pixel that are at least half white.
     fn seen(camera: Camera, x: usize, y: usize) -> Vec<(usize, usize)> {
-        let mut article = [0; ARTICLE_SIDE * ARTICLE_SIDE];
-        article[y * ARTICLE_SIDE + x] = 255;
+        let mut article = [0; IMAGE_SIDE * IMAGE_SIDE];
+        article[y * IMAGE_SIDE + x] = 255;
         let luma = Lens::new(&camera).project(&article);
         let bright = luma.iter().enumerate().filter(|&(_, &luma)| luma >> LUMA_BITS >= 128);
         bright.map(|(at, _)| (at % FRAME_SIDE, at / FRAME_SIDE)).collect()
@@ -212,7 +210,7 @@ mod tests {
 
     #[test]
     fn at_scale_one_the_canvas_fills_the_frame() {
-        let luma = Lens::new(&Camera { scale: 1.0, ..STRAIGHT }).project(&[255; ARTICLE_SIDE * ARTICLE_SIDE]);
+        let luma = Lens::new(&Camera { scale: 1.0, ..STRAIGHT }).project(&[255; IMAGE_SIDE * IMAGE_SIDE]);
         assert!(luma.iter().all(|&luma| luma >> LUMA_BITS >= 204));
     }
 

@@ -18,9 +18,8 @@ mod occlusion;
 mod random;
 mod test_archive;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use articles::Articles;
 use camera::{GAIN_BITS, LUMA_BITS, Lens};
 use occlusion::Occlusion;
 use random::Stream;
@@ -28,7 +27,8 @@ use random::Stream;
 pub use camera::Camera;
 pub use test_archive::{Written, write_test_archive};
 
-use crate::idx::IdxError;
+use crate::data_set::{DataSet, Part};
+use crate::mnist::{self, Images, MnistError};
 use crate::{SampleViews, Shape, View};
 
 /// Seed of cameras and views. Another seed would be another data set.
@@ -53,91 +53,41 @@ pub const LABELS: [&str; 10] = [
     "ankle boot",
 ];
 
-const ARTICLE_SIDE: usize = 28;
 const FRAME_SIDE: usize = 32;
 const FRAME_PIXELS: usize = FRAME_SIDE * FRAME_SIDE;
-const TRAIN_FILE_COUNT: usize = 60_000;
-const TEST_FILE_COUNT: usize = 10_000;
-const VALIDATION_COUNT: usize = 5_000;
 /// A view is not in view in 3 of 20 cases.
 const NOT_IN_VIEW: (u32, u32) = (3, 20);
 /// From a sum of eight bytes to brightness: `6 / 209.02` with 16 more fraction bits than [`LUMA_BITS`].
 const NOISE_FACTOR: i32 = 481_593;
 const NOISE_MEAN: i32 = 1020;
 
-/// The part of the data a sample belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The first 55,000 of the train files.
-    Train,
-    /// The last 5,000 of the train files: for choices and thresholds.
-    Validation,
-    /// The 10,000 of the `t10k` files: for reports only.
-    Test,
-}
-
 /// The data set: articles in memory, views made when asked for. Shared between threads as it is.
 pub struct Fashion6Cam {
-    train: Articles,
-    test: Articles,
+    train: Images,
+    test: Images,
     validation_count: usize,
     cameras: [Camera; SLOTS],
     lenses: [Lens; SLOTS],
-}
-
-/// Why the articles could not be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum FashionError {
-    /// One of the four files is not there.
-    #[error(
-        "Fashion-MNIST: found neither `{name}.gz` nor `{name}` in {}; the folder must hold the four files \
-         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
-         each plain or .gz",
-        dir.display()
-    )]
-    Missing {
-        /// Folder looked into.
-        dir: PathBuf,
-        /// Name looked for, with and without `.gz`.
-        name: String,
-    },
-    /// A file is damaged or is another one.
-    #[error("Fashion-MNIST: {0}")]
-    Idx(#[from] IdxError),
-    /// A label that names no class.
-    #[error(
-        "Fashion-MNIST: {}: expected labels 0 to 9, found {label} at index {index}; is it the right file?",
-        path.display()
-    )]
-    UnknownLabel {
-        /// File.
-        path: PathBuf,
-        /// Position in the file.
-        index: usize,
-        /// Label found.
-        label: u8,
-    },
 }
 
 impl Fashion6Cam {
     /// Loads the four Fashion-MNIST files, plain or `.gz`, from a folder (55 MB in memory).
     ///
     /// # Errors
-    /// [`FashionError`] naming what was looked for and where, or what is wrong with it.
-    pub fn open(dir: &Path) -> Result<Self, FashionError> {
-        let train = Articles::read(dir, "train", TRAIN_FILE_COUNT)?;
-        let test = Articles::read(dir, "t10k", TEST_FILE_COUNT)?;
-        Ok(Self::new(train, test, VALIDATION_COUNT))
+    /// [`MnistError`] naming what was looked for and where, or what is wrong with it.
+    pub fn open(dir: &Path) -> Result<Self, MnistError> {
+        let (train, test) = mnist::read(dir)?;
+        Ok(Self::new(train, test, mnist::VALIDATION_COUNT))
     }
 
     /// The same cameras before simple figures drawn by rule instead of real articles: for tests that must run
     /// without the data. No figure reported about `fashion-6cam` may come from it.
     #[must_use]
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
-        Self::new(Articles::drawn(1, train + validation), Articles::drawn(2, test), validation)
+        Self::new(articles::drawn(1, train + validation), articles::drawn(2, test), validation)
     }
 
-    fn new(train: Articles, test: Articles, validation_count: usize) -> Self {
+    fn new(train: Images, test: Images, validation_count: usize) -> Self {
         let cameras = Camera::all();
         Self { train, test, validation_count, lenses: cameras.each_ref().map(Lens::new), cameras }
     }
@@ -146,54 +96,6 @@ impl Fashion6Cam {
     #[must_use]
     pub const fn cameras(&self) -> &[Camera; SLOTS] {
         &self.cameras
-    }
-
-    /// Samples in a part.
-    #[must_use]
-    pub fn len(&self, part: Part) -> usize {
-        match part {
-            Part::Train => self.train.len() - self.validation_count,
-            Part::Validation => self.validation_count,
-            Part::Test => self.test.len(),
-        }
-    }
-
-    /// True if a part has no samples.
-    #[must_use]
-    pub fn is_empty(&self, part: Part) -> bool {
-        self.len(part) == 0
-    }
-
-    /// True class of a sample, an index into [`LABELS`].
-    ///
-    /// # Panics
-    /// When `index` is not below `len(part)`.
-    #[must_use]
-    pub fn label(&self, part: Part, index: usize) -> u16 {
-        let (articles, index) = self.article(part, index);
-        articles.label(index)
-    }
-
-    /// Writes what a slot sees of a sample, CHW, and says whether it sees it; if not, `pixels` stays as it
-    /// is.
-    ///
-    /// # Panics
-    /// When `index` is not below `len(part)`, `slot` not below [`SLOTS`], or `pixels` not [`VIEW_BYTES`]
-    /// long.
-    pub fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
-        let lens = &self.lenses[slot];
-        let (articles, article) = self.article(part, index);
-        let mut draw = Stream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
-        if draw.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
-            return false;
-        }
-        let mut luma = lens.project(articles.image(article));
-        if draw.below(2) == 0 {
-            Occlusion::draw(&mut draw).cover(&mut luma);
-        }
-        expose(&luma, lens.gains, &mut draw, pixels);
-        true
     }
 
     /// One sample as all six slots see it.
@@ -209,7 +111,7 @@ impl Fashion6Cam {
         SampleViews { views: views.collect(), label: Some(self.label(part, index)) }
     }
 
-    fn article(&self, part: Part, index: usize) -> (&Articles, usize) {
+    fn article(&self, part: Part, index: usize) -> (&Images, usize) {
         let len = self.len(part);
         assert!(index < len, "sample {index} of a part of {len}");
         match part {
@@ -217,6 +119,49 @@ impl Fashion6Cam {
             Part::Validation => (&self.train, self.len(Part::Train) + index),
             Part::Test => (&self.test, index),
         }
+    }
+}
+
+impl DataSet for Fashion6Cam {
+    fn labels(&self) -> Vec<String> {
+        LABELS.map(str::to_owned).to_vec()
+    }
+
+    fn slots(&self) -> usize {
+        SLOTS
+    }
+
+    fn shape(&self) -> Shape {
+        SHAPE
+    }
+
+    fn len(&self, part: Part) -> usize {
+        match part {
+            Part::Train => self.train.len() - self.validation_count,
+            Part::Validation => self.validation_count,
+            Part::Test => self.test.len(),
+        }
+    }
+
+    fn label(&self, part: Part, index: usize) -> u16 {
+        let (articles, index) = self.article(part, index);
+        articles.label(index)
+    }
+
+    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
+        assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
+        let lens = &self.lenses[slot];
+        let (articles, article) = self.article(part, index);
+        let mut draw = Stream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
+        if draw.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
+            return false;
+        }
+        let mut luma = lens.project(articles.image(article));
+        if draw.below(2) == 0 {
+            Occlusion::draw(&mut draw).cover(&mut luma);
+        }
+        expose(&luma, lens.gains, &mut draw, pixels);
+        true
     }
 }
 

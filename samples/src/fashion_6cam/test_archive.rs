@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Fashion6Cam, LABELS, Part, SEED, SHAPE, SLOTS};
+use super::{Fashion6Cam, LABELS, SEED, SHAPE, SLOTS};
 use crate::archive::{ArchiveError, ArchiveWriter, FrameFormat, Labels};
+use crate::data_set::{DataSet, Part};
 
 /// What [`write_test_archive`] wrote, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,21 +68,3 @@ fn parts_do_not_overlap() {
     assert_eq!(data.article(Part::Train, 299).1, 299);
     assert_eq!(data.article(Part::Validation, 0).1, 300);
 }
-
-#[test]
-fn a_missing_file_says_what_was_looked_for_and_where() {
-    let dir = tempfile::tempdir().unwrap();
-    let error = Fashion6Cam::open(dir.path()).err().unwrap().to_string();
-    for word in ["train-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte", &dir.path().display().to_string()] {
-        assert!(error.contains(word), "{error}");
-    }
-}
-
-#[test]
-fn files_of_another_size_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = [&[0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28][..], &[0; 784]].concat();
-    std::fs::write(dir.path().join("train-images-idx3-ubyte"), file).unwrap();
-    let error = Fashion6Cam::open(dir.path()).err().unwrap().to_string();
-    assert!(error.contains("expected dimensions [60000, 28, 28], found [1, 28, 28]"), "{error}");
-}
