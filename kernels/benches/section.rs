@@ -29,7 +29,7 @@ fn bits(count: usize, seed: u64) -> Vec<bool> {
 }
 
 /// A section of blocks with so many filters each.
-fn section(input: Map, filters: &[usize]) -> Vec<u8> {
+fn section(kind: Input, input: Map, filters: &[usize]) -> Vec<u8> {
     let mut map = input;
     let shapes: Vec<_> = filters
         .iter()
@@ -55,7 +55,7 @@ fn section(input: Map, filters: &[usize]) -> Vec<u8> {
         scale: 0.1,
     };
     let mut bytes = Vec::new();
-    write(Input::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    write(kind, &blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
     bytes
 }
 
@@ -94,27 +94,29 @@ fn main() {
     let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
     let paths: Vec<Path> = Path::available().filter(|path| is_picked(1, path.name())).collect();
-    print!("{:<32}", "view, filters of the blocks");
+    print!("{:<32}", "input, filters of the blocks");
     paths.iter().for_each(|path| print!("{:>10}", path.name()));
     println!();
     let view = Map { channels: 3, height: 32, width: 32 };
     let digit = Map { channels: 1, height: 28, width: 28 };
-    for (view, filters) in [
-        (view, &[4][..]),
-        (view, &[8]),
-        (view, &[16]),
-        (view, &[4, 4]),
-        (view, &[16, 16]),
-        (digit, &[16, 32]),
-        (Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
+    let wide = Map { channels: 128, height: 16, width: 16 };
+    for (kind, view, filters) in [
+        (Input::Pixels, view, &[4][..]),
+        (Input::Pixels, view, &[8]),
+        (Input::Pixels, view, &[16]),
+        (Input::Pixels, view, &[4, 4]),
+        (Input::Pixels, view, &[16, 16]),
+        (Input::Pixels, digit, &[24, 40]),
+        (Input::Pixels, Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
+        (Input::Bits, wide, &[128]),
     ] {
         let Map { channels, height, width } = view;
-        let name = format!("{channels}x{height}x{width}, {filters:?}");
+        let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");
         if !is_picked(0, &name) {
             continue;
         }
         print!("{name:<32}");
-        measure(&section(view, filters), &paths).iter().for_each(|time| print!("{time:>10.2}"));
+        measure(&section(kind, view, filters), &paths).iter().for_each(|time| print!("{time:>10.2}"));
         println!();
     }
 }

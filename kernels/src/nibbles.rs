@@ -26,7 +26,10 @@ const OUTSIDE: u8 = 0x80;
 const KERNEL_MAX: usize = 16;
 
 /// Sixteen tables, one for each four weights, and bytes up to what an offset of 8 bits reaches.
-type Tables = [i8; 16 * 16 + 16];
+///
+/// Aligned so that no table lies in two lines of the cache.
+#[repr(align(64))]
+struct Tables([i8; 16 * 16 + 16]);
 
 /// Tables for maps whose channels are a multiple of four: half the sum of four products, so that more of them fit in a byte.
 static HALVES: Tables = tables(4, 2);
@@ -43,7 +46,7 @@ const fn tables(channels: i8, unit: i8) -> Tables {
         tables[at] = (channels - 2 * different) / unit;
         at += 1;
     }
-    tables
+    Tables(tables)
 }
 
 /// What one unit of a sum in a byte stands for, and how many nibbles fit in one.
@@ -242,36 +245,36 @@ fn tile<V: Vectors, const K: usize, const B: usize, const WIDE: bool>(
     let (width, (unit, room)) = (shape.convolved().width, unit(shape));
     let mut bytes = [[v.no_bytes(); B]; FILTERS];
     let mut sums = [[v.no_sums(); B]; FILTERS];
-    let mut used = 0;
-    let of_columns = planes.chunks_exact(plane_len(shape)).zip(offsets.chunks_exact(kernel));
-    for (column, (plane, offsets)) in of_columns.enumerate() {
-        let left = shape.input.channels - column / kernel * CHANNELS;
-        let tables = if unit == 2 { &HALVES } else { &WHOLE[left.min(CHANNELS) - 1] };
-        if WIDE {
-            if used + kernel > room {
-                widen(v, &mut sums, &mut bytes);
-                used = 0;
-            }
-            used += kernel;
-        }
-        for (ky, offsets) in offsets.iter().enumerate().take(kernel) {
-            let indices = &plane[at + ky * width..][..B * LANES];
-            let (indices, _) = indices.as_chunks::<LANES>();
-            let mut loaded = [v.no_bytes(); B];
-            for (loaded, indices) in loaded.iter_mut().zip(indices) {
-                *loaded = v.load(indices);
-            }
-            for (offset, bytes) in offsets.iter().zip(&mut bytes) {
-                let table = tables[usize::from(*offset)..].first_chunk::<16>();
-                let table = v.table(table.unwrap_or(&[0; 16]));
-                for (bytes, indices) in bytes.iter_mut().zip(loaded) {
-                    *bytes = v.add(*bytes, v.look_up(table, indices));
+    // So many kernel columns that their sums fit in bytes.
+    let together = if WIDE { room / kernel } else { quads(shape) * kernel };
+    let of_parts = planes.chunks(together * plane_len(shape)).zip(offsets.chunks(together * kernel));
+    for (part, (planes, offsets)) in of_parts.enumerate() {
+        bytes = [[v.no_bytes(); B]; FILTERS];
+        let of_columns = planes.chunks_exact(plane_len(shape)).zip(offsets.chunks_exact(kernel));
+        for (column, (plane, offsets)) in of_columns.enumerate() {
+            let left = shape.input.channels - (part * together + column) / kernel * CHANNELS;
+            let tables = if unit == 2 { &HALVES.0 } else { &WHOLE[left.min(CHANNELS) - 1].0 };
+            let span = &plane[at..];
+            for (ky, offsets) in offsets.iter().enumerate().take(kernel) {
+                let (indices, _) = span[ky * width..][..B * LANES].as_chunks::<LANES>();
+                let mut loaded = [v.no_bytes(); B];
+                for (loaded, indices) in loaded.iter_mut().zip(indices) {
+                    *loaded = v.load(indices);
+                }
+                for (offset, bytes) in offsets.iter().zip(&mut bytes) {
+                    let table = tables[usize::from(*offset)..].first_chunk::<16>();
+                    let table = v.table(table.unwrap_or(&[0; 16]));
+                    for (bytes, indices) in bytes.iter_mut().zip(loaded) {
+                        *bytes = v.add(*bytes, v.look_up(table, indices));
+                    }
                 }
             }
         }
-    }
-    if WIDE {
-        widen(v, &mut sums, &mut bytes);
+        if WIDE {
+            for (sums, bytes) in sums.as_flattened_mut().iter_mut().zip(bytes.as_flattened()) {
+                *sums = v.widen(*sums, *bytes);
+            }
+        }
     }
     // Loops and no closures: what takes a closure is a function of its own, compiled without the path's instructions.
     let mut bits = [[0; B]; FILTERS];
@@ -285,19 +288,6 @@ fn tile<V: Vectors, const K: usize, const B: usize, const WIDE: bool>(
         }
     }
     bits
-}
-
-/// Moves what bytes have summed to wider sums.
-#[inline(always)]
-fn widen<V: Vectors, const B: usize>(
-    v: V,
-    sums: &mut [[V::Sums; B]; FILTERS],
-    bytes: &mut [[V::Bytes; B]; FILTERS],
-) {
-    for (sums, bytes) in sums.as_flattened_mut().iter_mut().zip(bytes.as_flattened_mut()) {
-        *sums = v.widen(*sums, *bytes);
-        *bytes = v.no_bytes();
-    }
 }
 
 /// Writes the planes of a map. Each row of nibbles is made once, with its padding, and copied to the plane of each kernel column; a block

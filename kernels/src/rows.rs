@@ -64,6 +64,16 @@ pub(crate) fn or_into(bits: u64, words: &mut [u64]) {
 pub(crate) fn pool_along(pool: Window, width: usize, flipped: bool, row_words: usize, rows: &mut [u64]) {
     let left = pool.positions(width);
     let turned = if flipped { u64::MAX } else { 0 };
+    if pool.kernel == 1 && pool.stride == 1 {
+        // Nothing is joined.
+        if flipped {
+            for row in rows.chunks_exact_mut(row_words) {
+                row.iter_mut().for_each(|word| *word = !*word);
+                clear_from(left, row);
+            }
+        }
+        return;
+    }
     if row_words == 1 && left.saturating_sub(1) * pool.stride < 64 {
         let kept = if left < 64 { (1 << left) - 1 } else { u64::MAX };
         // DDNN's pooling, without the loop over the window.

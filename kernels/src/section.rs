@@ -348,11 +348,22 @@ fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
     let row_words = input.row_words();
     let rows = map.chunks_exact_mut(row_words).take(input.channels * input.height);
     for (row, words) in rows.enumerate() {
-        words.fill(0);
-        for x in 0..input.width {
-            words[x / 64] |= u64::from(bit(bits, row * input.width + x)) << (x % 64);
+        for (place, word) in words.iter_mut().enumerate() {
+            let left = input.width - place * 64;
+            *word = bits_at(bits, row * input.width + place * 64) & rows::low_bits(left);
         }
     }
+}
+
+/// The 64 bits that begin at a place; zero past the last byte.
+fn bits_at(bytes: &[u8], from: usize) -> u64 {
+    let (bytes, shift) = (&bytes[from / 8..], from % 8);
+    let mut nine = [0; 9];
+    let found = bytes.len().min(nine.len());
+    nine[..found].copy_from_slice(&bytes[..found]);
+    let [low @ .., high] = nine;
+    // A shift by 64 is none.
+    u64::from_le_bytes(low) >> shift | u64::from(high) << 1 << (63 - shift)
 }
 
 /// Rows in words of their own to one stream of bits.
@@ -361,6 +372,23 @@ fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
     let features = plan.features();
     stream.fill(0);
     let mut at = 0;
+    if row_words == 1 {
+        // Collected in a word that is written when it is full.
+        let (width, mut full) = (features.width, 0);
+        for &word in map.iter().take(features.channels * features.height) {
+            full |= word << (at % 64);
+            if at % 64 + width >= 64 {
+                stream[at / 64] = full;
+                // A shift by 64 is none.
+                full = word >> 1 >> (63 - at % 64);
+            }
+            at += width;
+        }
+        if at % 64 != 0 {
+            stream[at / 64] = full;
+        }
+        return;
+    }
     for row in map.chunks_exact(row_words).take(features.channels * features.height) {
         let mut left = features.width;
         for &word in row.iter().take(features.width.div_ceil(64)) {

@@ -35,6 +35,7 @@ impl Input<'_> {
     }
 
     /// Elements `range` of it.
+    #[cfg(feature = "tract")]
     pub(super) fn part(&self, range: std::ops::Range<usize>) -> Self {
         match self {
             Self::Pixels(pixels) => Self::Pixels(&pixels[range]),
