@@ -15,7 +15,6 @@ extern crate std;
 mod dot;
 mod error;
 mod fc;
-mod nibbles;
 mod one_by_one;
 #[cfg(feature = "std")]
 mod owned;
@@ -27,6 +26,7 @@ pub mod reference;
 mod rows;
 mod section;
 mod shape;
+mod slices;
 mod tables;
 mod threshold;
 mod vectors;

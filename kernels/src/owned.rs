@@ -24,7 +24,6 @@ pub struct Owned {
     words: Vec<u64>,
     tables: Vec<Table>,
     sums: Vec<i16>,
-    bytes: Vec<u8>,
     scores: Vec<i32>,
     features: Vec<u8>,
 }
@@ -57,7 +56,6 @@ impl Owned {
             words: vec![0; needs.words],
             tables: vec![Table::default(); needs.tables],
             sums: vec![0; needs.sums],
-            bytes: vec![0; needs.bytes],
             scores: vec![0; plan.classes()],
             features: vec![0; packed_len(plan.features().len())],
             plan,
@@ -76,8 +74,8 @@ impl Owned {
     pub fn run(&mut self, input: &[u8]) -> (&[i32], &[u8]) {
         let Self { plan, path, weights, signs, thresholds, classes, .. } = self;
         let section = Section::loaded(plan, *path, weights, signs, thresholds, classes);
-        let Self { words, tables, sums, bytes, scores, features, .. } = self;
-        section.run(input, Temporaries { words, tables, sums, bytes }, scores, features);
+        let Self { words, tables, sums, scores, features, .. } = self;
+        section.run(input, Temporaries { words, tables, sums }, scores, features);
         (&self.scores, &self.features)
     }
 }

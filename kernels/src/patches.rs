@@ -1,4 +1,4 @@
-//! Binary weights over bits, for blocks behind the first with many channels.
+//! Binary weights over bits, counted word by word: for steps other than 1, and where memory goes before time.
 //!
 //! Rows of the map are turned so that the channels of a place lie next to each other. Then a kernel row covers one run of bits,
 //! and a patch of the map is as many runs as the kernel has rows. Equal bits multiply to +1, different ones to -1, so the

@@ -4,7 +4,7 @@
 //! brings its own of the few operations that compilers do badly.
 
 use crate::section::{Section, Temporaries};
-use crate::vectors::{Portable, Vectors};
+use crate::vectors::Portable;
 
 /// Instructions to run with. Every path gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +64,6 @@ impl Path {
             Kind::Avx2 => "avx2",
             #[cfg(all(target_arch = "x86_64", feature = "std"))]
             Kind::Avx512 => "avx512",
-        }
-    }
-
-    /// Whether the path looks up bytes in one instruction.
-    pub(crate) const fn looks_up(self) -> bool {
-        match self.kind {
-            Kind::Portable => Portable::LOOKS_UP,
-            #[cfg(target_arch = "aarch64")]
-            Kind::Neon => crate::vectors::Neon::LOOKS_UP,
-            #[cfg(all(target_arch = "x86_64", feature = "std"))]
-            Kind::Avx2 | Kind::Avx512 => crate::vectors::Avx2::LOOKS_UP,
         }
     }
 

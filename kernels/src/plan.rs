@@ -3,7 +3,7 @@
 use crate::error::PackedError;
 use crate::path::Path;
 use crate::shape::{Convp, Map, Window};
-use crate::{nibbles, one_by_one, patches, tables};
+use crate::{one_by_one, patches, slices, tables};
 
 /// Version of the form that this build reads and writes.
 pub const VERSION: u8 = 1;
@@ -68,7 +68,7 @@ pub struct Plan {
 pub struct Needs {
     /// Weights as they are run: words.
     pub weights: usize,
-    /// Weights of blocks that are run by tables or by looking up: bytes.
+    /// Weights of blocks that are run by sums of three: bytes.
     pub signs: usize,
     /// One a filter of every block.
     pub thresholds: usize,
@@ -78,8 +78,6 @@ pub struct Needs {
     pub tables: usize,
     /// Temporary: numbers of 16 bits.
     pub sums: usize,
-    /// Temporary: bytes.
-    pub bytes: usize,
 }
 
 impl Plan {
@@ -256,10 +254,7 @@ impl Plan {
                     needs.tables = needs.tables.max(tables::table_len(block));
                     needs.sums = needs.sums.max(tables::line_len(block));
                 }
-                Way::Nibbles => {
-                    needs.bytes = needs.bytes.max(nibbles::planes_len(block) + nibbles::line_len(block));
-                    words = words.max(nibbles::streams_words(block));
-                }
+                Way::Slices => words = words.max(slices::words(block)),
                 Way::Patches => {
                     words = words.max(patches::streams_words(block) + patches::patches_words(block));
                 }
@@ -276,17 +271,14 @@ impl Plan {
     }
 }
 
-/// Most channels of a block of bits that is run by tables of sums; with more of them patches are faster.
-const TABLES_CHANNELS_MAX: usize = 32;
-
 /// How a block is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By [`tables`]: numbers, and bits of few channels.
+    /// By [`tables`]: pixels.
     Tables,
-    /// By [`nibbles`]: bits, where the path looks up bytes.
-    Nibbles,
-    /// By [`patches`]: bits.
+    /// By [`slices`]: bits.
+    Slices,
+    /// By [`patches`]: bits, with steps other than 1 or in little memory.
     Patches,
     /// By [`one_by_one`]: a first block of an unusual shape.
     OneByOne,
@@ -296,24 +288,17 @@ impl Way {
     /// How a block over numbers up to `largest` is run.
     pub(crate) const fn of(largest: usize, block: Convp, path: Path) -> Self {
         if largest > 1 {
-            return if tables::runs(block, largest) { Self::Tables } else { Self::OneByOne };
+            return if tables::runs(block) { Self::Tables } else { Self::OneByOne };
         }
-        if path.is_frugal() {
-            // Tables and planes are larger than the maps they are made of; patches are one row.
-            Self::Patches
-        } else if path.looks_up() && nibbles::runs(block) {
-            Self::Nibbles
-        } else if block.input.channels <= TABLES_CHANNELS_MAX && tables::runs(block, 1) {
-            Self::Tables
-        } else {
-            Self::Patches
-        }
+        // Slices and sums are larger than the maps they are made of; patches are one row.
+        if !path.is_frugal() && slices::runs(block) { Self::Slices } else { Self::Patches }
     }
 
     /// Words of the weights of a block that is run so.
     pub(crate) const fn words(self, block: Convp) -> usize {
         match self {
-            Self::Tables | Self::Nibbles => 0,
+            Self::Tables => 0,
+            Self::Slices => slices::masks_words(block),
             Self::Patches => block.filters * patches::patch_words(block),
             Self::OneByOne => block.filters * one_by_one::filter_words(block),
         }
@@ -323,7 +308,7 @@ impl Way {
     pub(crate) const fn signs(self, block: Convp) -> usize {
         match self {
             Self::Tables => tables::signs_len(block),
-            Self::Nibbles => nibbles::offsets_len(block),
+            Self::Slices => slices::signs_len(block),
             Self::Patches | Self::OneByOne => 0,
         }
     }

@@ -18,7 +18,7 @@ use crate::shape::{Convp, Map};
 use crate::tables::{self, Table};
 use crate::threshold::Threshold;
 use crate::vectors::Vectors;
-use crate::{nibbles, one_by_one, patches, rows};
+use crate::{one_by_one, patches, rows, slices};
 
 /// What a block is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
@@ -137,8 +137,6 @@ pub struct Temporaries<'a> {
     pub tables: &'a mut [Table],
     /// `needs().sums`.
     pub sums: &'a mut [i16],
-    /// `needs().bytes`.
-    pub bytes: &'a mut [u8],
 }
 
 /// A section that is ready to run.
@@ -178,7 +176,7 @@ impl<'a> Section<'a> {
                 (take(&mut words_left, way.words(block)), take(&mut signs_left, way.signs(block)));
             match way {
                 Way::Tables => tables::prepare(block, weight, signs),
-                Way::Nibbles => nibbles::prepare(block, weight, signs),
+                Way::Slices => slices::prepare(block, weight, words, signs),
                 Way::Patches => patches::prepare(block, weight, words),
                 Way::OneByOne => one_by_one::prepare(block, weight, words),
             }
@@ -237,9 +235,9 @@ impl<'a> Section<'a> {
     pub fn run(&self, input: &[u8], memory: Temporaries<'_>, scores: &mut [i32], features: &mut [u8]) {
         let needs = self.plan.needs(self.path);
         assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
-        let Temporaries { words, tables, sums, bytes } = &memory;
-        let found = (words.len(), tables.len(), sums.len(), bytes.len());
-        assert_eq!(found, (needs.words, needs.tables, needs.sums, needs.bytes), "temporaries");
+        let Temporaries { words, tables, sums } = &memory;
+        let found = (words.len(), tables.len(), sums.len());
+        assert_eq!(found, (needs.words, needs.tables, needs.sums), "temporaries");
         assert_eq!(scores.len(), self.plan.classes(), "scores");
         assert_eq!(features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
         self.path.run(self, input, memory, scores, features);
@@ -256,7 +254,7 @@ impl<'a> Section<'a> {
         features: &mut [u8],
     ) {
         let plan = self.plan;
-        let Temporaries { mut words, tables, sums, bytes } = memory;
+        let Temporaries { mut words, tables, sums } = memory;
         let mut map = take(&mut words, plan.map_words());
         let mut next = take(&mut words, plan.map_words());
         let stream = take(&mut words, plan.stream_words());
@@ -268,7 +266,7 @@ impl<'a> Section<'a> {
         if plan.input_kind() == Input::Bits {
             split_rows(plan.input(), input, map);
         }
-        for (index, (block, way)) in plan.ways(self.path).enumerate() {
+        for (block, way) in plan.ways(self.path) {
             let of_block = split(&mut thresholds, block.filters);
             let of_weights = split(&mut weights, way.words(block));
             let of_signs = split(&mut signs, way.signs(block));
@@ -279,28 +277,14 @@ impl<'a> Section<'a> {
                     let tables = &mut tables[..tables::table_len(block)];
                     let line = &mut sums[..tables::line_len(block)];
                     let mut scratch = tables::Scratch { tables, line };
-                    if plan.largest(index) > 1 {
-                        let read = |channel, row, line: &mut [i16]| {
-                            read_pixels(block, input, channel, row, line);
-                        };
-                        tables::convolve(v, block, read, of_signs, of_block, &mut scratch, pooled);
-                    } else {
-                        let map = (&map[..], before);
-                        let read =
-                            |channel, row, line: &mut [i16]| read_signs(block, map, channel, row, line);
-                        tables::convolve(v, block, read, of_signs, of_block, &mut scratch, pooled);
-                    }
+                    tables::convolve(v, block, input, of_signs, of_block, &mut scratch, pooled);
                 }
-                // Known when compiling, so that a path without it does not carry it.
-                Way::Nibbles if V::LOOKS_UP => {
-                    let (planes, line) = bytes.split_at_mut(nibbles::planes_len(block));
-                    let line = &mut line[..nibbles::line_len(block)];
-                    let streams = &mut own[..nibbles::streams_words(block)];
-                    let mut scratch = nibbles::Scratch { planes, line, streams, row };
-                    let map = (&map[..], before);
-                    nibbles::convolve(v, block, map, of_signs, of_block, &mut scratch, pooled);
+                Way::Slices => {
+                    let words = &mut own[..slices::words(block)];
+                    let mut scratch = slices::Scratch { words, row };
+                    let (map, weights) = ((&map[..], before), (of_weights, of_signs));
+                    slices::convolve(v, block, map, weights, of_block, &mut scratch, pooled);
                 }
-                Way::Nibbles => unreachable!("a way of paths that look up"),
                 Way::Patches => {
                     let (streams, patches) = own.split_at_mut(patches::streams_words(block));
                     let patches = &mut patches[..patches::patches_words(block)];
@@ -324,25 +308,6 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A row of pixels as numbers.
-#[inline(always)]
-fn read_pixels(block: Convp, pixels: &[u8], channel: usize, row: usize, line: &mut [i16]) {
-    let Map { height, width, .. } = block.input;
-    let pixels = &pixels[(channel * height + row) * width..][..width];
-    line.iter_mut().zip(pixels).for_each(|(place, &pixel)| *place = i16::from(pixel));
-}
-
-/// A row of bits as ±1.
-#[inline(always)]
-fn read_signs(block: Convp, (map, row_words): (&[u64], usize), channel: usize, row: usize, line: &mut [i16]) {
-    let words = &map[(channel * block.input.height + row) * row_words..][..row_words];
-    for (line, &word) in line.chunks_mut(64).zip(words) {
-        for (x, place) in line.iter_mut().enumerate() {
-            *place = (word >> x & 1) as i16 * 2 - 1;
-        }
-    }
-}
-
 /// A map of bits without gaps to rows in words of their own.
 fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
     let row_words = input.row_words();
@@ -358,10 +323,14 @@ fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
 /// The 64 bits that begin at a place; zero past the last byte.
 fn bits_at(bytes: &[u8], from: usize) -> u64 {
     let (bytes, shift) = (&bytes[from / 8..], from % 8);
-    let mut nine = [0; 9];
-    let found = bytes.len().min(nine.len());
-    nine[..found].copy_from_slice(&bytes[..found]);
-    let [low @ .., high] = nine;
+    let [low @ .., high] = match bytes.first_chunk() {
+        Some(nine) => *nine,
+        None => {
+            let mut nine = [0; 9];
+            nine[..bytes.len()].copy_from_slice(bytes);
+            nine
+        }
+    };
     // A shift by 64 is none.
     u64::from_le_bytes(low) >> shift | u64::from(high) << 1 << (63 - shift)
 }

@@ -1,11 +1,11 @@
-//! Binary weights over numbers: the pixels of the first block, or the ±1 of a later one with few channels.
+//! Binary weights over the pixels of a first block.
 //!
 //! Three neighbours and their three signs have only eight sums. So each row of numbers becomes a table of eight rows of sums, made
 //! once and shared by all filters, and a filter adds one of the eight per channel and kernel row: nine additions for a 3x3 kernel
 //! over three channels instead of 27, and no multiplication. A kernel row longer than three is cut into threes.
 
 use crate::rows::{low_bits, or_into, pooled_rows, remainder};
-use crate::shape::Convp;
+use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
 use crate::vectors::{LANES, Vectors};
 
@@ -19,10 +19,9 @@ pub type Table = [[i16; LANES]; SIGNS];
 /// Longest side of a kernel that is run so.
 const KERNEL_MAX: usize = 16;
 
-/// Whether this kernel runs the block, whose numbers are at most `largest`: its step is 1 and its sums fit in 16 bits, the one past
-/// the largest too.
-pub(crate) const fn runs(shape: Convp, largest: usize) -> bool {
-    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() * largest < i16::MAX as usize
+/// Whether this kernel runs the block: its step is 1 and its sums fit in 16 bits, the one past the largest too.
+pub(crate) const fn runs(shape: Convp) -> bool {
+    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() * 255 < i16::MAX as usize
 }
 
 /// Memory of one run.
@@ -84,13 +83,11 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, signs
 }
 
 /// Runs convolution, comparison and the pooling down; `pooled` is `[filters, pooled rows, row words]`, zero at first.
-///
-/// `read(channel, row, line)` writes a row of the map to `line`, which begins at its first place.
 #[inline(always)]
 pub(crate) fn convolve<V: Vectors>(
     v: V,
     shape: Convp,
-    read: impl Fn(usize, usize, &mut [i16]),
+    pixels: &[u8],
     signs: &[u8],
     thresholds: &[Threshold],
     scratch: &mut Scratch<'_>,
@@ -105,7 +102,7 @@ pub(crate) fn convolve<V: Vectors>(
         let (top, bottom) = shape.conv.inside(y, shape.input.height);
         while made < y + bottom - shape.conv.pad {
             let of_row = &mut scratch.tables[remainder(made, kernel) * blocks * tables..][..blocks * tables];
-            fill(shape, &read, made, scratch.line, of_row);
+            fill(shape, pixels, made, scratch.line, of_row);
             made += 1;
         }
         // Where the tables of each kernel row begin; worked out once for all filters.
@@ -242,15 +239,12 @@ fn any<V: Vectors>(v: V, under: &Under<'_>, filters: &Filters<'_>, place: Place,
 
 /// The tables of one row, `[blocks, channels, groups]`. `line` has room for the row with its padding, which stays zero.
 #[inline(always)]
-fn fill(
-    shape: Convp,
-    read: &impl Fn(usize, usize, &mut [i16]),
-    row: usize,
-    line: &mut [i16],
-    of_row: &mut [Table],
-) {
-    for channel in 0..shape.input.channels {
-        read(channel, row, &mut line[shape.conv.pad..][..shape.input.width]);
+fn fill(shape: Convp, pixels: &[u8], row: usize, line: &mut [i16], of_row: &mut [Table]) {
+    let Map { channels, height, width } = shape.input;
+    for channel in 0..channels {
+        let pixels = &pixels[(channel * height + row) * width..][..width];
+        let places = &mut line[shape.conv.pad..][..width];
+        places.iter_mut().zip(pixels).for_each(|(place, &pixel)| *place = i16::from(pixel));
         for (block, of_block) in of_row.chunks_exact_mut(tables(shape)).enumerate() {
             for (group, table) in of_block[channel * groups(shape)..][..groups(shape)].iter_mut().enumerate()
             {

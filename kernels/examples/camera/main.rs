@@ -50,13 +50,10 @@ fn main() -> Result<(), String> {
     let mut words = [0; 289];
     let mut tables: [Table; 9] = [[[0; 32]; 8]; 9];
     let mut sums = [0; 35];
-    assert_eq!(
-        (words.len(), tables.len(), sums.len(), 0),
-        (needs.words, needs.tables, needs.sums, needs.bytes)
-    );
+    assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);
     for _ in 0..runs {
-        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
+        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
         section.run(&VIEW, memory, &mut scores, &mut features);
     }
 

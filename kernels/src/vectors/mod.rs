@@ -1,4 +1,4 @@
-//! What a path does with 32 small numbers at once.
+//! What a path does at once: with 32 small numbers, or with the bits of 256 places.
 //!
 //! The kernels are written once over [`Vectors`]; each path brings its own, and [`Portable`] is the definition the others are held
 //! to.
@@ -20,15 +20,19 @@ pub(crate) use portable::Portable;
 /// Numbers that are worked on at once; maps are cut into blocks of so many.
 pub(crate) const LANES: usize = 32;
 
+/// Places that are worked on at once, as bits.
+pub(crate) const TILE: usize = 256;
+/// Words of a tile.
+pub(crate) const TILE_WORDS: usize = TILE / 64;
+/// One bit for each place of a tile.
+pub(crate) type Row = [u64; TILE_WORDS];
+
 /// The operations of a path. A value of such a type exists only where its instructions do.
 pub(crate) trait Vectors: Copy {
     /// Sums of 16 bits, one a lane, in an order of the path's own.
     type Sums: Copy;
-    /// Bytes, one a lane.
-    type Bytes: Copy;
-
-    /// Whether looking up takes no longer than adding. Where it does, bits are counted instead.
-    const LOOKS_UP: bool;
+    /// One row of a tile: a bit for each of its places.
+    type Bits: Copy;
 
     /// Sums of nothing.
     fn no_sums(self) -> Self::Sums;
@@ -38,24 +42,21 @@ pub(crate) trait Vectors: Copy {
     fn sums_at_least(self, sums: Self::Sums, from: i16) -> u32;
 
     /// Zeros.
-    fn no_bytes(self) -> Self::Bytes;
-    /// Reads bytes.
-    fn load(self, bytes: &[u8; LANES]) -> Self::Bytes;
-    /// Writes bytes.
-    fn store(self, bytes: Self::Bytes, into: &mut [u8; LANES]);
-    /// Sets the bits of `value` in the bytes whose bit is set.
-    fn spread(self, bytes: Self::Bytes, bits: u32, value: u8) -> Self::Bytes;
-    /// A table to look up in.
-    fn table(self, table: &[i8; 16]) -> Self::Bytes;
-    /// The entry that the low four bits of each index name; 0 where the highest bit of the index is set.
-    fn look_up(self, table: Self::Bytes, indices: Self::Bytes) -> Self::Bytes;
-    /// Adds bytes, which must not overflow.
-    fn add(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Bit `i` is set where byte `i`, with its sign, is at least so much.
-    fn bytes_at_least(self, bytes: Self::Bytes, from: i8) -> u32;
-
-    /// Adds bytes, with their signs, to sums made of bytes alone.
-    fn widen(self, sums: Self::Sums, bytes: Self::Bytes) -> Self::Sums;
-    /// Bit `i` is set where sum `i`, made of bytes, is at least so much.
-    fn widened_at_least(self, sums: Self::Sums, from: i16) -> u32;
+    fn no_bits(self) -> Self::Bits;
+    /// Ones.
+    fn all_bits(self) -> Self::Bits;
+    /// Reads a row.
+    fn load(self, row: &Row) -> Self::Bits;
+    /// Writes a row.
+    fn store(self, bits: Self::Bits, row: &mut Row);
+    /// The row that begins so many bits after the first word, fewer than 64.
+    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Self::Bits;
+    /// `a ^ b`.
+    fn xor(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
+    /// `a & b`.
+    fn and(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
+    /// `a | b`.
+    fn or(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
+    /// `a & !b`.
+    fn and_not(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
 }

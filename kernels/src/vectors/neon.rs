@@ -3,13 +3,12 @@
 #![expect(unsafe_code, reason = "intrinsics; NEON is part of the target")]
 
 use core::arch::aarch64::{
-    int16x8_t, uint8x16_t, vaddq_s16, vaddq_u8, vaddv_u8, vaddw_high_s8, vaddw_s8, vandq_u8, vcgeq_s8,
-    vcgeq_s16, vcombine_u8, vdup_n_u8, vdupq_n_s8, vdupq_n_s16, vdupq_n_u8, vget_high_u8, vget_low_s8,
-    vget_low_u8, vld1q_s16, vld1q_u8, vmovn_high_u16, vmovn_u16, vorrq_u8, vqtbl1q_u8, vreinterpretq_s8_u8,
-    vst1q_u8, vtstq_u8,
+    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddv_u8, vandq_u8, vandq_u64, vbicq_u64, vcgeq_s16,
+    vdupq_n_s16, vdupq_n_u64, veorq_u64, vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64,
+    vmovn_high_u16, vmovn_u16, vorrq_u64, vst1q_u64,
 };
 
-use super::{LANES, Vectors};
+use super::{LANES, Row, TILE_WORDS, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +32,11 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
     }
 }
 
-// SAFETY, for every block below: NEON is part of the target, and what is read or written is an array of `LANES` elements, taken in vectors
-// of 16 bytes.
+// SAFETY, for every block below: NEON is part of the target, and what is read or written is an array that is as long as the vectors it
+// is taken in.
 impl Vectors for Neon {
     type Sums = [int16x8_t; 4];
-    type Bytes = [uint8x16_t; 2];
-
-    const LOOKS_UP: bool = true;
+    type Bits = [uint64x2_t; 2];
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -65,76 +62,55 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
-    fn no_bytes(self) -> Self::Bytes {
-        unsafe { [vdupq_n_u8(0); 2] }
+    fn no_bits(self) -> Self::Bits {
+        unsafe { [vdupq_n_u64(0); 2] }
     }
 
     #[inline(always)]
-    fn load(self, bytes: &[u8; LANES]) -> Self::Bytes {
-        unsafe { [vld1q_u8(bytes.as_ptr()), vld1q_u8(bytes.as_ptr().add(16))] }
+    fn all_bits(self) -> Self::Bits {
+        unsafe { [vdupq_n_u64(u64::MAX); 2] }
     }
 
     #[inline(always)]
-    fn store(self, [low, high]: Self::Bytes, into: &mut [u8; LANES]) {
+    fn load(self, row: &Row) -> Self::Bits {
+        unsafe { [vld1q_u64(row.as_ptr()), vld1q_u64(row.as_ptr().add(2))] }
+    }
+
+    #[inline(always)]
+    fn store(self, [low, high]: Self::Bits, row: &mut Row) {
         unsafe {
-            vst1q_u8(into.as_mut_ptr(), low);
-            vst1q_u8(into.as_mut_ptr().add(16), high);
+            vst1q_u64(row.as_mut_ptr(), low);
+            vst1q_u64(row.as_mut_ptr().add(2), high);
         }
     }
 
     #[inline(always)]
-    fn spread(self, mut bytes: Self::Bytes, bits: u32, value: u8) -> Self::Bytes {
-        let [a, b, c, d] = bits.to_le_bytes();
-        for (bytes, [low, high]) in bytes.iter_mut().zip([[a, b], [c, d]]) {
-            unsafe {
-                // Eight copies of each byte, then one bit of each copy.
-                let copied = vcombine_u8(vdup_n_u8(low), vdup_n_u8(high));
-                let is_set = vtstq_u8(copied, vld1q_u8(PLACES.as_ptr()));
-                *bytes = vorrq_u8(*bytes, vandq_u8(is_set, vdupq_n_u8(value)));
-            }
+    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Self::Bits {
+        let mut row = [0; TILE_WORDS];
+        for (place, row) in row.iter_mut().enumerate() {
+            // A shift by 64 is none.
+            *row = words[place] >> by | words[place + 1] << 1 << (63 - by);
         }
-        bytes
+        self.load(&row)
     }
 
     #[inline(always)]
-    fn table(self, table: &[i8; 16]) -> Self::Bytes {
-        unsafe { [vld1q_u8(table.as_ptr().cast()); 2] }
+    fn xor(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
+        unsafe { [veorq_u64(a[0], b[0]), veorq_u64(a[1], b[1])] }
     }
 
     #[inline(always)]
-    fn look_up(self, [table, _]: Self::Bytes, indices: Self::Bytes) -> Self::Bytes {
-        // An index past the table gives 0, so one with its highest bit set does.
-        indices.map(|indices| unsafe { vqtbl1q_u8(table, indices) })
+    fn and(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
+        unsafe { [vandq_u64(a[0], b[0]), vandq_u64(a[1], b[1])] }
     }
 
     #[inline(always)]
-    fn add(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
-        unsafe { [vaddq_u8(a[0], b[0]), vaddq_u8(a[1], b[1])] }
+    fn or(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
+        unsafe { [vorrq_u64(a[0], b[0]), vorrq_u64(a[1], b[1])] }
     }
 
     #[inline(always)]
-    fn bytes_at_least(self, [low, high]: Self::Bytes, from: i8) -> u32 {
-        unsafe {
-            let from = vdupq_n_s8(from);
-            bits(vcgeq_s8(vreinterpretq_s8_u8(low), from), vcgeq_s8(vreinterpretq_s8_u8(high), from))
-        }
-    }
-
-    #[inline(always)]
-    fn widen(self, [a, b, c, d]: Self::Sums, [low, high]: Self::Bytes) -> Self::Sums {
-        unsafe {
-            let (low, high) = (vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high));
-            [
-                vaddw_s8(a, vget_low_s8(low)),
-                vaddw_high_s8(b, low),
-                vaddw_s8(c, vget_low_s8(high)),
-                vaddw_high_s8(d, high),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    fn widened_at_least(self, sums: Self::Sums, from: i16) -> u32 {
-        self.sums_at_least(sums, from)
+    fn and_not(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
+        unsafe { [vbicq_u64(a[0], b[0]), vbicq_u64(a[1], b[1])] }
     }
 }

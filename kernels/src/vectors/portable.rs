@@ -1,6 +1,6 @@
 //! The operations in plain Rust.
 
-use super::{LANES, Vectors};
+use super::{LANES, Row, TILE_WORDS, Vectors};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -8,9 +8,7 @@ pub(crate) struct Portable;
 
 impl Vectors for Portable {
     type Sums = [i16; LANES];
-    type Bytes = [u8; LANES];
-
-    const LOOKS_UP: bool = false;
+    type Bits = Row;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -29,57 +27,57 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn no_bytes(self) -> Self::Bytes {
-        [0; LANES]
+    fn no_bits(self) -> Row {
+        [0; TILE_WORDS]
     }
 
     #[inline(always)]
-    fn load(self, bytes: &[u8; LANES]) -> Self::Bytes {
-        *bytes
+    fn all_bits(self) -> Row {
+        [u64::MAX; TILE_WORDS]
     }
 
     #[inline(always)]
-    fn store(self, bytes: Self::Bytes, into: &mut [u8; LANES]) {
-        *into = bytes;
+    fn load(self, row: &Row) -> Row {
+        *row
     }
 
     #[inline(always)]
-    fn spread(self, mut bytes: Self::Bytes, bits: u32, value: u8) -> Self::Bytes {
-        for (place, byte) in bytes.iter_mut().enumerate() {
-            *byte |= (bits >> place & 1) as u8 * value;
+    fn store(self, bits: Row, row: &mut Row) {
+        *row = bits;
+    }
+
+    #[inline(always)]
+    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Row {
+        let mut row = [0; TILE_WORDS];
+        for (place, row) in row.iter_mut().enumerate() {
+            // A shift by 64 is none.
+            *row = words[place] >> by | words[place + 1] << 1 << (63 - by);
         }
-        bytes
+        row
     }
 
     #[inline(always)]
-    fn table(self, table: &[i8; 16]) -> Self::Bytes {
-        core::array::from_fn(|place| table[place % 16].cast_unsigned())
+    fn xor(self, mut a: Row, b: Row) -> Row {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
+        a
     }
 
     #[inline(always)]
-    fn look_up(self, table: Self::Bytes, indices: Self::Bytes) -> Self::Bytes {
-        indices.map(|index| if index >> 7 == 0 { table[usize::from(index % 16)] } else { 0 })
+    fn and(self, mut a: Row, b: Row) -> Row {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a &= b);
+        a
     }
 
     #[inline(always)]
-    fn add(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
-        core::array::from_fn(|place| a[place].wrapping_add(b[place]))
+    fn or(self, mut a: Row, b: Row) -> Row {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
+        a
     }
 
     #[inline(always)]
-    fn bytes_at_least(self, bytes: Self::Bytes, from: i8) -> u32 {
-        bits(bytes.iter().map(|byte| byte.cast_signed() >= from))
-    }
-
-    #[inline(always)]
-    fn widen(self, mut sums: Self::Sums, bytes: Self::Bytes) -> Self::Sums {
-        sums.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum += i16::from(byte.cast_signed()));
-        sums
-    }
-
-    #[inline(always)]
-    fn widened_at_least(self, sums: Self::Sums, from: i16) -> u32 {
-        self.sums_at_least(sums, from)
+    fn and_not(self, mut a: Row, b: Row) -> Row {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a &= !b);
+        a
     }
 }
 

@@ -3,59 +3,43 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::{LANES, Portable, Vectors};
+use super::{LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Inputs of one round of all operations.
 #[derive(Clone, Debug)]
 struct Case {
     rows: Vec<[i16; LANES]>,
-    bytes: Vec<[u8; LANES]>,
-    table: [i8; 16],
-    bits: u32,
-    value: u8,
     from: i16,
+    words: [u64; TILE_WORDS + 1],
+    by: u32,
+    other: Row,
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
     let row = prop::array::uniform32(-3000i16..3000);
     let rows = prop::collection::vec(row, 0..10);
-    let bytes = prop::collection::vec(prop::array::uniform32(any::<u8>()), 1..10);
-    let table = prop::array::uniform16(-4i8..=4);
-    (rows, bytes, table, any::<u32>(), any::<u8>(), -500i16..500)
-        .prop_map(|(rows, bytes, table, bits, value, from)| Case { rows, bytes, table, bits, value, from })
+    let words = prop::array::uniform5(any::<u64>());
+    (rows, -500i16..500, words, 0u32..64, prop::array::uniform4(any::<u64>()))
+        .prop_map(|(rows, from, words, by, other)| Case { rows, from, words, by, other })
 }
 
-/// What each operation gives, in words and bytes that paths have in common.
+/// What each operation gives, in words that paths have in common.
 #[inline(always)]
-fn all<V: Vectors>(v: V, case: &Case) -> (Vec<u32>, Vec<[u8; LANES]>) {
+fn all<V: Vectors>(v: V, case: &Case) -> (u32, Vec<Row>) {
     let sums = case.rows.iter().fold(v.no_sums(), |sums, row| v.add_row(sums, row));
-    let table = v.table(&case.table);
-    let mut found = v.no_bytes();
-    let mut widened = v.no_sums();
-    for bytes in &case.bytes {
-        let bytes = v.load(bytes);
-        found = v.add(found, v.look_up(table, bytes));
-        widened = v.widen(widened, bytes);
-    }
-    let spread = v.spread(found, case.bits, case.value);
-    let stored = [found, spread].map(|bytes| {
-        let mut stored = [0; LANES];
-        v.store(bytes, &mut stored);
-        stored
+    let (a, b) = (v.moved(&case.words, case.by), v.load(&case.other));
+    let rows = [a, v.xor(a, b), v.and(a, b), v.or(a, b), v.and_not(a, b), v.no_bits(), v.all_bits()];
+    let stored = rows.map(|bits| {
+        let mut row = [7; TILE_WORDS];
+        v.store(bits, &mut row);
+        row
     });
-    let small = (case.from % 100) as i8;
-    let words = [
-        v.sums_at_least(sums, case.from),
-        v.bytes_at_least(found, small),
-        v.bytes_at_least(found, 0),
-        v.widened_at_least(widened, case.from),
-    ];
-    (words.to_vec(), stored.to_vec())
+    (v.sums_at_least(sums, case.from), stored.to_vec())
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn avx2(case: &Case) -> (Vec<u32>, Vec<[u8; LANES]>) {
+fn avx2(case: &Case) -> (u32, Vec<Row>) {
     all(super::Avx2::here(), case)
 }
 
