@@ -41,8 +41,12 @@ fn a_spec_for_other_data_is_refused() {
 #[test]
 fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
     refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere");
-    let unknown = ["train", "--network", NETWORK, "--data", "mnist", "--data-dir", "."];
-    refuses(&unknown, "expected `fashion-6cam`");
+    let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
+    refuses(
+        &of("imagenet"),
+        "data set: expected one of fashion-6cam, fashion-mnist, mnist, found `imagenet`",
+    );
+    refuses(&of("mnist"), "data set mnist: found neither `train-images-idx3-ubyte.gz` nor");
     refuses(&["train", "--network", "none.toml", "--data-dir", "."], "none.toml");
     refuses(&["eval", "none.hwb", "--data-dir", "."], "none.hwb");
 }
@@ -51,7 +55,7 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
 fn help_teaches() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in ["train", "eval", "export", "single-camera", "Examples", "Exit codes"] {
+    for word in ["train", "eval", "export", "parity", "single-camera", "Examples", "Exit codes"] {
         assert!(text.contains(word), "no {word:?} in the help");
     }
 }

@@ -51,12 +51,12 @@ pub const NAMES: [&str; 3] = ["fashion-6cam", "fashion-mnist", "mnist"];
 #[derive(Debug, thiserror::Error)]
 pub enum DataSetError {
     /// Its files are missing, damaged, or others.
-    #[error("data set {name}: {source}")]
+    #[error("data set {name}: {reason}")]
     Mnist {
         /// The data set.
         name: String,
         /// What is wrong.
-        source: MnistError,
+        reason: MnistError,
     },
     /// No data set of that name.
     #[error("data set: expected one of {names}, found `{0}`", names = NAMES.join(", "))]
@@ -68,7 +68,7 @@ pub enum DataSetError {
 /// # Errors
 /// [`DataSetError`]: no such data set, or its files are missing or damaged.
 pub fn open(name: &str, dir: &Path) -> Result<Box<dyn DataSet>, DataSetError> {
-    let named = |source| DataSetError::Mnist { name: name.into(), source };
+    let named = |reason| DataSetError::Mnist { name: name.into(), reason };
     match name {
         "fashion-6cam" => Ok(Box::new(Fashion6Cam::open(dir).map_err(named)?)),
         "fashion-mnist" => Ok(Box::new(Mnist::fashion(dir).map_err(named)?)),

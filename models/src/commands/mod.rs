@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  Train the shipped network (about 15 minutes on two cores) and look at it:
+  Train the shipped network (about a quarter of an hour on two cores) and look at it:
     headwater-train train --network models/networks/ddnn-c.toml --data-dir \"$HEADWATER_DATA/fashion-mnist\"
     headwater-train eval runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
   A run that was killed goes on, and ends with the same weights, when the same command is given again.

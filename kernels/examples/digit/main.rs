@@ -1,0 +1,82 @@
+//! Reads a handwritten digit without an operating system: a packed network for MNIST out of a static array, run on a digit drawn below,
+//! in memory of fixed size. Nothing here allocates, and the crate is built without `std`.
+//!
+//! `cargo run --release -p headwater-kernels --example digit`
+//!
+//! `section.hwpk` is `device-0.packed` of the bundle that `headwater-train train --network models/networks/mnist.toml --data mnist`
+//! writes; `docs/results/kernels.md` has how often it is right.
+
+use headwater_kernels::{Affine, Path, Plan, Section, Table, Temporaries, Threshold, Weights};
+
+static SECTION: &[u8] = include_bytes!("section.hwpk");
+
+/// Pixels of 14x14, two characters each so that they look square; each is four of the 28x28 that the network sees.
+const DRAWN: [&str; SIDE / 2] = [
+    "                            ",
+    "                            ",
+    "      ::########::          ",
+    "      ##############        ",
+    "                ::##        ",
+    "                ##::        ",
+    "              ::##          ",
+    "              ##::          ",
+    "            ::##            ",
+    "            ##::            ",
+    "          ::##              ",
+    "          ##::              ",
+    "                            ",
+    "                            ",
+];
+const SIDE: usize = 28;
+
+fn drawn() -> [u8; SIDE * SIDE] {
+    let mut pixels = [0; SIDE * SIDE];
+    for (at, pixel) in pixels.iter_mut().enumerate() {
+        let (y, x) = (at / SIDE, at % SIDE);
+        *pixel = match DRAWN[y / 2].as_bytes()[x / 2 * 2] {
+            b'#' => 255,
+            b':' => 128,
+            _ => 0,
+        };
+    }
+    pixels
+}
+
+fn main() {
+    let plan = Plan::read(SECTION).expect("a packed section");
+    // The instructions the program is compiled for, in the least memory.
+    let path = Path::PORTABLE.frugal();
+    let needs = plan.needs(path);
+
+    // Weights in the order they are run in; a board makes them once.
+    let mut words = [0; 550];
+    let mut signs = [0; 72];
+    let mut thresholds = [Threshold::default(); 64];
+    let mut classes = [Affine::default(); 10];
+    let weights_bytes =
+        size_of_val(&words) + size_of_val(&signs) + size_of_val(&thresholds) + size_of_val(&classes);
+    let weights =
+        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
+    let section = Section::load(&plan, path, SECTION, weights).expect("a packed section");
+
+    // Temporaries, used anew for every digit.
+    let mut words = [0; 898];
+    let mut tables: [Table; 3] = [[[0; 32]; 8]; 3];
+    let mut sums = [0; 35];
+    assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
+    let (mut scores, mut features) = ([0; 10], [0; 245]);
+    let temporaries_bytes = size_of_val(&words)
+        + size_of_val(&tables)
+        + size_of_val(&sums)
+        + size_of_val(&scores)
+        + size_of_val(&features);
+    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
+    section.run(&drawn(), memory, &mut scores, &mut features);
+
+    let best = (0..10).max_by_key(|&class| scores[class]).unwrap_or(0);
+    println!("class         {best}, score {:.3}", scores[best] as f32 * plan.scale());
+    println!("section       {} bytes, as shipped", SECTION.len());
+    println!("weights       {weights_bytes} bytes, as run");
+    println!("temporaries   {temporaries_bytes} bytes");
+    println!("in all        {} bytes", weights_bytes + temporaries_bytes);
+}

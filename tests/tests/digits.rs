@@ -1,0 +1,51 @@
+//! The packed network of `kernels/examples/digit` on the whole test part of MNIST: how often it is right, and in how much memory.
+
+use std::path::Path as File;
+
+use headwater_kernels::{Owned, Path, Plan, Threshold};
+use headwater_samples::mnist::Mnist;
+use headwater_samples::{DataSet, Part};
+
+const SECTION: &[u8] = include_bytes!("../../kernels/examples/digit/section.hwpk");
+/// Weights and temporaries together (eBNN's bound, McDanel et al. 2017).
+const BYTES_MAX: usize = 15_000;
+/// Of the 10,000 images of the test part.
+const RIGHT_MIN: usize = 9_800;
+
+#[test]
+fn weights_and_temporaries_take_15_kb() {
+    let plan = Plan::read(SECTION).unwrap();
+    let needs = plan.needs(Path::PORTABLE.frugal());
+    let weights = 8 * needs.weights
+        + needs.signs
+        + size_of::<Threshold>() * needs.thresholds
+        + size_of::<headwater_kernels::Affine>() * plan.classes();
+    let outputs = 4 * plan.classes() + plan.features().len().div_ceil(8);
+    let temporaries = 8 * needs.words + 512 * needs.tables + 2 * needs.sums + outputs;
+    println!("weights {weights} bytes, temporaries {temporaries} bytes");
+    assert!(weights + temporaries <= BYTES_MAX, "{weights} + {temporaries}");
+}
+
+#[test]
+fn it_reads_98_of_100_digits_of_the_test_part() {
+    let Some(data) = std::env::var_os("HEADWATER_DATA").map(|root| File::new(&root).join("mnist")) else {
+        println!("left out: HEADWATER_DATA is not set");
+        return;
+    };
+    let mnist = Mnist::digits(&data).expect("the folder is there, so it must be sound");
+    let mut sections: Vec<Owned> = Path::available()
+        .flat_map(|path| [path, path.frugal()])
+        .map(|path| Owned::load(SECTION, path).expect("a packed section"))
+        .collect();
+    let (mut right, mut view) = (0, vec![0; mnist.shape().bytes()]);
+    for index in 0..mnist.len(Part::Test) {
+        assert!(mnist.view_into(Part::Test, index, 0, &mut view));
+        let answers: Vec<Vec<i32>> =
+            sections.iter_mut().map(|section| section.run(&view).0.to_vec()).collect();
+        assert!(answers.iter().all(|scores| *scores == answers[0]), "image {index}: paths differ");
+        let best = (0..answers[0].len()).max_by_key(|&class| answers[0][class]).unwrap();
+        right += usize::from(best == usize::from(mnist.label(Part::Test, index)));
+    }
+    println!("{right} of {} right", mnist.len(Part::Test));
+    assert!(right >= RIGHT_MIN, "{right}");
+}
