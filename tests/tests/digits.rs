@@ -7,7 +7,7 @@ use headwater_samples::mnist::Mnist;
 use headwater_samples::{DataSet, Part};
 
 const SECTION: &[u8] = include_bytes!("../../kernels/examples/digit/section.hwpk");
-/// Weights and temporaries together (eBNN's bound, McDanel et al. 2017).
+/// Weights and temporaries together: what eBNN had (Embedded Binarized Neural Networks, 2017).
 const BYTES_MAX: usize = 15_000;
 /// Of the 10,000 images of the test part.
 const RIGHT_MIN: usize = 9_800;
