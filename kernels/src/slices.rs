@@ -206,14 +206,18 @@ pub(crate) fn convolve<V: Vectors>(
     let (seen, missing) = masks.split_at(2 * shape.conv.kernel * sizes.mask_words);
     for tile in 0..sizes.tiles {
         add_groups(v, &sizes, runs, seen, tile, sums);
+        // Twice the half of what is missing: its lowest digit is a half.
         let mut start = [v.no_bits(); DIGITS_MAX + 1];
         for (start, missing) in start.iter_mut().zip(missing.chunks_exact(sizes.mask_words)) {
             *start = v.load(row_at(missing, tile));
         }
         let of_filters = signs.chunks_exact(sizes.all_groups).zip(thresholds);
         for ((signs, threshold), stream) in of_filters.zip(streams.chunks_exact_mut(sizes.stream_words)) {
-            let number = threshold.from + shape.taps() as i32;
-            let bits = compare(v, sizes.digits, sums, signs, number, &start);
+            // A sum is twice the products that are +1, less the taps on the map: with half of what is missing counted as +1, less
+            // all taps.
+            let [half, mut count @ ..] = start;
+            count_up(v, sizes.digits, sums, signs, &mut count);
+            let bits = reaches(v, threshold.from + shape.taps() as i32, half, &count[..sizes.digits]);
             if let Some(words) = stream[tile * TILE_WORDS..].first_chunk_mut() {
                 v.store(bits, words);
             }
@@ -296,20 +300,10 @@ fn entry<V: Vectors>(v: V, sums: &Sums, signs: u8) -> (V::Bits, V::Bits) {
     (v.load(ones), v.load(twos))
 }
 
-/// The bits of one filter over a tile: where its sum is at least what `number` is twice of, with what is missing. `start` has the digits
-/// of what is missing, doubled: its first row is a half, the next one ones.
+/// Counts, for one filter over a tile, the products that are +1 on top of `count`, digit by digit.
 #[inline(always)]
-fn compare<V: Vectors>(
-    v: V,
-    digits: usize,
-    sums: &[Sums],
-    signs: &[u8],
-    number: i32,
-    start: &[V::Bits; DIGITS_MAX + 1],
-) -> V::Bits {
-    let [half, count @ ..] = start;
-    let mut count = *count;
-    let [mut ones, mut twos, mut fours, mut eights, mut sixteens, ..] = count;
+fn count_up<V: Vectors>(v: V, digits: usize, sums: &[Sums], signs: &[u8], count: &mut [V::Bits; DIGITS_MAX]) {
+    let [mut ones, mut twos, mut fours, mut eights, mut sixteens, ..] = *count;
     // Carries out of the sixteens and above wait here for a second one, so that two are added at once: as in a binary counter, the
     // one of digit `d` waits while bit `d` of the number of rounds is set.
     let mut waiting = [v.no_bits(); DIGITS_MAX];
@@ -356,10 +350,14 @@ fn compare<V: Vectors>(
         let waits = if rounds >> (digit - DIGITS_MIN) & 1 == 1 { waiting[digit] } else { v.no_bits() };
         (count[digit], carry) = add(v, count[digit], waits, carry);
     }
+}
 
-    // `2 * count + half >= number`: digit by digit, the lowest first, whether what has been seen of the count reaches that of the number.
-    let mut reaches = if number & 1 == 1 { *half } else { v.all_bits() };
-    for (place, &digit) in count.iter().enumerate().take(digits) {
+/// Where `2 * count + half >= number`. From the lowest digit on: whether what has been seen of the count reaches what has been seen of
+/// the number.
+#[inline(always)]
+fn reaches<V: Vectors>(v: V, number: i32, half: V::Bits, count: &[V::Bits]) -> V::Bits {
+    let mut reaches = if number & 1 == 1 { half } else { v.all_bits() };
+    for (place, &digit) in count.iter().enumerate() {
         let is_zero = if number >> (place + 1) & 1 == 0 { v.all_bits() } else { v.no_bits() };
         reaches = v.or(v.and(digit, reaches), v.and(v.or(digit, reaches), is_zero));
     }
