@@ -28,7 +28,7 @@ pub use camera::Camera;
 pub use test_archive::{Written, write_test_archive};
 
 use crate::data_set::{DataSet, Part};
-use crate::mnist::{self, Images, MnistError};
+use crate::mnist::{Files, MnistError};
 use crate::{SampleViews, Shape, View};
 
 /// Seed of cameras and views. Another seed would be another data set.
@@ -63,9 +63,7 @@ const NOISE_MEAN: i32 = 1020;
 
 /// The data set: articles in memory, views made when asked for. Shared between threads as it is.
 pub struct Fashion6Cam {
-    train: Images,
-    test: Images,
-    validation_count: usize,
+    articles: Files,
     cameras: [Camera; SLOTS],
     lenses: [Lens; SLOTS],
 }
@@ -76,20 +74,23 @@ impl Fashion6Cam {
     /// # Errors
     /// [`MnistError`] naming what was looked for and where, or what is wrong with it.
     pub fn open(dir: &Path) -> Result<Self, MnistError> {
-        let (train, test) = mnist::read(dir)?;
-        Ok(Self::new(train, test, mnist::VALIDATION_COUNT))
+        Ok(Self::new(Files::read(dir)?))
     }
 
     /// The same cameras before simple figures drawn by rule instead of real articles: for tests that must run
     /// without the data. No figure reported about `fashion-6cam` may come from it.
     #[must_use]
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
-        Self::new(articles::drawn(1, train + validation), articles::drawn(2, test), validation)
+        Self::new(Files {
+            train: articles::drawn(1, train + validation),
+            test: articles::drawn(2, test),
+            validation_count: validation,
+        })
     }
 
-    fn new(train: Images, test: Images, validation_count: usize) -> Self {
+    fn new(articles: Files) -> Self {
         let cameras = Camera::all();
-        Self { train, test, validation_count, lenses: cameras.each_ref().map(Lens::new), cameras }
+        Self { articles, lenses: cameras.each_ref().map(Lens::new), cameras }
     }
 
     /// The cameras, in slot order.
@@ -110,16 +111,6 @@ impl Fashion6Cam {
         });
         SampleViews { views: views.collect(), label: Some(self.label(part, index)) }
     }
-
-    fn article(&self, part: Part, index: usize) -> (&Images, usize) {
-        let len = self.len(part);
-        assert!(index < len, "sample {index} of a part of {len}");
-        match part {
-            Part::Train => (&self.train, index),
-            Part::Validation => (&self.train, self.len(Part::Train) + index),
-            Part::Test => (&self.test, index),
-        }
-    }
 }
 
 impl DataSet for Fashion6Cam {
@@ -136,22 +127,18 @@ impl DataSet for Fashion6Cam {
     }
 
     fn len(&self, part: Part) -> usize {
-        match part {
-            Part::Train => self.train.len() - self.validation_count,
-            Part::Validation => self.validation_count,
-            Part::Test => self.test.len(),
-        }
+        self.articles.len(part)
     }
 
     fn label(&self, part: Part, index: usize) -> u16 {
-        let (articles, index) = self.article(part, index);
+        let (articles, index) = self.articles.at(part, index);
         articles.label(index)
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
         assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
         let lens = &self.lenses[slot];
-        let (articles, article) = self.article(part, index);
+        let (articles, article) = self.articles.at(part, index);
         let mut draw = Stream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
         if draw.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
             return false;

@@ -65,6 +65,6 @@ fn noise_has_mean_zero_and_standard_deviation_six() {
 fn parts_do_not_overlap() {
     let data = data();
     assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [300, 100, 200]);
-    assert_eq!(data.article(Part::Train, 299).1, 299);
-    assert_eq!(data.article(Part::Validation, 0).1, 300);
+    assert_eq!(data.articles.at(Part::Train, 299).1, 299);
+    assert_eq!(data.articles.at(Part::Validation, 0).1, 300);
 }

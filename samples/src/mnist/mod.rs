@@ -17,7 +17,7 @@ pub(crate) use images::{IMAGE_BYTES, IMAGE_SIDE, Images};
 /// Classes of either data set.
 pub(crate) const CLASSES: usize = 10;
 /// Samples at the end of the train files that are the validation part.
-pub(crate) const VALIDATION_COUNT: usize = 5_000;
+const VALIDATION_COUNT: usize = 5_000;
 const TRAIN_FILE_COUNT: usize = 60_000;
 const TEST_FILE_COUNT: usize = 10_000;
 
@@ -59,10 +59,15 @@ pub enum MnistError {
 
 /// The images of the four files.
 pub struct Mnist {
-    train: Images,
-    test: Images,
-    validation_count: usize,
+    files: Files,
     labels: [&'static str; CLASSES],
+}
+
+/// The images of the train files, whose end is the validation part, and of the `t10k` files.
+pub(crate) struct Files {
+    pub(crate) train: Images,
+    pub(crate) test: Images,
+    pub(crate) validation_count: usize,
 }
 
 impl Mnist {
@@ -83,11 +88,30 @@ impl Mnist {
     }
 
     fn open(dir: &Path, labels: [&'static str; CLASSES]) -> Result<Self, MnistError> {
-        let (train, test) = read(dir)?;
-        Ok(Self { train, test, validation_count: VALIDATION_COUNT, labels })
+        Ok(Self { files: Files::read(dir)?, labels })
+    }
+}
+
+impl Files {
+    pub(crate) fn read(dir: &Path) -> Result<Self, MnistError> {
+        Ok(Self {
+            train: Images::read(dir, "train", TRAIN_FILE_COUNT)?,
+            test: Images::read(dir, "t10k", TEST_FILE_COUNT)?,
+            validation_count: VALIDATION_COUNT,
+        })
     }
 
-    fn at(&self, part: Part, index: usize) -> (&Images, usize) {
+    /// Images of a part.
+    pub(crate) fn len(&self, part: Part) -> usize {
+        match part {
+            Part::Train => self.train.len() - self.validation_count,
+            Part::Validation => self.validation_count,
+            Part::Test => self.test.len(),
+        }
+    }
+
+    /// Where an image of a part lies; panics when there are not so many.
+    pub(crate) fn at(&self, part: Part, index: usize) -> (&Images, usize) {
         let len = self.len(part);
         assert!(index < len, "sample {index} of a part of {len}");
         match part {
@@ -112,27 +136,18 @@ impl DataSet for Mnist {
     }
 
     fn len(&self, part: Part) -> usize {
-        match part {
-            Part::Train => self.train.len() - self.validation_count,
-            Part::Validation => self.validation_count,
-            Part::Test => self.test.len(),
-        }
+        self.files.len(part)
     }
 
     fn label(&self, part: Part, index: usize) -> u16 {
-        let (images, index) = self.at(part, index);
+        let (images, index) = self.files.at(part, index);
         images.label(index)
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
         assert_eq!(slot, 0, "there is one slot");
-        let (images, index) = self.at(part, index);
+        let (images, index) = self.files.at(part, index);
         pixels.copy_from_slice(images.image(index));
         true
     }
-}
-
-/// The images of the train files and of the `t10k` files.
-pub(crate) fn read(dir: &Path) -> Result<(Images, Images), MnistError> {
-    Ok((Images::read(dir, "train", TRAIN_FILE_COUNT)?, Images::read(dir, "t10k", TEST_FILE_COUNT)?))
 }

@@ -8,9 +8,7 @@ fn small(train: usize, validation: usize, test: usize) -> Mnist {
         images
     };
     Mnist {
-        train: images(train + validation),
-        test: images(test),
-        validation_count: validation,
+        files: Files { train: images(train + validation), test: images(test), validation_count: validation },
         labels: DIGITS,
     }
 }
