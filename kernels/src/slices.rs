@@ -4,7 +4,7 @@
 //! such rows in two: their sum and their carry (carry-save adders, as in the population count of Harley and Seal). A count is then
 //! as many rows as it has binary digits. Three taps with their three signs have only eight sums, so sum and carry of each three are
 //! made once for all filters, and a filter adds up one of the eight per channel and kernel row: some 3.5 logical
-//! instructions a tap for 256 places, where counting the bits of words takes five for each 64 products, and every processor has them.
+//! instructions a tap for 256 places, where counting the bits of words takes three for each 64 products; every processor has them.
 //!
 //! Places lie one behind the other, row after row, and what a tap sees of them is the map itself, moved by so many bits. Where that
 //! runs over the end of a row, or lies outside, it is masked: padding is no +1. It is no -1 either, so half of what is missing is
