@@ -15,6 +15,7 @@ extern crate std;
 mod dot;
 mod error;
 mod fc;
+mod lookups;
 mod one_by_one;
 #[cfg(feature = "std")]
 mod owned;
@@ -34,6 +35,7 @@ mod vectors;
 pub use dot::dot;
 pub use error::PackedError;
 pub use fc::Affine;
+pub use lookups::Nibbles;
 #[cfg(feature = "std")]
 pub use owned::Owned;
 pub use pack::{pack_signs, packed_len, unpack_signs};

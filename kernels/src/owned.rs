@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use crate::error::PackedError;
 use crate::fc::Affine;
+use crate::lookups::Nibbles;
 use crate::pack::packed_len;
 use crate::path::Path;
 use crate::plan::Plan;
@@ -19,6 +20,7 @@ pub struct Owned {
     path: Path,
     weights: Vec<u64>,
     signs: Vec<u8>,
+    nibbles: Vec<Nibbles>,
     thresholds: Vec<Threshold>,
     classes: Vec<Affine>,
     words: Vec<u64>,
@@ -38,11 +40,13 @@ impl Owned {
         let needs = plan.needs(path);
         let mut weights = vec![0; needs.weights];
         let mut signs = vec![0; needs.signs];
+        let mut nibbles = vec![Nibbles::default(); needs.nibbles];
         let mut thresholds = vec![Threshold::default(); needs.thresholds];
         let mut classes = vec![Affine::default(); plan.classes()];
         let memory = Weights {
             words: &mut weights,
             signs: &mut signs,
+            nibbles: &mut nibbles,
             thresholds: &mut thresholds,
             classes: &mut classes,
         };
@@ -51,6 +55,7 @@ impl Owned {
             path,
             weights,
             signs,
+            nibbles,
             thresholds,
             classes,
             words: vec![0; needs.words],
@@ -72,8 +77,8 @@ impl Owned {
     /// # Panics
     /// When the input has another length than [`Plan::input_bytes`].
     pub fn run(&mut self, input: &[u8]) -> (&[i32], &[u8]) {
-        let Self { plan, path, weights, signs, thresholds, classes, .. } = self;
-        let section = Section::loaded(plan, *path, weights, signs, thresholds, classes);
+        let Self { plan, path, weights, signs, nibbles, thresholds, classes, .. } = self;
+        let section = Section::loaded(plan, *path, weights, signs, nibbles, thresholds, classes);
         let Self { words, tables, sums, scores, features, .. } = self;
         section.run(input, Temporaries { words, tables, sums }, scores, features);
         (&self.scores, &self.features)

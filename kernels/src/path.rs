@@ -43,6 +43,11 @@ impl Path {
         self.is_frugal
     }
 
+    /// Whether it has an instruction that looks up many bytes at once.
+    pub(crate) const fn looks_up(self) -> bool {
+        !matches!(self.kind, Kind::Portable)
+    }
+
     /// The paths that this processor can run, slowest first. Without the feature `std` what a processor can do beyond its target is not
     /// looked for.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {

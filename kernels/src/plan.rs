@@ -3,7 +3,7 @@
 use crate::error::PackedError;
 use crate::path::Path;
 use crate::shape::{Convp, Map, Window};
-use crate::{one_by_one, patches, slices, tables};
+use crate::{lookups, one_by_one, patches, slices, tables};
 
 /// Version of the form that this build reads and writes.
 pub const VERSION: u8 = 1;
@@ -70,6 +70,8 @@ pub struct Needs {
     pub weights: usize,
     /// Weights of blocks that are run by sums of three: bytes.
     pub signs: usize,
+    /// Weights of blocks that are looked up.
+    pub nibbles: usize,
     /// One a filter of every block.
     pub thresholds: usize,
     /// Temporary: words.
@@ -249,11 +251,13 @@ impl Plan {
         for (block, way) in self.ways(path) {
             needs.weights += way.words(block);
             needs.signs += way.signs(block);
+            needs.nibbles += way.nibbles(block);
             match way {
                 Way::Tables => {
                     needs.tables = needs.tables.max(tables::table_len(block));
                     needs.sums = needs.sums.max(tables::line_len(block));
                 }
+                Way::Lookups => needs.sums = needs.sums.max(lookups::sums_len(block)),
                 Way::Slices => words = words.max(slices::words(block)),
                 Way::Patches => {
                     words = words.max(patches::streams_words(block) + patches::patches_words(block));
@@ -276,6 +280,8 @@ impl Plan {
 pub(crate) enum Way {
     /// By [`tables`]: pixels.
     Tables,
+    /// By [`lookups`]: bits, many filters, where the path has an instruction for it.
+    Lookups,
     /// By [`slices`]: bits.
     Slices,
     /// By [`patches`]: bits, with steps other than 1 or in little memory.
@@ -290,14 +296,22 @@ impl Way {
         if largest > 1 {
             return if tables::runs(block) { Self::Tables } else { Self::OneByOne };
         }
-        // Slices and sums are larger than the maps they are made of; patches are one row.
-        if !path.is_frugal() && slices::runs(block) { Self::Slices } else { Self::Patches }
+        // Slices, sums and numbers of pairs are larger than the maps they are made of; patches are one row.
+        if path.is_frugal() {
+            Self::Patches
+        } else if path.looks_up() && lookups::runs(block) {
+            Self::Lookups
+        } else if slices::runs(block) {
+            Self::Slices
+        } else {
+            Self::Patches
+        }
     }
 
     /// Words of the weights of a block that is run so.
     pub(crate) const fn words(self, block: Convp) -> usize {
         match self {
-            Self::Tables => 0,
+            Self::Tables | Self::Lookups => 0,
             Self::Slices => slices::masks_words(block),
             Self::Patches => block.filters * patches::patch_words(block),
             Self::OneByOne => block.filters * one_by_one::filter_words(block),
@@ -309,7 +323,15 @@ impl Way {
         match self {
             Self::Tables => tables::signs_len(block),
             Self::Slices => slices::signs_len(block),
-            Self::Patches | Self::OneByOne => 0,
+            Self::Lookups | Self::Patches | Self::OneByOne => 0,
+        }
+    }
+
+    /// Fours of weights, of 32 filters each, of a block that is run so.
+    pub(crate) const fn nibbles(self, block: Convp) -> usize {
+        match self {
+            Self::Lookups => lookups::nibbles_len(block),
+            Self::Tables | Self::Slices | Self::Patches | Self::OneByOne => 0,
         }
     }
 }

@@ -8,6 +8,16 @@ pub(crate) const fn low_bits(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
+/// The 64 bits that begin at a place; zero past the last word.
+#[inline(always)]
+pub(crate) fn bits_at(words: &[u64], from: usize) -> u64 {
+    let (word, shift) = (from / 64, from % 64);
+    let low = words.get(word).copied().unwrap_or(0);
+    let high = words.get(word + 1).copied().unwrap_or(0);
+    // A shift by 64 is none.
+    low >> shift | high << 1 << (63 - shift)
+}
+
 /// `number / by`, written out for the numbers that windows mostly have: the processor's own division takes as long as ten additions.
 #[inline(always)]
 const fn quotient(number: usize, by: usize) -> usize {

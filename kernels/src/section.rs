@@ -12,13 +12,14 @@
 
 use crate::error::PackedError;
 use crate::fc::{self, Affine};
+use crate::lookups::Nibbles;
 use crate::path::Path;
 use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, Input, MAGIC, Plan, VERSION, Way};
 use crate::shape::{Convp, Map};
 use crate::tables::{self, Table};
 use crate::threshold::Threshold;
 use crate::vectors::Vectors;
-use crate::{one_by_one, patches, rows, slices};
+use crate::{lookups, one_by_one, patches, rows, slices};
 
 /// What a block is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +123,8 @@ pub struct Weights<'a> {
     pub words: &'a mut [u64],
     /// `needs().signs` bytes.
     pub signs: &'a mut [u8],
+    /// `needs().nibbles`.
+    pub nibbles: &'a mut [Nibbles],
     /// `needs().thresholds`.
     pub thresholds: &'a mut [Threshold],
     /// `classes()`.
@@ -146,6 +149,7 @@ pub struct Section<'a> {
     path: Path,
     words: &'a [u64],
     signs: &'a [u8],
+    nibbles: &'a [Nibbles],
     thresholds: &'a [Threshold],
     classes: &'a [Affine],
 }
@@ -163,12 +167,13 @@ impl<'a> Section<'a> {
         let needs = plan.needs(path);
         exactly("memory for weights", None, needs.weights, memory.words.len())?;
         exactly("memory for signs", None, needs.signs, memory.signs.len())?;
+        exactly("memory for nibbles", None, needs.nibbles, memory.nibbles.len())?;
         exactly("memory for thresholds", None, needs.thresholds, memory.thresholds.len())?;
         exactly("memory for classes", None, plan.classes(), memory.classes.len())?;
-        let Weights { words, signs, thresholds, classes } = memory;
+        let Weights { words, signs, nibbles, thresholds, classes } = memory;
         let mut rest = &bytes[HEADER_BYTES + plan.blocks().len() * BLOCK_BYTES..];
-        let (mut words_left, mut signs_left, mut thresholds_left) =
-            (&mut words[..], &mut signs[..], &mut thresholds[..]);
+        let (mut words_left, mut signs_left) = (&mut words[..], &mut signs[..]);
+        let (mut nibbles_left, mut thresholds_left) = (&mut nibbles[..], &mut thresholds[..]);
         for (index, (block, way)) in plan.ways(path).enumerate() {
             let weights = take_bits("weights", &mut rest, block.filters * block.taps())?;
             let weight = |filter: usize, tap: usize| bit(weights, filter * block.taps() + tap);
@@ -176,6 +181,9 @@ impl<'a> Section<'a> {
                 (take(&mut words_left, way.words(block)), take(&mut signs_left, way.signs(block)));
             match way {
                 Way::Tables => tables::prepare(block, weight, signs),
+                Way::Lookups => {
+                    lookups::prepare(block, weight, take(&mut nibbles_left, way.nibbles(block)));
+                }
                 Way::Slices => slices::prepare(block, weight, words, signs),
                 Way::Patches => patches::prepare(block, weight, words),
                 Way::OneByOne => one_by_one::prepare(block, weight, words),
@@ -201,7 +209,7 @@ impl<'a> Section<'a> {
             *class = Affine { factor, offset };
             check_affine(*class, features)?;
         }
-        Ok(Self { plan, path, words, signs, thresholds, classes })
+        Ok(Self { plan, path, words, signs, nibbles, thresholds, classes })
     }
 
     /// A section whose memory [`Section::load`] has filled before, for the same path.
@@ -213,17 +221,19 @@ impl<'a> Section<'a> {
         path: Path,
         words: &'a [u64],
         signs: &'a [u8],
+        nibbles: &'a [Nibbles],
         thresholds: &'a [Threshold],
         classes: &'a [Affine],
     ) -> Self {
         let needs = plan.needs(path);
-        assert_eq!((words.len(), signs.len()), (needs.weights, needs.signs), "weights");
+        let weights = (words.len(), signs.len(), nibbles.len());
+        assert_eq!(weights, (needs.weights, needs.signs, needs.nibbles), "weights");
         assert_eq!(
             (thresholds.len(), classes.len()),
             (needs.thresholds, plan.classes()),
             "thresholds, classes"
         );
-        Self { plan, path, words, signs, thresholds, classes }
+        Self { plan, path, words, signs, nibbles, thresholds, classes }
     }
 
     /// Runs one view: an input as [`Plan::input_kind`] says in; scores and features out.
@@ -261,7 +271,8 @@ impl<'a> Section<'a> {
         let row = take(&mut words, plan.row_words());
         let own = words;
 
-        let (mut weights, mut signs, mut thresholds) = (self.words, self.signs, self.thresholds);
+        let (mut weights, mut signs) = (self.words, self.signs);
+        let (mut nibbles, mut thresholds) = (self.nibbles, self.thresholds);
         let mut before = plan.input().row_words();
         if plan.input_kind() == Input::Bits {
             split_rows(plan.input(), input, map);
@@ -270,6 +281,7 @@ impl<'a> Section<'a> {
             let of_block = split(&mut thresholds, block.filters);
             let of_weights = split(&mut weights, way.words(block));
             let of_signs = split(&mut signs, way.signs(block));
+            let of_nibbles = split(&mut nibbles, way.nibbles(block));
             let pooled = &mut next[..plan::map_words(block)];
             pooled.fill(0);
             match way {
@@ -279,6 +291,12 @@ impl<'a> Section<'a> {
                     let mut scratch = tables::Scratch { tables, line };
                     tables::convolve(v, block, input, of_signs, of_block, &mut scratch, pooled);
                 }
+                Way::Lookups if V::LOOKS_UP => {
+                    let sums = &mut sums[..lookups::sums_len(block)];
+                    lookups::convolve(v, block, (map, before), of_nibbles, of_block, sums, pooled);
+                }
+                // Not chosen for a path without the instruction, and so not compiled for it.
+                Way::Lookups => {}
                 Way::Slices => {
                     let words = &mut own[..slices::words(block)];
                     let mut scratch = slices::Scratch { words, row };
@@ -311,12 +329,26 @@ impl<'a> Section<'a> {
 /// A map of bits without gaps to rows in words of their own.
 fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
     let row_words = input.row_words();
-    let rows = map.chunks_exact_mut(row_words).take(input.channels * input.height);
-    for (row, words) in rows.enumerate() {
+    let map = &mut map[..input.channels * input.height * row_words];
+    // Rows of whole bytes are what maps mostly have.
+    match input.width {
+        8 => return spread_rows::<1>(bits, map),
+        16 => return spread_rows::<2>(bits, map),
+        32 => return spread_rows::<4>(bits, map),
+        _ => {}
+    }
+    for (row, words) in map.chunks_exact_mut(row_words).enumerate() {
         for (place, word) in words.iter_mut().enumerate() {
             let left = input.width - place * 64;
             *word = bits_at(bits, row * input.width + place * 64) & rows::low_bits(left);
         }
+    }
+}
+
+/// Rows of so many bytes, fewer than eight, to a word each.
+fn spread_rows<const BYTES: usize>(bits: &[u8], map: &mut [u64]) {
+    for (row, word) in bits.as_chunks::<BYTES>().0.iter().zip(map) {
+        *word = row.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     }
 }
 
@@ -339,6 +371,12 @@ fn bits_at(bytes: &[u8], from: usize) -> u64 {
 #[inline(always)]
 fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
     let features = plan.features();
+    match features.width {
+        8 => return join_rows::<8>(map, stream),
+        16 => return join_rows::<4>(map, stream),
+        32 => return join_rows::<2>(map, stream),
+        _ => {}
+    }
     stream.fill(0);
     let mut at = 0;
     if row_words == 1 {
@@ -370,6 +408,16 @@ fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
             at += length;
             left -= length;
         }
+    }
+}
+
+/// So many rows a word.
+#[inline(always)]
+fn join_rows<const ROWS: usize>(map: &[u64], stream: &mut [u64]) {
+    for (at, word) in stream.iter_mut().enumerate() {
+        let rows = &map[at * ROWS..];
+        let rows = rows.first_chunk::<ROWS>().map_or(rows, |rows| rows);
+        *word = rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
     }
 }
 

@@ -10,7 +10,7 @@
 //! runs over the end of a row, or lies outside, it is masked: padding is no +1. It is no -1 either, so half of what is missing is
 //! counted as +1 from the start, and a comparison with one number serves all places.
 
-use crate::rows::{low_bits, or_into, pool_down, pooled_rows};
+use crate::rows::{bits_at, low_bits, or_into, pool_down, pooled_rows};
 use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
 use crate::vectors::{Row, TILE, TILE_WORDS, Vectors};
@@ -423,14 +423,4 @@ fn take_rows(sizes: &Sizes, streams: &[u64], row: &mut [u64], pooled: &mut [u64]
             pool_down(bits, into, pooled);
         }
     }
-}
-
-/// The 64 bits that begin at a place; zero past the last word.
-#[inline(always)]
-fn bits_at(words: &[u64], from: usize) -> u64 {
-    let (word, shift) = (from / 64, from % 64);
-    let low = words.get(word).copied().unwrap_or(0);
-    let high = words.get(word + 1).copied().unwrap_or(0);
-    // A shift by 64 is none.
-    low >> shift | high << 1 << (63 - shift)
 }

@@ -178,6 +178,15 @@ fn any_case(
 }
 
 proptest! {
+    // The reference takes long here.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn many_filters_over_rows_longer_than_a_word((parts, pixels) in any_case(1..6, 50..80, 3, 40)) {
+        check(&parts, &pixels);
+    }
+}
+
+proptest! {
     #[test]
     fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..6, 1..24, 5, 9)) {
         check(&parts, &pixels);
@@ -190,6 +199,11 @@ proptest! {
 
     #[test]
     fn channels_that_fill_words_too((parts, pixels) in any_case(1..150, 3..8, 3, 140)) {
+        check(&parts, &pixels);
+    }
+
+    #[test]
+    fn many_filters_with_long_kernels_too((parts, pixels) in any_case(1..12, 1..20, 8, 70)) {
         check(&parts, &pixels);
     }
 

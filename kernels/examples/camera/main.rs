@@ -42,8 +42,13 @@ fn main() -> Result<(), String> {
     let mut classes = [Affine::default(); LABELS.len()];
     let weights_bytes =
         size_of_val(&words) + size_of_val(&signs) + size_of_val(&thresholds) + size_of_val(&classes);
-    let weights =
-        Weights { words: &mut words, signs: &mut signs, thresholds: &mut thresholds, classes: &mut classes };
+    let weights = Weights {
+        words: &mut words,
+        signs: &mut signs,
+        nibbles: &mut [],
+        thresholds: &mut thresholds,
+        classes: &mut classes,
+    };
     let section = Section::load(&plan, path, &SECTION, weights).expect("a packed section");
 
     // Temporaries, used anew for every view.

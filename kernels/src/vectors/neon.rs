@@ -3,12 +3,14 @@
 #![expect(unsafe_code, reason = "intrinsics; NEON is part of the target")]
 
 use core::arch::aarch64::{
-    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddv_u8, vandq_u8, vandq_u64, vbicq_u64, vcgeq_s16,
-    vdupq_n_s16, vdupq_n_u64, veorq_u64, vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64,
-    vmovn_high_u16, vmovn_u16, vorrq_u64, vst1q_u64,
+    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddq_u8, vaddv_u8, vandq_u8, vandq_u16, vandq_u64,
+    vbicq_u64, vbslq_u16, vcgeq_s16, vdupq_n_s16, vdupq_n_u8, vdupq_n_u16, vdupq_n_u64, veorq_u64,
+    vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64, vmovn_high_u16, vmovn_u16, vorrq_u64,
+    vqtbl1q_u8, vreinterpretq_s16_u16, vreinterpretq_u8_u16, vreinterpretq_u16_u8, vshlq_n_u8, vshrq_n_u8,
+    vshrq_n_u16, vst1q_s16, vst1q_u8, vst1q_u64, vsubq_u8,
 };
 
-use super::{LANES, Row, TILE_WORDS, Vectors};
+use super::{LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,10 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
 impl Vectors for Neon {
     type Sums = [int16x8_t; 4];
     type Bits = [uint64x2_t; 2];
+    type Bytes = [uint8x16_t; 2];
+    type Lookup = uint8x16_t;
+
+    const LOOKS_UP: bool = true;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -59,6 +65,91 @@ impl Vectors for Neon {
                 (vcgeq_s16(a, from), vcgeq_s16(b, from), vcgeq_s16(c, from), vcgeq_s16(d, from));
             bits(vmovn_high_u16(vmovn_u16(a), b), vmovn_high_u16(vmovn_u16(c), d))
         }
+    }
+
+    #[inline(always)]
+    fn no_bytes(self) -> Self::Bytes {
+        unsafe { [vdupq_n_u8(0); 2] }
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 16]) -> Self::Lookup {
+        unsafe { vld1q_u8(bytes.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: Self::Lookup, places: &[u8; LANES]) -> Self::Bytes {
+        // A place past the table gives zero.
+        unsafe {
+            let (low, high) = (vld1q_u8(places.as_ptr()), vld1q_u8(places.as_ptr().add(16)));
+            [vqtbl1q_u8(table, low), vqtbl1q_u8(table, high)]
+        }
+    }
+
+    #[inline(always)]
+    fn add_bytes(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        unsafe { [vaddq_u8(a[0], b[0]), vaddq_u8(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
+        unsafe { [vshrq_n_u8::<4>(a[0]), vshrq_n_u8::<4>(a[1])] }
+    }
+
+    #[inline(always)]
+    fn less_halves(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        unsafe { [vsubq_u8(a[0], vshlq_n_u8::<4>(b[0])), vsubq_u8(a[1], vshlq_n_u8::<4>(b[1]))] }
+    }
+
+    #[inline(always)]
+    fn add_counts(self, bytes: Self::Bytes, counts: &mut [i16; LANES]) {
+        for (half, bytes) in bytes.into_iter().enumerate() {
+            unsafe {
+                let pairs = vreinterpretq_u16_u8(bytes);
+                let (even, odd) = (vandq_u16(pairs, vdupq_n_u16(0xff)), vshrq_n_u16::<8>(pairs));
+                for (parity, add) in [even, odd].into_iter().enumerate() {
+                    let place = counts.as_mut_ptr().add(16 * parity + 8 * half);
+                    vst1q_s16(place, vaddq_s16(vld1q_s16(place), vreinterpretq_s16_u16(add)));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set_where_at_least(
+        self,
+        mut bytes: Self::Bytes,
+        bit: u8,
+        counts: &[i16; LANES],
+        least: &[i16; LANES],
+    ) -> Self::Bytes {
+        for (half, bytes) in bytes.iter_mut().enumerate() {
+            unsafe {
+                let mut reach = [vdupq_n_u16(0); 2];
+                for (parity, reach) in reach.iter_mut().enumerate() {
+                    let at = 16 * parity + 8 * half;
+                    *reach = vcgeq_s16(vld1q_s16(counts.as_ptr().add(at)), vld1q_s16(least.as_ptr().add(at)));
+                }
+                let reach = vreinterpretq_u8_u16(vbslq_u16(vdupq_n_u16(0xff), reach[0], reach[1]));
+                *bytes = vorrq_u8(*bytes, vandq_u8(reach, vdupq_n_u8(bit)));
+            }
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn bytes(self, bytes: Self::Bytes) -> [u8; LANES] {
+        let mut lanes = [0; LANES];
+        unsafe {
+            vst1q_u8(lanes.as_mut_ptr(), bytes[0]);
+            vst1q_u8(lanes.as_mut_ptr().add(16), bytes[1]);
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]) {
+        Portable.pair_up(words, by, more, pairs);
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The operations in plain Rust.
 
-use super::{LANES, Row, TILE_WORDS, Vectors};
+use super::{LANES, Row, TILE_WORDS, Vectors, count_lane};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,10 @@ pub(crate) struct Portable;
 impl Vectors for Portable {
     type Sums = [i16; LANES];
     type Bits = Row;
+    type Bytes = [u8; LANES];
+    type Lookup = [u8; 16];
+
+    const LOOKS_UP: bool = false;
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -24,6 +28,76 @@ impl Vectors for Portable {
     #[inline(always)]
     fn sums_at_least(self, sums: Self::Sums, from: i16) -> u32 {
         bits(sums.iter().map(|&sum| sum >= from))
+    }
+
+    #[inline(always)]
+    fn no_bytes(self) -> Self::Bytes {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    fn table(self, bytes: &[u8; 16]) -> Self::Lookup {
+        *bytes
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: Self::Lookup, places: &[u8; LANES]) -> Self::Bytes {
+        places.map(|place| if place < 0x80 { table[usize::from(place % 16)] } else { 0 })
+    }
+
+    #[inline(always)]
+    fn add_bytes(self, mut a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_add(b));
+        a
+    }
+
+    #[inline(always)]
+    fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
+        a.map(|a| a / 16)
+    }
+
+    #[inline(always)]
+    fn less_halves(self, mut a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_sub(b.wrapping_mul(16)));
+        a
+    }
+
+    #[inline(always)]
+    fn add_counts(self, bytes: Self::Bytes, counts: &mut [i16; LANES]) {
+        for (lane, byte) in bytes.into_iter().enumerate() {
+            counts[count_lane(lane)] += i16::from(byte);
+        }
+    }
+
+    #[inline(always)]
+    fn set_where_at_least(
+        self,
+        mut bytes: Self::Bytes,
+        bit: u8,
+        counts: &[i16; LANES],
+        least: &[i16; LANES],
+    ) -> Self::Bytes {
+        for (lane, byte) in bytes.iter_mut().enumerate() {
+            let at = count_lane(lane);
+            *byte |= if counts[at] >= least[at] { bit } else { 0 };
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn bytes(self, bytes: Self::Bytes) -> [u8; LANES] {
+        bytes
+    }
+
+    #[inline(always)]
+    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]) {
+        let number = |lane: usize| {
+            let bits = words.map(|word| u64::from(word) >> lane & 1);
+            (bits[0] | bits[1] << 1 | bits[2] << 2 | bits[3] << 3) as i16
+        };
+        for (lane, (pair, more)) in pairs.iter_mut().zip(more).enumerate() {
+            *pair = 16 * (number(lane) + i16::from(by) * number(lane + 1)) + more;
+        }
     }
 
     #[inline(always)]
