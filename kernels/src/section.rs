@@ -320,8 +320,12 @@ impl<'a> Section<'a> {
         }
         join(plan, &map[..], before, stream);
         fc::scores(stream, plan.features().len(), weights, self.classes, scores);
-        for (bytes, word) in features.chunks_mut(8).zip(stream.iter()) {
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        let (eights, rest) = features.as_chunks_mut();
+        for (bytes, word) in eights.iter_mut().zip(&*stream) {
+            *bytes = word.to_le_bytes();
+        }
+        if let Some(word) = stream.get(eights.len()) {
+            rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
         }
     }
 }
@@ -371,11 +375,14 @@ fn bits_at(bytes: &[u8], from: usize) -> u64 {
 #[inline(always)]
 fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
     let features = plan.features();
-    match features.width {
-        8 => return join_rows::<8>(map, stream),
-        16 => return join_rows::<4>(map, stream),
-        32 => return join_rows::<2>(map, stream),
-        _ => {}
+    if row_words == 1 {
+        let map = &map[..features.channels * features.height];
+        match features.width {
+            8 => return join_rows::<8>(map, stream),
+            16 => return join_rows::<4>(map, stream),
+            32 => return join_rows::<2>(map, stream),
+            _ => {}
+        }
     }
     stream.fill(0);
     let mut at = 0;
@@ -414,10 +421,14 @@ fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
 /// So many rows a word.
 #[inline(always)]
 fn join_rows<const ROWS: usize>(map: &[u64], stream: &mut [u64]) {
-    for (at, word) in stream.iter_mut().enumerate() {
-        let rows = &map[at * ROWS..];
-        let rows = rows.first_chunk::<ROWS>().map_or(rows, |rows| rows);
-        *word = rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
+    let one = |rows: &[u64]| rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
+    let (rows, rest) = map.as_chunks::<ROWS>();
+    let (last, whole) = (stream.len() - 1, rows.len().min(stream.len()));
+    for (word, rows) in stream.iter_mut().zip(rows) {
+        *word = one(rows);
+    }
+    if whole == last {
+        stream[last] = one(rest);
     }
 }
 

@@ -158,6 +158,18 @@ fn any_parts((input, shapes): (Input, Vec<Convp>)) -> impl Strategy<Value = Part
     })
 }
 
+/// A block whose convolved rows take two words and whose pooled rows one.
+fn two_words_to_one() -> impl Strategy<Value = (Parts, Vec<u8>)> {
+    let input = Map { channels: 2, height: 3, width: 65 };
+    let (conv, pool) = (Window { kernel: 3, stride: 1, pad: 1 }, Window { kernel: 2, stride: 2, pad: 0 });
+    let shape =
+        prop_oneof![Just(3usize), Just(40)].prop_map(move |filters| Convp { input, filters, conv, pool });
+    shape.prop_map(|shape| (Input::Bits, vec![shape])).prop_flat_map(any_parts).prop_flat_map(|parts| {
+        let input = prop::collection::vec(any::<u8>(), parts.input_bytes());
+        (Just(parts), input)
+    })
+}
+
 /// Sections over pixels or bits of so many channels, with sides in a range.
 fn any_case(
     channels: std::ops::Range<usize>,
@@ -204,6 +216,11 @@ proptest! {
 
     #[test]
     fn many_filters_with_long_kernels_too((parts, pixels) in any_case(1..12, 1..20, 8, 70)) {
+        check(&parts, &pixels);
+    }
+
+    #[test]
+    fn rows_that_pooling_brings_from_two_words_to_one((parts, pixels) in two_words_to_one()) {
         check(&parts, &pixels);
     }
 
