@@ -11,7 +11,7 @@ use tracing::{debug, error, warn};
 
 use crate::capture::Schedule;
 use crate::frames::Frames;
-use crate::model::{Done, Job, Model};
+use crate::model::{Done, Model, Pushed};
 use crate::outbox::Outbox;
 use crate::recent::Recent;
 use crate::store::FeatureStore;
@@ -120,13 +120,14 @@ impl Agent {
         }
         self.outbox.report().captured += 1;
         match self.frames.frame(sample) {
-            Frame::View(view) => {
-                let job = Job { sample, captured_us: now_us, view: view.pixels };
-                if let Some(shed) = self.model.push(job) {
+            Frame::View(view) => match self.model.push(sample, now_us, view) {
+                Pushed::Done(done) => self.on_done(done),
+                Pushed::Queued => {}
+                Pushed::Shed(shed) => {
                     debug!(sample = %shed.sample, "given up: the section is behind");
                     self.outbox.report().shed += 1;
                 }
-            }
+            },
             Frame::NotInView => self.outbox.send(sample, self.now_us() - now_us, Body::NotInView),
             // Silence: the leader sees a missing slot, which it is.
             Frame::Broken { name, reason } => {

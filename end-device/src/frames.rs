@@ -49,7 +49,7 @@ impl Frames {
     }
 
     /// What the slot sees of a sample.
-    pub fn frame(&self, sample: SampleId) -> Frame {
+    pub fn frame(&self, sample: SampleId) -> Frame<'_> {
         // Constructors refuse an archive without samples, and lengths fit 64 bits.
         let index = sample.0 % self.archive.len() as u64;
         self.archive.frame(index as usize, self.slot.index())

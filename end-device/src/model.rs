@@ -1,11 +1,13 @@
-//! The model thread: runs the device section on views, off the async threads.
+//! Runs the device section on views: a brief one at once, any other on a thread of its own, off the async threads.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use headwater_inference::sections::{DeviceOutput, DeviceSection};
 use headwater_protocol::SampleId;
+use headwater_samples::View;
 use tokio::sync::mpsc;
 
 use crate::error::DeviceError;
@@ -27,14 +29,28 @@ pub(crate) struct Done {
     pub(crate) output: Result<DeviceOutput, String>,
 }
 
-/// The way into the thread. Dropping it ends the thread after what is queued.
-#[derive(Debug)]
-pub(crate) struct Model {
-    queue: Arc<Queue>,
+/// The section, where it is run.
+pub(crate) enum Model {
+    /// Right here. Nobody sends results, but whoever receives them learns of the end by their end.
+    Brief { section: Box<DeviceSection>, results: Option<mpsc::Sender<Done>> },
+    /// On a thread, which ends after what is queued once this is dropped.
+    Thread(Arc<Queue>),
 }
 
+/// What became of a job.
 #[derive(Debug)]
-struct Queue {
+pub(crate) enum Pushed {
+    /// It is done.
+    Done(Done),
+    /// It waits, and its result comes later.
+    Queued,
+    /// It waits, and the oldest job, given back, does not: there was no room for both.
+    Shed(Job),
+}
+
+/// Jobs on their way into the thread.
+#[derive(Debug)]
+pub(crate) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
     most: usize,
@@ -50,7 +66,7 @@ struct State {
 const RESULTS: usize = 64;
 
 impl Model {
-    /// Starts the thread. At most `most` jobs wait for it.
+    /// Makes the section ready; results of queued jobs come out of the receiver. At most `most` jobs wait.
     ///
     /// # Errors
     /// [`DeviceError::Thread`].
@@ -58,29 +74,38 @@ impl Model {
         section: DeviceSection,
         most: usize,
     ) -> Result<(Self, mpsc::Receiver<Done>), DeviceError> {
-        let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new(), most: most.max(1) });
         let (results, receiver) = mpsc::channel(RESULTS);
+        if section.is_brief() {
+            return Ok((Self::Brief { section: Box::new(section), results: Some(results) }, receiver));
+        }
+        let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new(), most: most.max(1) });
         let work = Arc::clone(&queue);
         thread::Builder::new()
             .name("model".into())
             .spawn(move || run(section, &work, &results))
             .map_err(DeviceError::Thread)?;
-        Ok((Self { queue }, receiver))
+        Ok((Self::Thread(queue), receiver))
     }
 
-    /// Queues a job; gives back the oldest one when there is no room for both.
-    pub(crate) fn push(&self, job: Job) -> Option<Job> {
-        let mut state = self.queue.lock();
-        let shed = if state.jobs.len() >= self.queue.most { state.jobs.pop_front() } else { None };
-        state.jobs.push_back(job);
-        self.queue.wake.notify_one();
-        shed
+    /// Runs the section on a view or queues it.
+    pub(crate) fn push(&mut self, sample: SampleId, captured_us: u64, view: Cow<'_, View>) -> Pushed {
+        match self {
+            Self::Brief { section, .. } => {
+                Pushed::Done(Done { sample, captured_us, output: output(section, &view.pixels) })
+            }
+            Self::Thread(queue) => {
+                let job = Job { sample, captured_us, view: view.into_owned().pixels };
+                queue.push(job).map_or(Pushed::Queued, Pushed::Shed)
+            }
+        }
     }
 
     /// Takes no more; the results end after what is queued.
-    pub(crate) fn close(&self) {
-        self.queue.lock().is_closed = true;
-        self.queue.wake.notify_one();
+    pub(crate) fn close(&mut self) {
+        match self {
+            Self::Brief { results, .. } => *results = None,
+            Self::Thread(queue) => queue.close(),
+        }
     }
 }
 
@@ -91,6 +116,20 @@ impl Drop for Model {
 }
 
 impl Queue {
+    /// Queues a job; gives back the oldest one when there is no room for both.
+    fn push(&self, job: Job) -> Option<Job> {
+        let mut state = self.lock();
+        let shed = if state.jobs.len() >= self.most { state.jobs.pop_front() } else { None };
+        state.jobs.push_back(job);
+        self.wake.notify_one();
+        shed
+    }
+
+    fn close(&self) {
+        self.lock().is_closed = true;
+        self.wake.notify_one();
+    }
+
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -112,19 +151,23 @@ impl Queue {
 
 fn run(mut section: DeviceSection, queue: &Queue, results: &mpsc::Sender<Done>) {
     while let Some(Job { sample, captured_us, view }) = queue.next() {
-        let output = match section.run(&view, 1) {
-            Ok(outputs) => outputs.into_iter().next().ok_or_else(|| "the section gave nothing".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        // Scores that are no numbers would be refused by the leader as garbage; the fault is here, so it is named here.
-        let output = output.and_then(|output| match output.scores.iter().all(|score| score.is_finite()) {
-            true => Ok(output),
-            false => Err("the section gave scores that are not finite".to_owned()),
-        });
+        let output = output(&mut section, &view);
         if results.blocking_send(Done { sample, captured_us, output }).is_err() {
             return;
         }
     }
+}
+
+fn output(section: &mut DeviceSection, view: &[u8]) -> Result<DeviceOutput, String> {
+    let output = match section.run(view, 1) {
+        Ok(outputs) => outputs.into_iter().next().ok_or_else(|| "the section gave nothing".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    // Scores that are no numbers would be refused by the leader as garbage; the fault is here, so it is named here.
+    output.and_then(|output| match output.scores.iter().all(|score| score.is_finite()) {
+        true => Ok(output),
+        false => Err("the section gave scores that are not finite".to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -135,25 +178,25 @@ mod tests {
         Job { sample: SampleId(id), captured_us: 0, view: Vec::new() }
     }
 
-    fn queue(most: usize) -> Model {
-        Model { queue: Arc::new(Queue { state: Mutex::default(), wake: Condvar::new(), most }) }
+    fn queue(most: usize) -> Queue {
+        Queue { state: Mutex::default(), wake: Condvar::new(), most }
     }
 
     #[test]
     fn the_oldest_job_goes_when_the_queue_is_full() {
-        let model = queue(2);
-        assert!(model.push(job(1)).is_none());
-        assert!(model.push(job(2)).is_none());
-        assert_eq!(model.push(job(3)).map(|shed| shed.sample), Some(SampleId(1)));
-        assert_eq!(model.queue.next().map(|job| job.sample), Some(SampleId(2)));
+        let queue = queue(2);
+        assert!(queue.push(job(1)).is_none());
+        assert!(queue.push(job(2)).is_none());
+        assert_eq!(queue.push(job(3)).map(|shed| shed.sample), Some(SampleId(1)));
+        assert_eq!(queue.next().map(|job| job.sample), Some(SampleId(2)));
     }
 
     #[test]
     fn a_closed_queue_is_emptied_and_then_ends() {
-        let model = queue(2);
-        model.push(job(1));
-        model.close();
-        assert!(model.queue.next().is_some());
-        assert!(model.queue.next().is_none());
+        let queue = queue(2);
+        queue.push(job(1));
+        queue.close();
+        assert!(queue.next().is_some());
+        assert!(queue.next().is_none());
     }
 }

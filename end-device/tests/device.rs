@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use headwater_end_device::{Capture, Device, DeviceError, Frames, OnBrokenFrame};
+use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
 use headwater_link::QoS;
 use headwater_link::broker::Cable;
@@ -220,6 +220,8 @@ async fn what_the_section_cannot_keep_up_with_is_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
     short.queue_samples = 1;
+    // A section that is not brief: it is queued for.
+    short.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");

@@ -192,6 +192,12 @@ impl Plan {
         self.blocks[self.count - 1].output()
     }
 
+    /// Products of all convolutions and the exit: how much work a run is, whatever it is run with.
+    pub fn products(&self) -> usize {
+        let of_block = |block: &Convp| block.convolved().len() * block.taps();
+        self.blocks().iter().map(of_block).sum::<usize>() + self.classes * self.features().len()
+    }
+
     /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes

@@ -44,7 +44,7 @@ pub fn root() -> &'static Path {
 pub fn views(frames: &Archive, sample: usize) -> Vec<Option<Vec<u8>>> {
     (0..frames.slots())
         .map(|slot| match frames.frame(sample, slot) {
-            Frame::View(view) => Some(view.pixels),
+            Frame::View(view) => Some(view.into_owned().pixels),
             Frame::NotInView => None,
             Frame::Broken { name, reason } => panic!("shipped frame {name}: {reason}"),
         })

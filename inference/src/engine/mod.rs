@@ -54,4 +54,9 @@ pub trait Section: Send {
     /// # Errors
     /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
+
+    /// Whether a run of one sample is over before it could have been handed to another thread and back.
+    fn is_brief(&self) -> bool {
+        false
+    }
 }

@@ -39,6 +39,11 @@ impl DeviceSection {
         })
     }
 
+    /// Whether a run of one view is over before it could have been handed to another thread and back.
+    pub fn is_brief(&self) -> bool {
+        self.section.is_brief()
+    }
+
     /// Runs `batch` views, `[batch, channels, height, width]` pixels.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod member;
 mod tar_gz;
 mod writer;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -74,9 +75,9 @@ pub struct ArchiveOptions {
 
 /// One place of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// There is a frame.
-    View(View),
+pub enum Frame<'a> {
+    /// There is a frame: the archive's own where it is kept as pixels.
+    View(Cow<'a, View>),
     /// There is none: the slot did not see the sample.
     NotInView,
     /// There is one that cannot be used.
@@ -207,7 +208,7 @@ impl Archive {
     /// # Panics
     /// When `sample` is not below `len()`, or `slot` is not below `slots()` or was not loaded.
     #[must_use]
-    pub fn frame(&self, sample: usize, slot: usize) -> Frame {
+    pub fn frame(&self, sample: usize, slot: usize) -> Frame<'_> {
         assert!(
             sample < self.len() && slot < self.slots(),
             "{} of {}x{}",
@@ -234,7 +235,7 @@ impl Archive {
     /// When `sample` is not below `len()`, or the archive was opened for one slot.
     pub fn sample(&self, sample: usize) -> Result<SampleViews, BrokenFrame> {
         let views = (0..self.slots()).map(|slot| match self.frame(sample, slot) {
-            Frame::View(view) => Ok(Some(view)),
+            Frame::View(view) => Ok(Some(view.into_owned())),
             Frame::NotInView => Ok(None),
             Frame::Broken { name, reason } => Err(BrokenFrame { name, reason }),
         });
@@ -264,14 +265,14 @@ impl Cell {
         }
     }
 
-    fn frame(&self, shape: Shape) -> Frame {
+    fn frame(&self, shape: Shape) -> Frame<'_> {
         match self {
-            Self::View(view) => Frame::View(view.clone()),
+            Self::View(view) => Frame::View(Cow::Borrowed(view)),
             Self::Broken(BrokenFrame { name, reason }) => {
                 Frame::Broken { name: name.clone(), reason: reason.clone() }
             }
             Self::File { name, bytes } => match image_codec::decode(bytes, shape) {
-                Ok(view) => Frame::View(view),
+                Ok(view) => Frame::View(Cow::Owned(view)),
                 Err(error) => Frame::Broken { name: name.clone(), reason: error.to_string() },
             },
         }

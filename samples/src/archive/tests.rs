@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -108,7 +109,7 @@ fn a_folder_reads_like_the_archive_packed_from_it() {
 fn one_slot_alone_holds_its_frames_and_no_others() {
     let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
     let archive = Archive::open_slot(&place.path, 2).unwrap();
-    assert_eq!(archive.frame(0, 2), Frame::View(view(2)));
+    assert_eq!(archive.frame(0, 2), Frame::View(Cow::Owned(view(2))));
     assert_eq!(archive.frame(1, 2), Frame::NotInView);
     assert_eq!(archive.frames.len(), 1);
     refused(Archive::open_slot(&place.path, 3), &["expected a slot below 3, found 3"]);
@@ -147,7 +148,7 @@ fn a_broken_frame_is_named_and_the_others_stay() {
         assert!(
             archive.sample(0).unwrap_err().to_string().starts_with("frame 00000/cam0.png: decode 20 bytes")
         );
-        assert_eq!(archive.frame(0, 1), Frame::View(view(9)));
+        assert_eq!(archive.frame(0, 1), Frame::View(Cow::Owned(view(9))));
         assert_eq!(archive.broken().count(), if decode == Decode::AtOpen { 2 } else { 0 });
     }
 }

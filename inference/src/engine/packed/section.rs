@@ -7,6 +7,10 @@ use crate::bundle::SectionBytes;
 use crate::engine::{EngineError, Input, Outputs, Section};
 use crate::manifest::{InputKind, OutputKind, SectionManifest};
 
+/// Products of a brief run: some 50 microseconds where they are slowest, a first block over pixels in plain instructions; a thread is
+/// not woken sooner.
+const BRIEF: usize = 2_000_000;
+
 pub(super) struct PackedSection {
     manifest: SectionManifest,
     kernel: Owned,
@@ -41,6 +45,10 @@ impl Section for PackedSection {
             outputs.append_bits(1, features);
         }
         Ok(())
+    }
+
+    fn is_brief(&self) -> bool {
+        self.kernel.plan().products() <= BRIEF
     }
 }
 
