@@ -88,11 +88,11 @@ const fn positive(channels: usize, weights: usize) -> u8 {
 
 /// Whether this kernel runs the block, and well.
 pub(crate) const fn runs(shape: Convp) -> bool {
-    // Twice a count, and one more, fits in 16 bits.
+    // Twice a count, and two more, fits in 16 bits.
     shape.conv.stride == 1
         && shape.conv.kernel <= NEIGHBOURS
         && shape.filters >= LEAST_FILTERS
-        && 2 * shape.taps() < i16::MAX as usize
+        && 2 * shape.taps() + 2 <= i16::MAX as usize
 }
 
 /// What a run asks for again and again, worked out once.
@@ -242,10 +242,10 @@ pub(crate) fn convolve<V: Vectors>(
     for ((nibbles, least), pooled) in groups.zip(pooled.chunks_mut(TOGETHER * LANES * map_words)) {
         let mut filters = Filters { nibbles, least, map_words, pooled };
         match filters.least.len() {
-            1 => few::<V, 1, 2>(v, &sizes, (index, seen), counts, &mut filters),
-            2 => few::<V, 2, 1>(v, &sizes, (index, seen), counts, &mut filters),
-            3 => few::<V, 3, 1>(v, &sizes, (index, seen), counts, &mut filters),
-            _ => few::<V, TOGETHER, 1>(v, &sizes, (index, seen), counts, &mut filters),
+            1 => few::<V, 1>(v, &sizes, (index, seen), counts, &mut filters),
+            2 => few::<V, 2>(v, &sizes, (index, seen), counts, &mut filters),
+            3 => few::<V, 3>(v, &sizes, (index, seen), counts, &mut filters),
+            _ => few::<V, TOGETHER>(v, &sizes, (index, seen), counts, &mut filters),
         }
     }
 }
@@ -323,9 +323,9 @@ struct Filters<'a> {
     pooled: &'a mut [u64],
 }
 
-/// Counts and compares `B` blocks of filters over the whole map, `P` pairs at a time.
+/// Counts and compares `B` blocks of filters over the whole map.
 #[inline(always)]
-fn few<V: Vectors, const B: usize, const P: usize>(
+fn few<V: Vectors, const B: usize>(
     v: V,
     sizes: &Sizes,
     (index, seen): (&[i16], &[[i16; 2]]),
@@ -350,14 +350,8 @@ fn few<V: Vectors, const B: usize, const P: usize>(
                         continue;
                     }
                     let index = &index[(y + ky - sizes.shape.conv.pad) * sizes.columns..];
-                    let (together, rest) = counts.as_chunks_mut::<P>();
-                    let alone = together.len() * P * 2;
-                    for (pairs, counts) in together.iter_mut().enumerate() {
-                        count(v, sizes, &index[pairs * P * 2..], nibbles, counts);
-                    }
-                    for (pair, counts) in rest.iter_mut().enumerate() {
-                        let counts = core::array::from_mut(counts);
-                        count(v, sizes, &index[alone + pair * 2..], nibbles, counts);
+                    for (pair, counts) in counts.iter_mut().enumerate() {
+                        count(v, sizes, &index[pair * 2..], nibbles, counts);
                     }
                 }
             }
@@ -368,38 +362,33 @@ fn few<V: Vectors, const B: usize, const P: usize>(
     }
 }
 
-/// Adds to the counts of `P` pairs what `B` blocks of filters have over some fours of channels in one kernel row.
+/// Adds to the counts of a pair what `B` blocks of filters have over some fours of channels in one kernel row.
 #[inline(always)]
-fn count<V: Vectors, const B: usize, const P: usize>(
+fn count<V: Vectors, const B: usize>(
     v: V,
     sizes: &Sizes,
     index: &[i16],
     nibbles: &[[[Nibbles; NEIGHBOURS]; B]],
-    counts: &mut [[[[i16; LANES]; 2]; B]; P],
+    counts: &mut [[[i16; LANES]; 2]; B],
 ) {
-    let mut both = [[v.no_bytes(); B]; P];
-    let mut second = [[v.no_bytes(); B]; P];
+    let mut both = [v.no_bytes(); B];
+    let mut second = [v.no_bytes(); B];
     for (nibbles, index) in nibbles.iter().zip(index.chunks_exact(sizes.plane)) {
-        for pair in 0..P {
-            let Some(&[a, b, c]) = index[pair * 2..].first_chunk::<NEIGHBOURS>() else { return };
-            let tables = [table_at(v, a), table_at(v, b), table_at(v, c)];
-            for block in 0..B {
-                let [a, b, c] = &nibbles[block];
-                let sum = v.add_bytes(v.look_up(tables[0], &a.0), v.look_up(tables[1], &b.0));
-                let sum = v.add_bytes(sum, v.look_up(tables[2], &c.0));
-                both[pair][block] = v.add_bytes(both[pair][block], sum);
-                second[pair][block] = v.add_bytes(second[pair][block], v.high_halves(sum));
-            }
+        let Some(&[a, b, c]) = index.first_chunk::<NEIGHBOURS>() else { return };
+        let tables = [table_at(v, a), table_at(v, b), table_at(v, c)];
+        for block in 0..B {
+            let [a, b, c] = &nibbles[block];
+            let sum = v.add_bytes(v.look_up(tables[0], &a.0), v.look_up(tables[1], &b.0));
+            let sum = v.add_bytes(sum, v.look_up(tables[2], &c.0));
+            both[block] = v.add_bytes(both[block], sum);
+            second[block] = v.add_bytes(second[block], v.high_halves(sum));
         }
     }
-    for pair in 0..P {
-        for block in 0..B {
-            let [of_first, of_second] = &mut counts[pair][block];
-            // What was carried from the low halves into the high ones is taken back.
-            let first = v.less_halves(both[pair][block], second[pair][block]);
-            v.add_counts(first, of_first);
-            v.add_counts(second[pair][block], of_second);
-        }
+    for block in 0..B {
+        let [of_first, of_second] = &mut counts[block];
+        // What was carried from the low halves into the high ones is taken back.
+        v.add_counts(v.less_halves(both[block], second[block]), of_first);
+        v.add_counts(second[block], of_second);
     }
 }
 
