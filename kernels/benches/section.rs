@@ -1,7 +1,8 @@
 //! A packed section by itself, on every path of this processor, one thread:
 //! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
 //!
-//! A word after `--` picks the rows whose name holds it, and a second the path.
+//! A word after `--` picks the rows whose name holds it, and a second the path. `--runs=N` only runs them so many times, for
+//! programs that count instructions.
 //!
 //! Rounds go through all paths in turn; the table has medians of the rounds, in microseconds a view. Weights are drawn; no path's time
 //! depends on them. Against other engines: the bench `device_sections` of `headwater-models`.
@@ -59,18 +60,23 @@ fn section(kind: Input, input: Map, filters: &[usize]) -> Vec<u8> {
     bytes
 }
 
+fn load(bytes: &[u8], path: Path) -> (Owned, Vec<u8>) {
+    let section = Owned::load(bytes, path).expect("a section");
+    let input = (0..section.plan().input_bytes()).map(|i| (i * 31 % 256) as u8).collect();
+    (section, input)
+}
+
 /// Median microseconds of a view on each path.
 fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
-    let mut sections: Vec<_> =
-        paths.iter().map(|&path| Owned::load(bytes, path).expect("a section")).collect();
-    let input: Vec<u8> = (0..sections[0].plan().input_bytes()).map(|i| (i * 31 % 256) as u8).collect();
+    let (mut sections, inputs): (Vec<_>, Vec<_>) = paths.iter().map(|&path| load(bytes, path)).unzip();
+    let input = &inputs[0];
     let mut times = vec![Vec::new(); paths.len()];
     for _ in 0..ROUNDS {
         for (section, times) in sections.iter_mut().zip(&mut times) {
             let (start, mut views) = (Instant::now(), 0u32);
             while start.elapsed() < ROUND {
                 for _ in 0..8 {
-                    black_box(section.run(black_box(&input)));
+                    black_box(section.run(black_box(input)));
                 }
                 views += 8;
             }
@@ -91,12 +97,16 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    let runs: Option<u32> =
+        std::env::args().find_map(|word| word.strip_prefix("--runs=")?.parse().ok());
     let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
     let paths: Vec<Path> = Path::available().filter(|path| is_picked(1, path.name())).collect();
-    print!("{:<32}", "input, filters of the blocks");
-    paths.iter().for_each(|path| print!("{:>10}", path.name()));
-    println!();
+    if runs.is_none() {
+        print!("{:<32}", "input, filters of the blocks");
+        paths.iter().for_each(|path| print!("{:>10}", path.name()));
+        println!();
+    }
     let view = Map { channels: 3, height: 32, width: 32 };
     let digit = Map { channels: 1, height: 28, width: 28 };
     let wide = Map { channels: 128, height: 16, width: 16 };
@@ -113,6 +123,13 @@ fn main() {
         let Map { channels, height, width } = view;
         let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");
         if !is_picked(0, &name) {
+            continue;
+        }
+        if let Some(runs) = runs {
+            for &path in &paths {
+                let (mut section, input) = load(&section(kind, view, filters), path);
+                (0..runs).for_each(|_| _ = black_box(section.run(black_box(&input))));
+            }
             continue;
         }
         print!("{name:<32}");
