@@ -97,8 +97,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    let runs: Option<u32> =
-        std::env::args().find_map(|word| word.strip_prefix("--runs=")?.parse().ok());
+    let runs: Option<u32> = std::env::args().find_map(|word| word.strip_prefix("--runs=")?.parse().ok());
     let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
     let paths: Vec<Path> = Path::available().filter(|path| is_picked(1, path.name())).collect();
