@@ -27,7 +27,7 @@ const FOURS_MAX: usize = 21;
 /// Blocks of filters that are counted together.
 const TOGETHER: usize = 4;
 /// Counts of a block of rows: a quarter of a first cache, where weights and tables lie too.
-const COUNTS_MAX: usize = 8192;
+const COUNTS_MAX: usize = 4096;
 /// From this many filters on the lanes are filled well enough.
 const LEAST_FILTERS: usize = 24;
 /// Numbers of 16 bits up to the next line of the cache.

@@ -44,7 +44,7 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
     let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
     refuses(
         &of("imagenet"),
-        "data set: expected one of fashion-6cam, fashion-mnist, mnist, found `imagenet`",
+        "data set: expected one of fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, folders, found `imagenet`",
     );
     refuses(&of("mnist"), "data set mnist: found neither `train-images-idx3-ubyte.gz` nor");
     refuses(&["train", "--network", "none.toml", "--data-dir", "."], "none.toml");

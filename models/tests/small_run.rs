@@ -13,6 +13,7 @@ use headwater_models::run::{Finished, Held, RunInfo, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Trainer, Workers};
 use headwater_samples::Part;
+use headwater_samples::data_set::Wanted;
 
 const SHIPPED: &str = include_str!("../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");
@@ -65,7 +66,8 @@ fn spec(text: &str) -> Spec {
 
 #[test]
 fn a_run_of_seconds_beats_guessing_and_exports_what_it_trained() {
-    let finished = trained(&spec(SHIPPED), &load("drawn", Path::new("")).unwrap(), 1000, 2);
+    let finished =
+        trained(&spec(SHIPPED), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 1000, 2);
     let outcome = &finished.test;
     assert!(outcome.cloud > 0.5 && outcome.local > 0.5, "ten classes, guessing has a tenth: {outcome:?}");
     assert!(finished.validation.overall >= finished.validation.cloud - 0.0051, "{:?}", finished.validation);
@@ -74,7 +76,7 @@ fn a_run_of_seconds_beats_guessing_and_exports_what_it_trained() {
 #[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
-    let finished = trained(&spec(&text), &load("drawn", Path::new("")).unwrap(), 600, 1);
+    let finished = trained(&spec(&text), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 600, 1);
     assert!(finished.test.local > 0.2, "ten classes, guessing has a tenth: {:?}", finished.test);
 }
 
@@ -82,7 +84,7 @@ fn the_published_network_trains_and_exports_too() {
 fn a_run_of_seconds_on_real_articles_beats_its_floor() {
     let root = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
-    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist")) else {
+    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), Wanted::default()) else {
         eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
         return;
     };

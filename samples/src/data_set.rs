@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use crate::Shape;
+use crate::cifar::{self, CifarError};
+use crate::eth80::{self, Eth80Error};
 use crate::fashion_6cam::Fashion6Cam;
 use crate::mnist::{Mnist, MnistError};
+use crate::tree::{self, TreeError};
 
 /// The part of the data a sample belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,34 +48,76 @@ pub trait DataSet: Send + Sync {
 }
 
 /// Names that [`open`] knows.
-pub const NAMES: [&str; 3] = ["fashion-6cam", "fashion-mnist", "mnist"];
+pub const NAMES: [&str; 6] = ["fashion-6cam", "fashion-mnist", "mnist", "cifar-10", "eth80", "folders"];
+
+/// What a network asks of the data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Shape of the views; the data's own when `None`.
+    pub shape: Option<Shape>,
+    /// Device slots; the data's own number when `None`.
+    pub slots: Option<usize>,
+}
 
 /// A data set that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataSetError {
     /// Its files are missing, damaged, or others.
     #[error("data set {name}: {reason}")]
-    Mnist {
+    Files {
         /// The data set.
         name: String,
         /// What is wrong.
-        reason: MnistError,
+        reason: Box<FilesError>,
     },
     /// No data set of that name.
     #[error("data set: expected one of {names}, found `{0}`", names = NAMES.join(", "))]
     Unknown(String),
 }
 
-/// Opens the data set `name`, whose files are in `dir`.
+/// What is wrong with the files of a data set.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// MNIST or its kin.
+    #[error(transparent)]
+    Mnist(#[from] MnistError),
+    /// CIFAR-10.
+    #[error(transparent)]
+    Cifar(#[from] CifarError),
+    /// ETH-80.
+    #[error(transparent)]
+    Eth80(#[from] Eth80Error),
+    /// Folders of images.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// Opens the data set `name`, whose files are in `dir`. Data sets of a fixed shape are opened whatever is wanted.
 ///
 /// # Errors
 /// [`DataSetError`]: no such data set, or its files are missing or damaged.
-pub fn open(name: &str, dir: &Path) -> Result<Box<dyn DataSet>, DataSetError> {
-    let named = |reason| DataSetError::Mnist { name: name.into(), reason };
-    match name {
-        "fashion-6cam" => Ok(Box::new(Fashion6Cam::open(dir).map_err(named)?)),
-        "fashion-mnist" => Ok(Box::new(Mnist::fashion(dir).map_err(named)?)),
-        "mnist" => Ok(Box::new(Mnist::digits(dir).map_err(named)?)),
-        other => Err(DataSetError::Unknown(other.into())),
+pub fn open(name: &str, dir: &Path, wanted: Wanted) -> Result<Box<dyn DataSet>, DataSetError> {
+    let opened: Opened = match name {
+        "fashion-6cam" => boxed(Fashion6Cam::open(dir)),
+        "fashion-mnist" => boxed(Mnist::fashion(dir)),
+        "mnist" => boxed(Mnist::digits(dir)),
+        "cifar-10" => boxed(cifar::open(dir)),
+        "eth80" => boxed(eth80::open(dir, wanted.slots.unwrap_or(ETH80_CAMERAS))),
+        "folders" => boxed(tree::open(dir, wanted)),
+        other => return Err(DataSetError::Unknown(other.into())),
+    };
+    opened.map_err(|reason| DataSetError::Files { name: name.into(), reason })
+}
+
+/// Cameras around an object of ETH-80 when nobody says how many.
+const ETH80_CAMERAS: usize = 4;
+
+/// Errors are rare and large.
+type Opened = Result<Box<dyn DataSet>, Box<FilesError>>;
+
+fn boxed<D: DataSet + 'static, E: Into<FilesError>>(opened: Result<D, E>) -> Opened {
+    match opened {
+        Ok(data) => Ok(Box::new(data)),
+        Err(error) => Err(Box::new(error.into())),
     }
 }

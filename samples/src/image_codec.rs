@@ -63,6 +63,23 @@ pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
     Ok(View::new(shape, planes(&interleaved, shape.channels)))
 }
 
+/// Decodes PNG, JPEG or WebP in its own size: one channel where it is grey, three where it is not.
+///
+/// # Errors
+/// [`CodecError::Decode`] naming what was wrong.
+pub fn decode_whole(bytes: &[u8]) -> Result<View, CodecError> {
+    let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
+    let (height, width) = (image.height() as usize, image.width() as usize);
+    let (channels, interleaved) = if image.color().has_color() {
+        (3, image.into_rgb8().into_raw())
+    } else {
+        (1, image.into_luma8().into_raw())
+    };
+    let shape = Shape { channels, height, width };
+    check(shape)?;
+    Ok(View::new(shape, planes(&interleaved, channels)))
+}
+
 /// The view as a PNG file, strongest compression.
 ///
 /// # Errors

@@ -5,13 +5,18 @@
 //! caller.
 
 pub mod archive;
+pub mod cifar;
 pub mod data_dir;
 pub mod data_set;
+pub mod eth80;
 pub mod fashion_6cam;
 pub mod idx;
 pub mod image_codec;
 pub mod mnist;
+mod stored;
+pub mod tree;
 mod view;
 
 pub use data_set::{DataSet, Part};
+pub use stored::Stored;
 pub use view::{SampleViews, Shape, View};

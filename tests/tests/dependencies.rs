@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Licences a dependency may be used under.
-const LICENCES: [&str; 14] = [
+const LICENCES: [&str; 15] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -21,6 +21,7 @@ const LICENCES: [&str; 14] = [
     "0BSD",
     "Unlicense",
     "CDLA-Permissive-2.0",
+    "bzip2-1.0.6",
 ];
 
 /// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,

@@ -4,26 +4,34 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use headwater_models::data::{Parts, load};
-use headwater_samples::Part;
-use headwater_samples::data_set::NAMES;
+use headwater_models::spec::Spec;
+use headwater_samples::data_set::{NAMES, Wanted};
+use headwater_samples::{Part, Shape};
 
 use super::Failure;
 
 /// Which data, and where it is.
 #[derive(Args)]
 pub(crate) struct Dataset {
-    /// Data set: fashion-6cam, fashion-mnist, mnist.
+    /// Data set: fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, or `folders` for images of your own.
     #[arg(long, value_name = "NAME", default_value = NAMES[0])]
     pub(crate) data: String,
-    /// Folder with the files of the data set: the four files of MNIST or Fashion-MNIST, plain or .gz.
+    /// Folder with the files of the data set, plain or .gz (cifar-10: binary version, or .bz2). For `folders`, a directory or .tar.gz
+    /// of train/CLASS/IMAGE.jpg, or of train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample; and so val and test.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
 }
 
 impl Dataset {
-    /// Opens it.
-    pub(crate) fn open(&self) -> Result<Parts, Failure> {
-        load(&self.data, &self.data_dir).map_err(Failure::usage)
+    /// Opens it as it is wanted.
+    pub(crate) fn open(&self, wanted: Wanted) -> Result<Parts, Failure> {
+        load(&self.data, &self.data_dir, wanted).map_err(Failure::usage)
+    }
+
+    /// Opens it in the shape that a network takes, for as many slots as it has devices.
+    pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
+        let [channels, height, width] = *spec.network.device.input.get_ref();
+        self.open(Wanted { shape: Some(Shape { channels, height, width }), slots: Some(spec.slots()) })
     }
 }
 

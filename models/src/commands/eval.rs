@@ -8,6 +8,8 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::calibration::Outcome;
+use headwater_samples::Shape;
+use headwater_samples::data_set::Wanted;
 
 use super::dataset::{Dataset, PartName};
 use super::{Failure, outcome, print_json};
@@ -35,8 +37,11 @@ impl Eval {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
-        let parts = self.dataset.open()?;
         let manifest = bundle.manifest();
+        let view = &manifest.preprocessing;
+        let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
+        let shape = Some(Shape { channels, height, width });
+        let parts = self.dataset.open(Wanted { shape, slots: Some(usize::from(manifest.slots)) })?;
         if manifest.labels != parts.labels() || usize::from(manifest.slots) != parts.slots() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",

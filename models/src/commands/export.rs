@@ -31,7 +31,7 @@ impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let saved = Saved::open(&self.run)?;
-        let parts = self.dataset.open()?;
+        let parts = self.dataset.open_for(&saved.spec)?;
         let Saved { folder, spec, recipe, info, network, at } = &saved;
         fits(spec, &parts)?;
         let workers = Workers::new(recipe.workers).context("starting the workers")?;

@@ -37,7 +37,7 @@ impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let saved = Saved::open(&self.run)?;
         let bundle = Bundle::open(saved.folder.file("bundle.hwb")).map_err(Failure::usage)?;
-        let parts = self.dataset.open()?;
+        let parts = self.dataset.open_for(&saved.spec)?;
         fits(&saved.spec, &parts)?;
         let samples = parts.part(self.part.into(), self.limit, saved.recipe.workers);
         let packed = PackedEngine::new();

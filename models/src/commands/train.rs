@@ -58,7 +58,7 @@ impl Train {
         recipe.epochs = self.epochs.unwrap_or(recipe.epochs);
         recipe.seed = self.seed.unwrap_or(recipe.seed);
         recipe.check(Path::new("command line")).map_err(Failure::usage)?;
-        let parts = self.dataset.open()?;
+        let parts = self.dataset.open_for(&spec)?;
         fits(&spec, &parts)?;
         let out = self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name));
         if self.resume && !out.join("run.json").exists() {

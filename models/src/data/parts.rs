@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headwater_samples::data_set::{self, DataSetError};
+use headwater_samples::data_set::{self, DataSetError, Wanted};
 use headwater_samples::fashion_6cam::Fashion6Cam;
 use headwater_samples::{DataSet, Part};
 
@@ -13,14 +13,14 @@ pub struct Parts {
     data: Box<dyn DataSet>,
 }
 
-/// Opens the data set `name`, whose files are in `dir`; `drawn` are figures made up for tests, without files.
+/// Opens the data set `name`, whose files are in `dir`, as a network wants it; `drawn` are figures made up for tests, without files.
 ///
 /// # Errors
 /// [`DataSetError`]: no such data set, or its files are missing or damaged.
-pub fn load(name: &str, dir: &Path) -> Result<Parts, DataSetError> {
+pub fn load(name: &str, dir: &Path, wanted: Wanted) -> Result<Parts, DataSetError> {
     match name {
         "drawn" => Ok(Parts::drawn(2000, 256, 512)),
-        name => Ok(Parts { data: data_set::open(name, dir)? }),
+        name => Ok(Parts { data: data_set::open(name, dir, wanted)? }),
     }
 }
 
