@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::Shape;
 use crate::stored::{Stored, StoredPart};
+use crate::{Shape, data_dir};
 
 const SHAPE: Shape = Shape::rgb(32, 32);
 const RECORDS: usize = 10_000;
@@ -125,8 +125,7 @@ fn bzip2(_: BufReader<File>) -> io::Result<Box<dyn Read>> {
 
 /// The records of a file, their labels checked.
 fn read(dir: &Path, name: &str) -> Result<Vec<u8>, CifarError> {
-    let candidates = ["", ".gz", ".bz2"].map(|end| dir.join(format!("{name}{end}")));
-    let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
+    let Some(path) = data_dir::file(dir, name, &["", ".gz", ".bz2"]) else {
         return Err(CifarError::Missing { dir: dir.into(), name: name.into() });
     };
     let io = |source| CifarError::Io { path: path.clone(), source };

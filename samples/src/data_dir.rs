@@ -29,6 +29,11 @@ pub enum DataDirError {
     },
 }
 
+/// The file `name` in `dir`, or the same with the first of `endings` that is there.
+pub(crate) fn file(dir: &Path, name: &str, endings: &[&str]) -> Option<PathBuf> {
+    endings.iter().map(|ending| dir.join(format!("{name}{ending}"))).find(|path| path.is_file())
+}
+
 /// The folder of a data set: `explicit` itself, else the folder `dataset` under `root` (the caller's
 /// `HEADWATER_DATA`).
 ///

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Shape;
 use crate::idx::{self, IdxError};
 use crate::stored::{Stored, StoredPart};
+use crate::{Shape, data_dir};
 
 const LABELS: [&str; 8] = ["apple", "car", "cow", "cup", "dog", "horse", "pear", "tomato"];
 const OBJECTS: usize = 9;
@@ -94,9 +94,8 @@ pub fn open(dir: &Path, cameras: usize) -> Result<Stored, Eth80Error> {
 }
 
 fn find(dir: &Path, name: &str) -> Result<PathBuf, Eth80Error> {
-    let candidates = [dir.join(format!("{name}.gz")), dir.join(name)];
-    let found = candidates.into_iter().find(|path| path.is_file());
-    found.ok_or_else(|| Eth80Error::Missing { dir: dir.into(), name: name.into() })
+    data_dir::file(dir, name, &[".gz", ""])
+        .ok_or_else(|| Eth80Error::Missing { dir: dir.into(), name: name.into() })
 }
 
 #[cfg(test)]

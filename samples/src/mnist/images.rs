@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{CLASSES, MnistError};
-use crate::idx;
+use crate::{data_dir, idx};
 
 pub(crate) const IMAGE_SIDE: usize = 28;
 pub(crate) const IMAGE_BYTES: usize = IMAGE_SIDE * IMAGE_SIDE;
@@ -49,7 +49,6 @@ impl Images {
 }
 
 fn find(dir: &Path, name: &str) -> Result<PathBuf, MnistError> {
-    let candidates = [dir.join(format!("{name}.gz")), dir.join(name)];
-    let found = candidates.iter().find(|path| path.is_file()).cloned();
-    found.ok_or_else(|| MnistError::Missing { dir: dir.into(), name: name.into() })
+    data_dir::file(dir, name, &[".gz", ""])
+        .ok_or_else(|| MnistError::Missing { dir: dir.into(), name: name.into() })
 }

@@ -38,9 +38,10 @@ fn directory(dir: &Path, name: &str, depth: usize, take: Take<'_>) -> Result<(),
         let step = entry.to_string_lossy();
         let name = if name.is_empty() { step.into_owned() } else { format!("{name}/{step}") };
         if path.is_dir() {
-            if depth < DEPTH_MAX {
-                directory(&path, &name, depth + 1, take)?;
+            if depth == DEPTH_MAX {
+                return Err(TreeError::Layout { root: dir.into(), name });
             }
+            directory(&path, &name, depth + 1, take)?;
             continue;
         }
         let io = |source| TreeError::Io { path: path.clone(), source };
