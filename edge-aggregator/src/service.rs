@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Leader, LeaderConfig};
-use headwater_inference::sections::LocalExit;
+use headwater_inference::sections::{ScoresExit, SectionError};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
 use headwater_protocol::{Limits, Topics};
 use thiserror::Error;
@@ -186,7 +186,8 @@ impl Prepared {
         let (policy, policy_id) =
             config.policy.clone().unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
         policy.check().map_err(|error| AggregatorError::Config(vec![error.to_string()]))?;
-        let local = LocalExit::load(bundle, &TractEngine::new())
+        let local = ScoresExit::local(bundle, &TractEngine::new())
+            .and_then(|exit| exit.ok_or(SectionError::NeedsSection))
             .map_err(|error| AggregatorError::Section(error.to_string()))?;
         let leader = LeaderConfig {
             network: target.network,

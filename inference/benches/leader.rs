@@ -5,7 +5,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use headwater_inference::leader::{Action, Event, Leader, LeaderConfig, Micros};
 use headwater_inference::manifest::Aggregation;
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
-use headwater_inference::sections::LocalExit;
+use headwater_inference::sections::ScoresExit;
 use headwater_protocol::{NetworkId, PolicyId, SampleId, Slot};
 
 const SLOTS: usize = 6;
@@ -29,7 +29,7 @@ fn leader() -> Leader {
         score_bytes: 4 * CLASSES,
         most_open: 1024,
     };
-    let exit = LocalExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
+    let exit = ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
     let mut leader = Leader::new(config, exit);
     for slot in Slot::first(SLOTS) {
         leader.handle(Micros(0), Event::DeviceUp { slot }, &mut Vec::new());

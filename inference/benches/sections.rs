@@ -9,7 +9,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, TractEngine};
 use headwater_inference::manifest::Aggregation;
 use headwater_inference::policy::ExitPolicy;
-use headwater_inference::sections::{CloudSection, DeviceSection, LocalExit};
+use headwater_inference::sections::{CloudSection, DeviceSection, ScoresExit};
 use headwater_protocol::Slot;
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
@@ -63,7 +63,7 @@ fn sections(criterion: &mut Criterion) {
 fn exits(criterion: &mut Criterion) {
     let scores: Vec<f32> = (0..60).map(|i| (i * 17 % 13) as f32 / 3.0).collect();
     let mut logits = [0.0; 10];
-    let mut local = LocalExit::masked(Aggregation::Ap, 6, 10).unwrap();
+    let mut local = ScoresExit::masked(Aggregation::Ap, 6, 10).unwrap();
     criterion.bench_function("local/scores", |bencher| {
         bencher.iter(|| local.scores(black_box(&scores), 0b11_1011, &mut logits).unwrap());
     });

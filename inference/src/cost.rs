@@ -4,7 +4,7 @@ use headwater_protocol::HEADER_BYTES;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::manifest::{NetworkManifest, Tier};
+use crate::manifest::{EdgeTier, NetworkManifest, Tier};
 
 /// Costs of a network, for `inspect` and reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,18 +30,20 @@ pub struct SectionCost {
     pub stored_bytes: Option<usize>,
 }
 
-/// Bytes on the links of configuration (c), per sample.
+/// Bytes on the links, per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkBytes {
     /// One view as pixels: what a device would send without a section of its own.
     pub raw_view_bytes: usize,
-    /// Body of a summary, `4|C|`.
+    /// Body of a summary, `4|C|`; 0 where devices have no section.
     pub scores_bytes: usize,
-    /// Body of a features message, `f * o / 8`.
+    /// Body of the map that a device sends, `f * o / 8` for signs.
     pub features_bytes: usize,
     /// Our header, on every message.
     pub header_bytes: usize,
-    /// Tensors of one sample on the way to the cloud: all slots' feature maps, and a byte a slot of presence.
+    /// Scores and map of one edge; 0 where there is none.
+    pub edge_bytes: usize,
+    /// Tensors of one sample on the way to the cloud: the maps of all slots, or of all edges, and a byte each of presence.
     pub cloud_tensor_bytes: usize,
 }
 
@@ -68,18 +70,20 @@ impl Costs {
 impl LinkBytes {
     /// Bytes on the links of a network.
     pub fn of(manifest: &NetworkManifest) -> Self {
-        let slots = usize::from(manifest.slots);
+        let has_scores = manifest.configuration.has_device_section();
+        let of_edge = |edge: &EdgeTier| manifest.score_bytes() + edge.features.packed_bytes();
         Self {
             raw_view_bytes: manifest.preprocessing.view_bytes(),
-            scores_bytes: manifest.score_bytes(),
+            scores_bytes: if has_scores { manifest.score_bytes() } else { 0 },
             features_bytes: manifest.features.packed_bytes(),
             header_bytes: HEADER_BYTES,
-            cloud_tensor_bytes: slots * manifest.features.packed_bytes() + slots,
+            edge_bytes: manifest.edge.as_ref().map_or(0, of_edge),
+            cloud_tensor_bytes: manifest.cloud_sources() * (manifest.cloud_map().packed_bytes() + 1),
         }
     }
 
-    /// Body bytes that a device with a view sends per sample when a share of `local_share` of the samples leaves at the exit
-    /// `local`: `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
+    /// Body bytes that a device with a view sends per sample when a share of `local_share` of the samples leaves before
+    /// features are asked for: `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
     pub fn device_body(&self, local_share: f64) -> f64 {
         self.scores_bytes as f64 + (1.0 - local_share) * self.features_bytes as f64
     }

@@ -5,7 +5,7 @@
 
 mod check;
 
-use headwater_protocol::Slot;
+use headwater_protocol::{Exit, Slot};
 use serde::{Deserialize, Serialize};
 
 pub use check::{CLASSES_MAX, ELEMENTS_MAX, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -33,11 +33,14 @@ pub struct NetworkManifest {
     pub slots: u8,
     /// How scores travel.
     pub scores: ScoreEncoding,
-    /// The feature map that a device sends on request.
+    /// The map that a device sends upward: features, or its whole view where it has no section.
     pub features: FeatureMap,
-    /// How the score vectors of the devices are joined for the exit `local`.
+    /// How the score vectors of the devices are joined for the exit `local`; not looked at where there is none.
     pub local_aggregation: Aggregation,
-    /// How the feature maps of the devices are joined for the cloud section.
+    /// The edges between devices and cloud, in configurations that have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<EdgeTier>,
+    /// How the maps that reach the cloud are joined for its section: the devices', or those of the edges.
     pub cloud_aggregation: Aggregation,
     /// All sections, device sections first, by slot.
     pub sections: Vec<SectionManifest>,
@@ -45,12 +48,36 @@ pub struct NetworkManifest {
     pub spec: serde_json::Value,
 }
 
-/// DDNN configuration of the network (see the table in the design).
+/// The edges of a network: each runs a section of its own over the maps of its slots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeTier {
+    /// Slots of each edge; every slot belongs to one.
+    pub groups: Vec<Vec<Slot>>,
+    /// How the maps of an edge's devices are joined for its section.
+    pub aggregation: Aggregation,
+    /// How the scores of the edges are joined for the exit `edge`.
+    pub fusion: Aggregation,
+    /// The map that an edge sends to the cloud.
+    pub features: FeatureMap,
+}
+
+/// DDNN configuration of the network (DDNN, figure 2; see the table in the design).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Configuration {
+    /// Cloud alone: devices send their views.
+    A,
+    /// One device with an exit of its own, cloud.
+    B,
     /// Several devices, local aggregator, cloud.
     C,
+    /// One device with an exit of its own, an edge, cloud.
+    D,
+    /// Several devices, an edge, cloud.
+    E,
+    /// Several devices, several edges, cloud.
+    F,
 }
 
 /// How the views of several devices are joined, over those present.
@@ -95,23 +122,39 @@ pub enum ScoreEncoding {
     F32,
 }
 
-/// Shape of the binary feature map of one device, `[channels, height, width]`, one bit per element.
+/// A map that one tier sends to the next, `[channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureMap {
-    /// Filters of the last device block (`f`).
+    /// Filters of the last block (`f`).
     pub channels: u32,
     /// Rows.
     pub height: u32,
     /// Columns.
     pub width: u32,
+    /// How an element travels.
+    #[serde(default, skip_serializing_if = "FeatureEncoding::is_bits")]
+    pub encoding: FeatureEncoding,
+}
+
+/// How the elements of a map travel, in CHW order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeatureEncoding {
+    /// Signs, one bit an element, least significant bit first.
+    #[default]
+    Bits,
+    /// The pixels of a view, one byte an element; the section behind them gets `x / 255`.
+    Pixels,
+    /// Little-endian `f32`, four bytes an element.
+    F32,
 }
 
 /// One section: a part of the network that one tier runs in one piece.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SectionManifest {
-    /// `device-0`, …, `local`, `cloud`.
+    /// `device-0`, …, `local`, `edge-0`, …, `edge` (which joins the scores of several edges), `cloud`.
     pub name: String,
     /// The tier that runs it.
     pub tier: Tier,
@@ -214,20 +257,111 @@ impl Preprocessing {
     }
 }
 
-impl FeatureMap {
-    /// Bits of one map, `f * o` in DDNN's formula.
-    pub fn bits(&self) -> usize {
-        self.channels as usize * self.height as usize * self.width as usize
+impl Configuration {
+    /// The exits of the configuration, shallowest first.
+    pub const fn exits(self) -> &'static [Exit] {
+        match self {
+            Self::A => &[Exit::Cloud],
+            Self::B => &[Exit::Device, Exit::Cloud],
+            Self::C => &[Exit::Local, Exit::Cloud],
+            Self::D => &[Exit::Device, Exit::Edge, Exit::Cloud],
+            Self::E | Self::F => &[Exit::Local, Exit::Edge, Exit::Cloud],
+        }
     }
 
-    /// Bytes of one map on the wire, `f * o / 8` rounded up.
+    /// Whether a sample may leave there.
+    pub fn has(self, exit: Exit) -> bool {
+        self.exits().contains(&exit)
+    }
+
+    /// Whether devices run a section; without one they send their views.
+    pub const fn has_device_section(self) -> bool {
+        !matches!(self, Self::A)
+    }
+
+    /// Whether devices send their map without being asked: there is nobody in front of the next tier who could be sure.
+    pub const fn pushes_maps(self) -> bool {
+        matches!(self, Self::A | Self::B | Self::D)
+    }
+
+    /// The letter in DDNN's figure 2.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::A => 'a',
+            Self::B => 'b',
+            Self::C => 'c',
+            Self::D => 'd',
+            Self::E => 'e',
+            Self::F => 'f',
+        }
+    }
+}
+
+impl NetworkManifest {
+    /// Number of maps that the cloud section joins: one a slot, or one an edge.
+    pub fn cloud_sources(&self) -> usize {
+        self.edge.as_ref().map_or(usize::from(self.slots), |edge| edge.groups.len())
+    }
+
+    /// The map that each of those sends.
+    pub fn cloud_map(&self) -> FeatureMap {
+        self.edge.as_ref().map_or(self.features, |edge| edge.features)
+    }
+}
+
+impl EdgeTier {
+    /// Slots of an edge, bit i = slot i; 0 for an edge that there is not.
+    pub fn slots_of(&self, edge: usize) -> u64 {
+        let slots = self.groups.get(edge).map_or(&[][..], Vec::as_slice);
+        slots.iter().fold(0, |mask, slot| mask | 1 << slot.index())
+    }
+}
+
+impl FeatureEncoding {
+    /// Bits of one element on the wire.
+    pub const fn element_bits(self) -> usize {
+        match self {
+            Self::Bits => 1,
+            Self::Pixels => 8,
+            Self::F32 => 32,
+        }
+    }
+
+    fn is_bits(&self) -> bool {
+        *self == Self::Bits
+    }
+}
+
+impl FeatureMap {
+    /// `[channels, height, width]`.
+    pub fn shape(&self) -> [usize; 3] {
+        [self.channels, self.height, self.width].map(|side| side as usize)
+    }
+
+    /// Elements of one map, `f * o` in DDNN's formula.
+    pub fn elements(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// Bits of one map on the wire.
+    pub fn bits(&self) -> usize {
+        self.elements() * self.encoding.element_bits()
+    }
+
+    /// Bytes of one map on the wire, `f * o / 8` rounded up for signs.
     pub fn packed_bytes(&self) -> usize {
         self.bits().div_ceil(8)
     }
 
-    /// Bits of one channel's map (`o` in DDNN's formula).
-    pub fn bits_per_channel(&self) -> usize {
+    /// Elements of one channel (`o` in DDNN's formula).
+    pub fn plane(&self) -> usize {
         self.height as usize * self.width as usize
+    }
+
+    /// Whether bytes of the right length are a map: floats must be finite, any bits and pixels are good.
+    pub fn takes(&self, bytes: &[u8]) -> bool {
+        let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
+        self.encoding != FeatureEncoding::F32 || bytes.chunks(4).all(finite)
     }
 }
 
@@ -235,6 +369,11 @@ impl SectionManifest {
     /// Name of the device section of a slot.
     pub fn device_name(slot: Slot) -> String {
         format!("device-{slot}")
+    }
+
+    /// Name of the section of an edge.
+    pub fn edge_name(edge: usize) -> String {
+        format!("edge-{edge}")
     }
 
     /// Elements of one sample's input.

@@ -1,6 +1,6 @@
 //! The policy: thresholds and timing. It belongs to the tier that applies the exit and may change while the network stays.
 
-use headwater_protocol::PolicyId;
+use headwater_protocol::{Exit, PolicyId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -9,8 +9,12 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
+    /// Exit of the head on a device, where it is the only one.
+    pub device: ExitPolicy,
     /// Exit over the devices' aggregated scores.
     pub local: ExitPolicy,
+    /// Exit of the edge section.
+    pub edge: ExitPolicy,
     /// The last exit. Its threshold is not used: whatever reaches it leaves there.
     pub cloud: ExitPolicy,
     /// Time a sample may collect summaries, from its first message.
@@ -24,7 +28,9 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            device: ExitPolicy::default(),
             local: ExitPolicy::default(),
+            edge: ExitPolicy::default(),
             cloud: ExitPolicy { threshold: Threshold::One(ExitThreshold::ALWAYS), ..ExitPolicy::default() },
             window_ms: 50,
             features_ms: 50,
@@ -187,6 +193,26 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
+    /// Rule, temperature and threshold of an exit.
+    pub fn of(&self, exit: Exit) -> &ExitPolicy {
+        match exit {
+            Exit::Device => &self.device,
+            Exit::Local => &self.local,
+            Exit::Edge => &self.edge,
+            Exit::Cloud => &self.cloud,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, exit: Exit) -> &mut ExitPolicy {
+        match exit {
+            Exit::Device => &mut self.device,
+            Exit::Local => &mut self.local,
+            Exit::Edge => &mut self.edge,
+            Exit::Cloud => &mut self.cloud,
+        }
+    }
+
     /// Checks what the types alone cannot: times above zero and in order, threshold lists not empty.
     ///
     /// # Errors
@@ -207,9 +233,9 @@ impl Policy {
                 window_ms: self.window_ms,
             });
         }
-        for (exit, policy) in [("local", &self.local), ("cloud", &self.cloud)] {
-            if matches!(&policy.threshold, Threshold::ByPresent(list) if list.is_empty()) {
-                return Err(PolicyError::NoThreshold { exit });
+        for exit in Exit::ALL {
+            if matches!(&self.of(exit).threshold, Threshold::ByPresent(list) if list.is_empty()) {
+                return Err(PolicyError::NoThreshold { exit: exit.name() });
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::cost::Costs;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::whole::Whole;
+use headwater_protocol::Exit;
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
 
@@ -18,7 +19,7 @@ fn the_shipped_bundle_is_whole_small_and_answers() {
     let mut whole = Whole::load(&bundle, &TractEngine::new()).expect("every section loads");
     let view = vec![128; bundle.manifest().preprocessing.view_bytes()];
     let answers = whole.run(&[vec![Some(view.as_slice()); usize::from(bundle.manifest().slots)]]).unwrap();
-    assert_eq!(answers[0].cloud.len(), bundle.manifest().classes());
+    assert_eq!(answers[0].logits.of(Exit::Cloud).len(), bundle.manifest().classes());
 }
 
 #[test]

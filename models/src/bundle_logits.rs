@@ -2,7 +2,7 @@
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
-use headwater_inference::sections::{CloudSection, DeviceSection, LocalExit, SectionError};
+use headwater_inference::sections::{CloudSection, DeviceSection, ScoresExit, SectionError};
 use headwater_protocol::Slot;
 
 use crate::data::Samples;
@@ -26,7 +26,7 @@ pub fn bundle_logits(
     let mut devices = Slot::first(slots)
         .map(|slot| DeviceSection::load(bundle, slot, engine))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut local = LocalExit::load(bundle, engine)?;
+    let mut local = ScoresExit::local(bundle, engine)?.ok_or(SectionError::NeedsSection)?;
     let mut cloud = CloudSection::load(bundle, engine)?;
 
     let count = samples.len();

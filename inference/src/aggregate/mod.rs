@@ -18,7 +18,7 @@ use headwater_protocol::Slot;
 use thiserror::Error;
 
 pub use bits::{concat_bits, max_of_bits, mean_of_bits};
-pub use scores::{concat, max, mean};
+pub use scores::{concat, concat_maps, max, mean};
 
 /// What cannot be aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -26,6 +26,12 @@ pub enum AggregateError {
     /// No slot is present.
     #[error("aggregation: expected at least one present slot, found none")]
     NoView,
+    /// A map of floats that are no numbers.
+    #[error("aggregation: map of source {source_index}: expected finite floats, found NaN or infinity")]
+    NotFinite {
+        /// Position of the source.
+        source_index: usize,
+    },
     /// A buffer of the wrong length.
     #[error("aggregation: {what}: expected {expected}, found {found}")]
     Length {
@@ -55,7 +61,7 @@ fn write_mask(mask: &mut [f32], present: u64, plane: usize) {
 }
 
 /// Slots that are present, in order, one step a set bit.
-fn present_slots(present: u64, slots: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn present_slots(present: u64, slots: usize) -> impl Iterator<Item = usize> {
     let mut left = present & mask_of(slots);
     std::iter::from_fn(move || {
         let slot = left.trailing_zeros() as usize;

@@ -33,15 +33,34 @@ pub fn mean(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), Aggregate
 /// # Errors
 /// [`AggregateError::Length`] when the buffers do not fit `slots`.
 pub fn concat(rows: &[f32], slots: usize, present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
-    check_length("concatenated scores", rows.len() + slots, out.len())?;
+    concat_maps(rows, slots, 1, present, out)
+}
+
+/// Maps side by side along the channel axis, absent ones 0, then one constant plane of 0 or 1 a slot.
+///
+/// # Shapes
+/// - `rows`: `[slots, f, h, w]`; absent maps are not looked at
+/// - `plane`: elements of one channel, `h * w`
+/// - `out`: `[slots * f + slots, h, w]`
+///
+/// # Errors
+/// [`AggregateError::Length`] when the buffers do not fit `slots` and `plane`.
+pub fn concat_maps(
+    rows: &[f32],
+    slots: usize,
+    plane: usize,
+    present: u64,
+    out: &mut [f32],
+) -> Result<(), AggregateError> {
+    check_length("concatenated rows", rows.len() + slots * plane, out.len())?;
     let n = rows.len() / slots.max(1);
-    check_length("scores", slots * n, rows.len())?;
+    check_length("rows", slots * n, rows.len())?;
     let (joined, mask) = out.split_at_mut(rows.len());
     joined.fill(0.0);
     for slot in present_slots(present, slots) {
         joined[slot * n..(slot + 1) * n].copy_from_slice(&rows[slot * n..(slot + 1) * n]);
     }
-    write_mask(mask, present, 1);
+    write_mask(mask, present, plane);
     Ok(())
 }
 

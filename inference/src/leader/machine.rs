@@ -14,7 +14,7 @@ use super::open::{Answer, Open, Sizes, Stage};
 use super::wakes::Wakes;
 use super::{Action, Event, LeaderConfig, Micros};
 use crate::exit::Assessment;
-use crate::sections::LocalExit;
+use crate::sections::ScoresExit;
 
 /// Open samples kept for reuse of their buffers.
 const SPARE: usize = 64;
@@ -23,7 +23,7 @@ const SPARE: usize = 64;
 pub struct Leader {
     config: LeaderConfig,
     sizes: Sizes,
-    local: LocalExit,
+    local: ScoresExit,
     /// Logits of the local exit; a field so that no event allocates.
     logits: Vec<f32>,
     devices: Devices,
@@ -60,7 +60,7 @@ pub struct Counts {
 
 impl Leader {
     /// A leader with no samples. `local` must be of the same network as `config`.
-    pub fn new(config: LeaderConfig, local: LocalExit) -> Self {
+    pub fn new(config: LeaderConfig, local: ScoresExit) -> Self {
         let classes = config.labels.len();
         let sizes = Sizes { slots: config.slots, classes, packed_bytes: config.packed_bytes };
         Self {

@@ -6,7 +6,7 @@ use super::journal::{Entry, replay};
 use super::{Action, Event, Leader, LeaderConfig, Micros};
 use crate::manifest::Aggregation;
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
-use crate::sections::LocalExit;
+use crate::sections::ScoresExit;
 
 mod properties;
 
@@ -49,7 +49,7 @@ fn slot(index: u8) -> Slot {
 impl Group {
     fn new() -> Self {
         let local =
-            LocalExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
+            ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
         let mut group =
             Self { leader: Leader::new(config(), local), now: Micros::from_ms(1000), done: Vec::new() };
         for index in 0..SLOTS as u8 {

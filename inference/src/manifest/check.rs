@@ -1,10 +1,11 @@
 //! What `network.json` must say for the rest of the crate to trust it: counts, shapes and sections that fit together.
 
-use headwater_protocol::Slot;
+use headwater_protocol::{Exit, Slot};
 use thiserror::Error;
 
 use super::{
-    Aggregation, Configuration, FORMAT_VERSION, InputKind, NetworkManifest, OutputKind, SectionManifest, Tier,
+    Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
+    NetworkManifest, OutputKind, SectionManifest, Tier,
 };
 
 /// Most classes a network may have: a decision carries the class as `u16`.
@@ -39,7 +40,8 @@ impl NetworkManifest {
             && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         ensure(name_fits, "name", "1 to 64 of a-z A-Z 0-9 . _ -", format_args!("{:?}", clipped(&self.name)))?;
         let slots = usize::from(self.slots);
-        ensure((1..=Slot::MAX).contains(&slots), "slots", "1 to 64", slots)?;
+        let most = if self.configuration.has(Exit::Device) { 1 } else { Slot::MAX };
+        ensure((1..=most).contains(&slots), "slots", format_args!("1 to {most}"), slots)?;
         self.check_classes()?;
         self.check_maps()?;
         self.check_sections()
@@ -66,8 +68,53 @@ impl NetworkManifest {
         let view = self.preprocessing;
         ensure(matches!(view.channels, 1 | 3), "preprocessing.channels", "1 or 3", view.channels)?;
         check_shape("preprocessing", &[view.channels, view.height, view.width].map(|n| n as usize))?;
-        let map = self.features;
-        check_shape("features", &[map.channels, map.height, map.width].map(|n| n as usize))
+        check_map("features", &self.features)?;
+        if self.configuration.has_device_section() {
+            let is_view = self.features.encoding == FeatureEncoding::Pixels;
+            ensure(!is_view, "features.encoding", "bits or f32, since devices run a section", "pixels")?;
+        } else {
+            let expected = FeatureMap {
+                channels: view.channels,
+                height: view.height,
+                width: view.width,
+                encoding: FeatureEncoding::Pixels,
+            };
+            let debug = |map: &FeatureMap| format!("{map:?}");
+            ensure(self.features == expected, "features", debug(&expected), debug(&self.features))?;
+        }
+        match (&self.edge, self.configuration.has(Exit::Edge)) {
+            (Some(edge), true) => self.check_edges(edge),
+            (None, false) => Ok(()),
+            (edge, has) => {
+                let words = |has| if has { "edges" } else { "no edges" };
+                let expected = format!("{} in configuration ({})", words(has), self.configuration.letter());
+                Err(error("edge", expected, words(edge.is_some())))
+            }
+        }
+    }
+
+    /// Every slot belongs to one edge, in rising order.
+    fn check_edges(&self, edge: &EdgeTier) -> Result<(), ManifestError> {
+        let count = edge.groups.len();
+        let (fits, expected) = match self.configuration {
+            Configuration::F => {
+                ((2..=usize::from(self.slots)).contains(&count), "2 or more, each with a slot")
+            }
+            _ => (count == 1, "1"),
+        };
+        ensure(fits, "edge.groups", expected, count)?;
+        let mut slots: Vec<usize> = edge.groups.iter().flatten().map(|slot| slot.index()).collect();
+        slots.sort_unstable();
+        let is_ordered = edge.groups.iter().all(|group| !group.is_empty() && group.is_sorted());
+        ensure(
+            is_ordered && slots.iter().copied().eq(0..usize::from(self.slots)),
+            "edge.groups",
+            format_args!("each of the {} slots in one group, in order, no group empty", self.slots),
+            format_args!("{:?}", edge.groups),
+        )?;
+        let is_view = edge.features.encoding == FeatureEncoding::Pixels;
+        ensure(!is_view, "edge.features.encoding", "bits or f32", "pixels")?;
+        check_map("edge.features", &edge.features)
     }
 
     fn check_sections(&self) -> Result<(), ManifestError> {
@@ -83,35 +130,64 @@ impl NetworkManifest {
 
     /// The sections that this configuration needs, as they must be described (costs and hashes left empty).
     fn expected_sections(&self) -> Vec<SectionManifest> {
-        let Configuration::C = self.configuration;
         let classes = self.classes();
         let slots = usize::from(self.slots);
         let view = [self.preprocessing.channels, self.preprocessing.height, self.preprocessing.width];
-        let [f, h, w] =
-            [self.features.channels, self.features.height, self.features.width].map(|n| n as usize);
         let scores = ("scores", OutputKind::F32, vec![classes]);
-        let features = ("features", OutputKind::Bits, vec![f, h, w]);
         let logits = ("logits", OutputKind::F32, vec![classes]);
-
-        let mut sections: Vec<_> = Slot::first(slots)
-            .map(|slot| {
-                let input = (InputKind::Pixels, view.map(|n| n as usize).to_vec());
-                let outputs = vec![scores.clone(), features.clone()];
-                section(SectionManifest::device_name(slot), Tier::Device, Some(slot), input, outputs)
-            })
-            .collect();
-        if self.local_aggregation == Aggregation::Cc {
-            let input = (InputKind::Floats, vec![slots.saturating_mul(classes).saturating_add(slots)]);
-            sections.push(section("local".into(), Tier::Edge, None, input, vec![logits.clone()]));
-        }
-        let channels = match self.cloud_aggregation {
-            Aggregation::Mp | Aggregation::Ap => f,
-            Aggregation::Cc => slots.saturating_mul(f).saturating_add(slots),
+        let exit = |name: &str, sources: usize| {
+            let input = (InputKind::Floats, vec![sources.saturating_mul(classes).saturating_add(sources)]);
+            section(name.into(), Tier::Edge, None, input, vec![logits.clone()])
         };
-        let input = (InputKind::Floats, vec![channels, h, w]);
-        sections.push(section("cloud".into(), Tier::Cloud, None, input, vec![logits]));
+
+        let mut sections = Vec::new();
+        if self.configuration.has_device_section() {
+            sections.extend(Slot::first(slots).map(|slot| {
+                let input = (InputKind::Pixels, view.map(|n| n as usize).to_vec());
+                let outputs = vec![scores.clone(), features(&self.features)];
+                section(SectionManifest::device_name(slot), Tier::Device, Some(slot), input, outputs)
+            }));
+        }
+        if self.configuration.has(Exit::Local) && self.local_aggregation == Aggregation::Cc {
+            sections.push(exit("local", slots));
+        }
+        if let Some(edge) = &self.edge {
+            sections.extend(edge.groups.iter().enumerate().map(|(index, group)| {
+                let input = (InputKind::Floats, joined(edge.aggregation, group.len(), &self.features));
+                let outputs = vec![scores.clone(), features(&edge.features)];
+                section(SectionManifest::edge_name(index), Tier::Edge, None, input, outputs)
+            }));
+            if edge.fusion == Aggregation::Cc {
+                sections.push(exit("edge", edge.groups.len()));
+            }
+        }
+        let input = joined(self.cloud_aggregation, self.cloud_sources(), &self.cloud_map());
+        sections.push(section("cloud".into(), Tier::Cloud, None, (InputKind::Floats, input), vec![logits]));
         sections
     }
+}
+
+/// Output `features` of a section that sends such a map.
+fn features(map: &FeatureMap) -> Described {
+    let kind = match map.encoding {
+        FeatureEncoding::Bits => OutputKind::Bits,
+        FeatureEncoding::Pixels | FeatureEncoding::F32 => OutputKind::F32,
+    };
+    ("features", kind, map.shape().to_vec())
+}
+
+/// Shape of the maps of several sources, joined.
+fn joined(aggregation: Aggregation, sources: usize, map: &FeatureMap) -> Vec<usize> {
+    let [channels, height, width] = map.shape();
+    let channels = match aggregation {
+        Aggregation::Mp | Aggregation::Ap => channels,
+        Aggregation::Cc => sources.saturating_mul(channels).saturating_add(sources),
+    };
+    vec![channels, height, width]
+}
+
+fn check_map(what: &str, map: &FeatureMap) -> Result<(), ManifestError> {
+    check_shape(what, &map.shape())
 }
 
 type Described = (&'static str, OutputKind, Vec<usize>);

@@ -1,19 +1,15 @@
 //! What the cloud runs.
 
-use super::{SectionError, check_length, load};
-use crate::aggregate;
+use super::maps::MapJoin;
+use super::{SectionError, load};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
-use crate::manifest::{Aggregation, FeatureMap, SectionManifest};
 
-/// What the cloud runs: the devices' feature bits in, logits out.
+/// What the cloud runs: the maps of devices or edges in, logits out.
 pub struct CloudSection {
     section: Box<dyn Section>,
-    aggregation: Aggregation,
-    slots: usize,
-    features: FeatureMap,
-    input_len: usize,
-    /// Aggregated maps of a batch, reused.
+    join: MapJoin,
+    /// Joined maps of a batch, reused.
     input: Vec<f32>,
     outputs: Outputs,
 }
@@ -25,23 +21,19 @@ impl CloudSection {
     /// When the bundle does not hold it or the engine refuses it.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
-        let input_len = manifest.section("cloud").map_or(0, SectionManifest::input_len);
         Ok(Self {
             section: load(bundle, "cloud", engine)?,
-            aggregation: manifest.cloud_aggregation,
-            slots: usize::from(manifest.slots),
-            features: manifest.features,
-            input_len,
+            join: MapJoin::new(manifest.cloud_aggregation, manifest.cloud_sources(), manifest.cloud_map()),
             input: Vec::new(),
             outputs: Outputs::new(),
         })
     }
 
-    /// Logits `[batch, classes]` of a batch.
+    /// Logits `[batch, classes]` of a batch; its sources are the device slots, or the edges where there are some.
     ///
     /// # Shapes
-    /// - `features`: `[batch, slots, ceil(bits / 8)]`; maps of absent slots are not looked at
-    /// - `presence`: `[batch, slots]`
+    /// - `features`: `[batch, sources, bytes of a map]`; maps of absent sources are not looked at
+    /// - `presence`: `[batch, sources]`
     ///
     /// # Errors
     /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
@@ -51,29 +43,7 @@ impl CloudSection {
         features: &[u8],
         presence: &[bool],
     ) -> Result<Vec<f32>, SectionError> {
-        let bytes = self.features.packed_bytes();
-        let of_batch = |elements: usize| batch.saturating_mul(self.slots).saturating_mul(elements);
-        check_length("features", batch, of_batch(bytes), features.len())?;
-        check_length("presence", batch, of_batch(1), presence.len())?;
-
-        self.input.resize(batch * self.input_len, 0.0);
-        let maps = features.chunks_exact(self.slots * bytes);
-        let rows =
-            maps.zip(presence.chunks_exact(self.slots)).zip(self.input.chunks_exact_mut(self.input_len));
-        for (row, ((maps, presence), input)) in rows.enumerate() {
-            let present = aggregate::mask_from(presence);
-            if present == 0 {
-                return Err(SectionError::NoView { row });
-            }
-            match self.aggregation {
-                Aggregation::Mp => aggregate::max_of_bits(maps, present, input)?,
-                Aggregation::Ap => aggregate::mean_of_bits(maps, present, input)?,
-                Aggregation::Cc => {
-                    let plane = self.features.bits_per_channel();
-                    aggregate::concat_bits(maps, self.slots, plane, present, input)?;
-                }
-            }
-        }
+        self.join.batch(batch, features, presence, &mut self.input)?;
         self.section.run(batch, Input::Floats(&self.input), &mut self.outputs)?;
         Ok(self.outputs.floats(0).to_vec())
     }
@@ -83,6 +53,7 @@ impl CloudSection {
 mod tests {
     use super::*;
     use crate::engine::TractEngine;
+    use crate::manifest::Aggregation;
     use crate::testing::TinyNetwork;
 
     fn bundle(network: &TinyNetwork) -> Bundle {

@@ -2,25 +2,27 @@
 
 use headwater_protocol::Slot;
 
-use super::{SectionError, load};
+use super::maps::encoded;
+use super::{SectionError, check_length, load};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
-use crate::manifest::SectionManifest;
+use crate::manifest::{FeatureMap, SectionManifest};
 
-/// What an end device runs: view in, scores and features out.
+/// What an end device runs: view in, scores and features out. Where devices have no section (configuration a), the view itself
+/// is what goes on, and there are no scores.
 pub struct DeviceSection {
-    section: Box<dyn Section>,
+    section: Option<Box<dyn Section>>,
     outputs: Outputs,
     classes: usize,
-    feature_bytes: usize,
+    features: FeatureMap,
 }
 
 /// What a device section gives for one view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOutput {
-    /// Scores, one a class.
+    /// Scores, one a class; none where devices have no section.
     pub scores: Vec<f32>,
-    /// Feature bits, packed.
+    /// The map, as it travels: packed bits, floats, or the pixels of the view.
     pub features: Vec<u8>,
 }
 
@@ -31,29 +33,39 @@ impl DeviceSection {
     /// When the bundle does not hold it or the engine refuses it.
     pub fn load(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
+        let has_section = manifest.configuration.has_device_section();
+        let load = || load(bundle, &SectionManifest::device_name(slot), engine);
         Ok(Self {
-            section: load(bundle, &SectionManifest::device_name(slot), engine)?,
+            section: has_section.then(load).transpose()?,
             outputs: Outputs::new(),
             classes: manifest.classes(),
-            feature_bytes: manifest.features.packed_bytes(),
+            features: manifest.features,
         })
     }
 
     /// Whether a run of one view is over before it could have been handed to another thread and back.
     pub fn is_brief(&self) -> bool {
-        self.section.is_brief()
+        self.section.as_ref().is_none_or(|section| section.is_brief())
     }
 
     /// Runs `batch` views, `[batch, channels, height, width]` pixels.
     ///
     /// # Errors
-    /// [`EngineError::Input`](crate::engine::EngineError::Input) when `views` has another length.
+    /// [`EngineError::Input`](crate::engine::EngineError::Input) or [`SectionError::Length`] when `views` has another length.
     pub fn run(&mut self, views: &[u8], batch: usize) -> Result<Vec<DeviceOutput>, SectionError> {
-        self.section.run(batch, Input::Pixels(views), &mut self.outputs)?;
+        let bytes = self.features.packed_bytes();
+        let Some(section) = &mut self.section else {
+            check_length("views", batch, batch.saturating_mul(bytes), views.len())?;
+            let views = views.chunks_exact(bytes);
+            return Ok(views
+                .map(|view| DeviceOutput { scores: Vec::new(), features: view.to_vec() })
+                .collect());
+        };
+        section.run(batch, Input::Pixels(views), &mut self.outputs)?;
         // The manifest check puts scores first, features second.
         let scores = self.outputs.floats(0).chunks_exact(self.classes);
-        let features = self.outputs.bits(1).chunks_exact(self.feature_bytes);
-        let pairs = scores.zip(features);
+        let features = encoded(&self.features, &self.outputs, 1);
+        let pairs = scores.zip(features.chunks_exact(bytes));
         Ok(pairs.map(|(s, f)| DeviceOutput { scores: s.to_vec(), features: f.to_vec() }).collect())
     }
 }

@@ -1,8 +1,10 @@
-//! The sections as the tiers use them: what a device runs, the local exit, what the cloud runs.
+//! The sections as the tiers use them: what a device runs, what an edge runs, the exits over joined scores, what the cloud runs.
 
 mod cloud;
 mod device;
-mod local;
+mod edge;
+mod maps;
+mod scores;
 
 use thiserror::Error;
 
@@ -13,7 +15,8 @@ use crate::manifest::InputKind;
 
 pub use cloud::CloudSection;
 pub use device::{DeviceOutput, DeviceSection};
-pub use local::LocalExit;
+pub use edge::{EdgeOutput, EdgeSection};
+pub use scores::ScoresExit;
 
 /// A section that cannot be made ready, or an input that does not fit it.
 #[derive(Debug, Error)]
@@ -45,9 +48,17 @@ pub enum SectionError {
         /// Elements found.
         found: usize,
     },
+    /// An edge that the network does not have.
+    #[error("edge {edge}: expected one of the network's {edges} edges, counted from 0")]
+    NoEdge {
+        /// Asked for.
+        edge: usize,
+        /// Edges of the network.
+        edges: usize,
+    },
     /// Concatenation needs the section that follows it.
     #[error(
-        "local exit: aggregation cc needs the section `local` of a bundle; without one only mp and ap work"
+        "exit over scores: aggregation cc needs the section `local` or `edge` of a bundle; without one only mp and ap work"
     )]
     NeedsSection,
 }

@@ -2,20 +2,23 @@
 
 mod onnx;
 
-use headwater_protocol::Slot;
+use headwater_protocol::{Exit, Slot};
 
 use crate::bundle::BundleWriter;
 use crate::manifest::{
-    Aggregation, Configuration, FORMAT_VERSION, FeatureMap, InputKind, NetworkManifest, OutputKind,
-    PixelScale, Preprocessing, ScoreEncoding, SectionInput, SectionManifest, SectionOutput, Tier,
+    Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
+    NetworkManifest, OutputKind, PixelScale, Preprocessing, ScoreEncoding, SectionInput, SectionManifest,
+    SectionOutput, Tier,
 };
 use crate::policy::Policy;
 
 pub use onnx::OnnxGraph;
 
-/// A network of configuration (c): convolution, pool and sign on each device; convolution and a layer in the cloud.
+/// A network of any configuration: convolution, pool and sign on each device and edge; convolution and a layer in the cloud.
 #[derive(Clone, Debug)]
 pub struct TinyNetwork {
+    /// Configuration.
+    pub configuration: Configuration,
     /// Device slots.
     pub slots: u8,
     /// Classes.
@@ -26,8 +29,14 @@ pub struct TinyNetwork {
     pub filters: u32,
     /// Join of the scores.
     pub local: Aggregation,
+    /// Slots of each edge, in configurations that have edges.
+    pub edges: Vec<Vec<u8>>,
+    /// Join of the maps at each edge, and of the scores of the edges.
+    pub edge: [Aggregation; 2],
     /// Join of the feature maps.
     pub cloud: Aggregation,
+    /// How the maps of devices and edges travel.
+    pub encoding: FeatureEncoding,
     /// Of the weights.
     pub seed: u64,
     /// Shipped policy.
@@ -38,12 +47,16 @@ impl Default for TinyNetwork {
     /// Three slots, four classes, views of 3x8x8, four filters, means at the local exit, concatenation at the cloud.
     fn default() -> Self {
         Self {
+            configuration: Configuration::C,
             slots: 3,
             classes: 4,
             view: [3, 8, 8],
             filters: 4,
             local: Aggregation::Ap,
+            edges: Vec::new(),
+            edge: [Aggregation::Cc, Aggregation::Ap],
             cloud: Aggregation::Cc,
+            encoding: FeatureEncoding::Bits,
             seed: 1,
             policy: Policy::default(),
         }
@@ -51,6 +64,22 @@ impl Default for TinyNetwork {
 }
 
 impl TinyNetwork {
+    /// A network of that configuration: one slot where a device decides, else three; two edges in (f).
+    pub fn of(configuration: Configuration) -> Self {
+        let slots = if configuration.has(Exit::Device) { 1 } else { 3 };
+        let edges = match configuration {
+            Configuration::D => vec![vec![0]],
+            Configuration::E => vec![vec![0, 1, 2]],
+            Configuration::F => vec![vec![0, 2], vec![1]],
+            _ => Vec::new(),
+        };
+        let encoding = match configuration {
+            Configuration::A => FeatureEncoding::Pixels,
+            _ => FeatureEncoding::Bits,
+        };
+        Self { configuration, slots, edges, encoding, ..Self::default() }
+    }
+
     /// The bundle file.
     ///
     /// # Panics
@@ -74,7 +103,7 @@ impl TinyNetwork {
         NetworkManifest {
             format: FORMAT_VERSION,
             name: "tiny".into(),
-            configuration: Configuration::C,
+            configuration: self.configuration,
             labels: (0..self.classes).map(|class| format!("class {class}")).collect(),
             class_prior: vec![1.0 / self.classes as f32; self.classes],
             preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
@@ -82,6 +111,7 @@ impl TinyNetwork {
             scores: ScoreEncoding::F32,
             features: self.features(),
             local_aggregation: self.local,
+            edge: self.edge_tier(),
             cloud_aggregation: self.cloud,
             sections: self.sections(),
             spec: serde_json::json!({ "made_by": "TinyNetwork" }),
@@ -96,14 +126,26 @@ impl TinyNetwork {
     }
 
     fn features(&self) -> FeatureMap {
-        // Pool 3x3, stride 2, pad 1.
-        let pooled = |side: u32| (side - 1) / 2 + 1;
-        FeatureMap { channels: self.filters, height: pooled(self.view[1]), width: pooled(self.view[2]) }
+        let [channels, height, width] = self.view;
+        if self.encoding == FeatureEncoding::Pixels {
+            return FeatureMap { channels, height, width, encoding: self.encoding };
+        }
+        let [height, width] = [pooled(height), pooled(width)];
+        FeatureMap { channels: self.filters, height, width, encoding: self.encoding }
+    }
+
+    fn edge_tier(&self) -> Option<EdgeTier> {
+        let map = self.features();
+        let slot = |slot: &u8| Slot::new(*slot).expect("a slot");
+        (!self.edges.is_empty()).then(|| EdgeTier {
+            groups: self.edges.iter().map(|group| group.iter().map(slot).collect()).collect(),
+            aggregation: self.edge[0],
+            fusion: self.edge[1],
+            features: FeatureMap { height: pooled(map.height), width: pooled(map.width), ..map },
+        })
     }
 
     fn sections(&self) -> Vec<SectionManifest> {
-        let map = self.features();
-        let [f, h, w] = [map.channels, map.height, map.width].map(|n| n as usize);
         let (slots, classes) = (usize::from(self.slots), self.classes);
         let section = |name: String, tier, slot, kind, shape: Vec<usize>, outputs| SectionManifest {
             name,
@@ -118,23 +160,47 @@ impl TinyNetwork {
         };
         let output = |name: &str, kind, shape| SectionOutput { name: name.into(), kind, shape };
         let logits = || vec![output("logits", OutputKind::F32, vec![classes])];
-
-        let mut sections = Vec::new();
-        for slot in Slot::first(slots) {
-            let outputs = vec![
+        let joined = |how, sources: usize, map: FeatureMap| {
+            let [f, h, w] = map.shape();
+            vec![if how == Aggregation::Cc { sources * f + sources } else { f }, h, w]
+        };
+        let given = |map: FeatureMap| {
+            let is_bits = map.encoding == FeatureEncoding::Bits;
+            let kind = if is_bits { OutputKind::Bits } else { OutputKind::F32 };
+            vec![
                 output("scores", OutputKind::F32, vec![classes]),
-                output("features", OutputKind::Bits, vec![f, h, w]),
-            ];
-            let shape = self.view.map(|n| n as usize).to_vec();
-            let name = SectionManifest::device_name(slot);
-            sections.push(section(name, Tier::Device, Some(slot), InputKind::Pixels, shape, outputs));
+                output("features", kind, map.shape().to_vec()),
+            ]
+        };
+        let exit = |name: &str, sources: usize| {
+            let shape = vec![sources * classes + sources];
+            section(name.into(), Tier::Edge, None, InputKind::Floats, shape, logits())
+        };
+
+        let map = self.features();
+        let mut sections = Vec::new();
+        if self.configuration.has_device_section() {
+            for slot in Slot::first(slots) {
+                let shape = self.view.map(|n| n as usize).to_vec();
+                let name = SectionManifest::device_name(slot);
+                sections.push(section(name, Tier::Device, Some(slot), InputKind::Pixels, shape, given(map)));
+            }
         }
-        if self.local == Aggregation::Cc {
-            let shape = vec![slots * classes + slots];
-            sections.push(section("local".into(), Tier::Edge, None, InputKind::Floats, shape, logits()));
+        if self.configuration.has(Exit::Local) && self.local == Aggregation::Cc {
+            sections.push(exit("local", slots));
         }
-        let channels = if self.cloud == Aggregation::Cc { slots * f + slots } else { f };
-        let shape = vec![channels, h, w];
+        let edge = self.edge_tier();
+        for (index, group) in edge.iter().flat_map(|edge| &edge.groups).enumerate() {
+            let shape = joined(self.edge[0], group.len(), map);
+            let outputs = given(edge.as_ref().map_or(map, |edge| edge.features));
+            let name = SectionManifest::edge_name(index);
+            sections.push(section(name, Tier::Edge, None, InputKind::Floats, shape, outputs));
+        }
+        if let Some(edge) = edge.as_ref().filter(|edge| edge.fusion == Aggregation::Cc) {
+            sections.push(exit("edge", edge.groups.len()));
+        }
+        let (sources, map) = edge.map_or((slots, map), |edge| (edge.groups.len(), edge.features));
+        let shape = joined(self.cloud, sources, map);
         sections.push(section("cloud".into(), Tier::Cloud, None, InputKind::Floats, shape, logits()));
         sections
     }
@@ -144,29 +210,28 @@ impl TinyNetwork {
         let mut random = Random(salt);
         let shape = &section.input.shape;
         let mut graph = OnnxGraph::new(shape);
-        match section.tier {
-            Tier::Device => {
-                let f = self.filters as usize;
-                let x = graph.conv("x", [f, shape[0], 3, 3], &mut || random.sign(), 1);
-                let x = graph.max_pool(&x);
-                let features = graph.sign(&x);
-                let bits = self.features().bits();
-                let scores = graph.linear(&features, [self.classes, bits], &mut || random.small());
-                graph.finish(&[&scores, &features])
-            }
-            Tier::Edge => {
-                let logits = graph.linear("x", [self.classes, shape[0]], &mut || random.small());
-                graph.finish(&[&logits])
-            }
-            Tier::Cloud => {
-                let x = graph.conv("x", [4, shape[0], 3, 3], &mut || random.small(), 1);
-                let x = graph.node("Relu", &[&x], &[]);
-                let elements = 4 * shape[1] * shape[2];
-                let logits = graph.linear(&x, [self.classes, elements], &mut || random.small());
-                graph.finish(&[&logits])
-            }
+        if section.tier == Tier::Cloud {
+            let x = graph.conv("x", [4, shape[0], 3, 3], &mut || random.small(), 1);
+            let x = graph.node("Relu", &[&x], &[]);
+            let elements = 4 * shape[1] * shape[2];
+            let logits = graph.linear(&x, [self.classes, elements], &mut || random.small());
+            return graph.finish(&[&logits]);
         }
+        let [_, features] = &section.outputs[..] else {
+            let logits = graph.linear("x", [self.classes, shape[0]], &mut || random.small());
+            return graph.finish(&[&logits]);
+        };
+        let x = graph.conv("x", [features.shape[0], shape[0], 3, 3], &mut || random.sign(), 1);
+        let x = graph.max_pool(&x);
+        let map = if features.kind == OutputKind::Bits { graph.sign(&x) } else { x };
+        let scores = graph.linear(&map, [self.classes, features.len()], &mut || random.small());
+        graph.finish(&[&scores, &map])
     }
+}
+
+/// A side after a pool of 3x3, stride 2, pad 1.
+fn pooled(side: u32) -> u32 {
+    (side - 1) / 2 + 1
 }
 
 /// `SplitMix64`: enough for made-up weights.

@@ -1,8 +1,8 @@
 //! `network.json` of a trained network.
 
 use headwater_inference::manifest::{
-    FORMAT_VERSION, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale, Preprocessing,
-    SectionInput, SectionManifest, SectionOutput, Tier,
+    FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale,
+    Preprocessing, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 use headwater_protocol::Slot;
 
@@ -41,8 +41,14 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
         slots: spec.slots() as u8,
         scores: spec.network.wire.scores,
-        features: FeatureMap { channels: maps, height: rows, width: columns },
+        features: FeatureMap {
+            channels: maps,
+            height: rows,
+            width: columns,
+            encoding: FeatureEncoding::Bits,
+        },
         local_aggregation: spec.network.local.aggregation,
+        edge: None,
         cloud_aggregation: spec.network.cloud.aggregation,
         sections,
         spec: serde_json::json!(spec.network),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use headwater_inference::bundle::{Bundle, BundleError};
 use headwater_inference::engine::{Engine, EngineError};
-use headwater_inference::sections::{CloudSection, DeviceSection, LocalExit, SectionError};
+use headwater_inference::sections::{CloudSection, DeviceSection, ScoresExit, SectionError};
 use headwater_kernels::{pack_signs, packed_len};
 use headwater_protocol::Slot;
 use serde::{Deserialize, Serialize};
@@ -202,7 +202,7 @@ impl<'a> Trained<'a> {
         }
         let (slots, classes) = (self.samples.slots, self.samples.classes);
         let map_bytes = self.maps.len() / (self.count * slots);
-        let mut exit = LocalExit::load(bundle, engine)?;
+        let mut exit = ScoresExit::local(bundle, engine)?.ok_or(SectionError::NeedsSection)?;
         let mut section = CloudSection::load(bundle, engine)?;
         let mut logits = vec![0.0; classes];
         for sample in 0..self.count {

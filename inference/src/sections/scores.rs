@@ -1,4 +1,6 @@
-//! The exit over the scores of several devices.
+//! The exits over the scores of several sources.
+
+use headwater_protocol::Exit;
 
 use super::{SectionError, check_length, load};
 use crate::aggregate::{self, AggregateError};
@@ -6,10 +8,11 @@ use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::Aggregation;
 
-/// The exit over the devices' scores: aggregation and, for concatenation, the section that follows it.
-pub struct LocalExit {
+/// An exit over the scores of several sources: `local` over the devices, `edge` over the edges. Aggregation and, for
+/// concatenation, the section that follows it.
+pub struct ScoresExit {
     join: Join,
-    slots: usize,
+    sources: usize,
     classes: usize,
 }
 
@@ -19,55 +22,74 @@ enum Join {
     Section { section: Box<dyn Section>, input: Vec<f32>, outputs: Outputs },
 }
 
-impl LocalExit {
-    /// The local exit of a network.
+impl ScoresExit {
+    /// The exit `local` of a network, over the scores of its slots; `None` where it has none.
     ///
     /// # Errors
     /// When concatenation asks for the section `local` and the bundle does not hold it or the engine refuses it.
-    pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
+    pub fn local(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
         let manifest = bundle.manifest();
-        let (slots, classes) = (usize::from(manifest.slots), manifest.classes());
-        match manifest.local_aggregation {
-            Aggregation::Mp | Aggregation::Ap => Self::masked(manifest.local_aggregation, slots, classes),
-            Aggregation::Cc => {
-                let section = load(bundle, "local", engine)?;
-                let input = vec![0.0; slots * classes + slots];
-                let join = Join::Section { section, input, outputs: Outputs::new() };
-                Ok(Self { join, slots, classes })
-            }
+        if !manifest.configuration.has(Exit::Local) {
+            return Ok(None);
         }
+        let join = (manifest.local_aggregation, usize::from(manifest.slots));
+        Self::load(bundle, "local", join, engine).map(Some)
     }
 
-    /// A local exit that needs no section: maximum or mean over the present slots.
+    /// The exit `edge` of a network, over the scores of its edges; `None` where it has none.
+    ///
+    /// # Errors
+    /// When concatenation asks for the section `edge` and the bundle does not hold it or the engine refuses it.
+    pub fn edge(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
+        let Some(edge) = &bundle.manifest().edge else { return Ok(None) };
+        Self::load(bundle, "edge", (edge.fusion, edge.groups.len()), engine).map(Some)
+    }
+
+    fn load(
+        bundle: &Bundle,
+        name: &str,
+        (aggregation, sources): (Aggregation, usize),
+        engine: &dyn Engine,
+    ) -> Result<Self, SectionError> {
+        let classes = bundle.manifest().classes();
+        if aggregation != Aggregation::Cc {
+            return Self::masked(aggregation, sources, classes);
+        }
+        let section = load(bundle, name, engine)?;
+        let input = vec![0.0; sources * classes + sources];
+        Ok(Self { join: Join::Section { section, input, outputs: Outputs::new() }, sources, classes })
+    }
+
+    /// An exit that needs no section: maximum or mean over the present sources.
     ///
     /// # Errors
     /// [`SectionError::NeedsSection`] for concatenation.
-    pub fn masked(aggregation: Aggregation, slots: usize, classes: usize) -> Result<Self, SectionError> {
+    pub fn masked(aggregation: Aggregation, sources: usize, classes: usize) -> Result<Self, SectionError> {
         let join = match aggregation {
             Aggregation::Mp => Join::Max,
             Aggregation::Ap => Join::Mean,
             Aggregation::Cc => return Err(SectionError::NeedsSection),
         };
-        Ok(Self { join, slots, classes })
+        Ok(Self { join, sources, classes })
     }
 
-    /// Logits of the local exit for one sample. Allocates nothing for maximum and mean.
+    /// Logits of the exit for one sample. Allocates nothing for maximum and mean.
     ///
     /// # Shapes
-    /// - `scores`: `[slots, classes]`; rows of absent slots are not looked at
-    /// - `present`: bit `i` set where slot `i` is present
+    /// - `scores`: `[sources, classes]`; rows of absent sources are not looked at
+    /// - `present`: bit `i` set where source `i` is present
     /// - `out`: `[classes]`
     ///
     /// # Errors
     /// [`AggregateError::NoView`] for an empty mask, [`AggregateError::Length`] for a buffer that does not fit.
     pub fn scores(&mut self, scores: &[f32], present: u64, out: &mut [f32]) -> Result<(), SectionError> {
-        check_length("scores", 1, self.slots * self.classes, scores.len())?;
+        check_length("scores", 1, self.sources * self.classes, scores.len())?;
         check_length("logits", 1, self.classes, out.len())?;
         match &mut self.join {
             Join::Max => aggregate::max(scores, present, out)?,
             Join::Mean => aggregate::mean(scores, present, out)?,
             Join::Section { section, input, outputs } => {
-                aggregate::concat(scores, self.slots, present, input)?;
+                aggregate::concat(scores, self.sources, present, input)?;
                 if input[scores.len()..].iter().all(|&mask| mask == 0.0) {
                     return Err(AggregateError::NoView.into());
                 }
@@ -93,17 +115,17 @@ mod tests {
     fn the_local_exit_joins_those_present() {
         let scores = [1.0, 5.0, 9.0, 9.0, 3.0, 1.0];
         let mut out = [0.0; 2];
-        LocalExit::masked(Aggregation::Mp, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        ScoresExit::masked(Aggregation::Mp, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
         assert_eq!(out, [3.0, 5.0]);
-        LocalExit::masked(Aggregation::Ap, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        ScoresExit::masked(Aggregation::Ap, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
         assert_eq!(out, [2.0, 3.0]);
-        assert!(matches!(LocalExit::masked(Aggregation::Cc, 3, 2), Err(SectionError::NeedsSection)));
+        assert!(matches!(ScoresExit::masked(Aggregation::Cc, 3, 2), Err(SectionError::NeedsSection)));
     }
 
     #[test]
     fn a_local_exit_with_a_section_does_not_look_at_absent_scores() {
         let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
-        let mut local = LocalExit::load(&bundle(&network), &TractEngine::new()).unwrap();
+        let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
         let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
         let mut scores = [0.5; 12];
         scores[4..8].fill(0.0);
@@ -118,7 +140,7 @@ mod tests {
     fn nobody_present_is_said_whatever_the_aggregation() {
         for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
             let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
-            let mut local = LocalExit::load(&bundle(&network), &TractEngine::new()).unwrap();
+            let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
             // Slot 3 does not exist.
             let error = local.scores(&[0.0; 12], 0b1000, &mut [0.0; 4]).unwrap_err();
             assert!(matches!(error, SectionError::Aggregate(AggregateError::NoView)), "{error}");
