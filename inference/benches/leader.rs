@@ -2,8 +2,8 @@
 //! Run: `cargo bench -p headwater-inference --bench leader --profile release`; the target is 1,000,000 elements/s.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_inference::leader::{Action, Event, Leader, LeaderConfig, Micros};
-use headwater_inference::manifest::Aggregation;
+use headwater_inference::leader::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use headwater_inference::manifest::{Aggregation, Configuration};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::ScoresExit;
 use headwater_protocol::{NetworkId, PolicyId, SampleId, Slot};
@@ -25,12 +25,15 @@ fn leader() -> Leader {
         labels: (0..CLASSES).map(|class| format!("class {class}")).collect(),
         class_prior: vec![0.1; CLASSES],
         slots: SLOTS,
+        configuration: Configuration::C,
+        edges: Vec::new(),
         packed_bytes: PACKED,
+        cloud_map_bytes: PACKED,
         score_bytes: 4 * CLASSES,
         most_open: 1024,
     };
     let exit = ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
-    let mut leader = Leader::new(config, exit);
+    let mut leader = Leader::new(config, Exits { local: Some(exit), edge: None });
     for slot in Slot::first(SLOTS) {
         leader.handle(Micros(0), Event::DeviceUp { slot }, &mut Vec::new());
     }

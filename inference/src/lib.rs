@@ -5,6 +5,7 @@
 pub mod aggregate;
 pub mod bundle;
 pub mod cost;
+pub mod edge;
 pub mod engine;
 pub mod exit;
 pub mod leader;

@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use headwater_protocol::{Body, Boot, Header, Limits, Message, NetworkTag, SampleId, decode, encode};
 
 fn summary(c: &mut Criterion) {
-    let limits = Limits { score_bytes: 40, feature_bits: 2048, view_bytes: 3072 };
+    let limits = Limits { score_bytes: 40, feature_bits: 2048, view_bytes: 3072, edge_bits: 0 };
     let scores: Vec<u8> = (0..10).flat_map(|i| (i as f32 * 0.3).to_le_bytes()).collect();
     let sample = SampleId(1_763_719_200_123);
     let mut bytes = Vec::with_capacity(64);

@@ -131,17 +131,23 @@ pub struct Stages {
     pub window_us: u64,
     /// Last features in, or the end of the wait for them.
     pub features_us: u64,
+    /// The last answer of an edge in, or the end of the wait for them.
+    #[serde(default)]
+    pub edge_us: u64,
     /// The cloud's answer, or its failure.
     pub cloud_us: u64,
     /// The decision, as journalled.
     pub decided_us: u64,
 }
 
-/// Body bytes (scores and feature bits) that this sample cost on each hop.
+/// Body bytes (scores, maps, a device's own decision) that this sample cost on each hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopBytes {
-    /// Devices to leader.
+    /// Devices to leader, or to the edge in front of it.
     pub device_edge: u64,
+    /// Edges to leader, where they are processes of their own.
+    #[serde(default)]
+    pub edge_leader: u64,
     /// Leader to cloud.
     pub edge_cloud: u64,
 }

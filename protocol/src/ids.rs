@@ -209,6 +209,11 @@ name_id!(
     "device id"
 );
 name_id!(
+    /// Name of an edge; one level of its topics.
+    EdgeId,
+    "edge id"
+);
+name_id!(
     /// Name of a site.
     SiteId,
     "site"
@@ -219,7 +224,7 @@ name_id!(
     "group"
 );
 
-/// Longest name of a device, site or group, in bytes.
+/// Longest name of a device, edge, site or group, in bytes.
 const NAME_MAX: usize = 64;
 
 fn is_name(name: &str) -> bool {

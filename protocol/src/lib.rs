@@ -15,11 +15,13 @@ pub mod v2;
 
 pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, Stages};
 pub use fault::{Fault, MqttHandling};
-pub use ids::{Boot, DeviceId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot};
-pub use message::{
-    Body, DecodeError, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION, age_ms, decode,
-    encode,
+pub use ids::{
+    Boot, DeviceId, EdgeId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot,
 };
-pub use notice::{Birth, DeviceState, Status};
+pub use message::{
+    Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,
+    age_ms, decode, encode,
+};
+pub use notice::{Birth, DeviceState, EdgeStatus, Status};
 pub use presence::{Presence, View};
-pub use topic::{DeviceTopic, Topic, TopicError, Topics};
+pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};

@@ -9,14 +9,16 @@
 //!
 //! All little endian; version is the high half of byte 0. The age is in ms and saturates at 65,535. Bodies: `trigger` the whole
 //! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing; `request` the mask of the slots
-//! asked (u64, bit i = slot i); `features` the packed bits; `input` the view as pixels.
+//! asked (u64, bit i = slot i); `features` the packed bits; `input` the view as pixels; `decided` class (u16), confidence (f32) and
+//! policy id (8 bytes) of a device that decided by itself; `edge_features` what an edge made of its devices' features: the mask of
+//! the slots that contributed (u64), scores (one `f32` a class), its map.
 //! (device, boot, kind, sample) identifies a message; duplicates are normal.
 
 use thiserror::Error;
 
 use crate::bits;
 use crate::fault::Fault;
-use crate::ids::{Boot, NetworkTag, SampleId};
+use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
 
 /// Version of the binary messages this build speaks.
 pub const VERSION: u8 = 1;
@@ -70,6 +72,28 @@ pub enum Body<'a> {
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
+    /// A device that is alone was sure (configurations b and d).
+    Decided(DeviceDecision),
+    /// What an edge says of a sample, to the leader (configuration f).
+    EdgeFeatures {
+        /// Slots whose features reached the edge in time, bit i = slot i; never none.
+        slots: u64,
+        /// Class scores, little-endian `f32`.
+        scores: &'a [u8],
+        /// The edge's map, packed.
+        map: &'a [u8],
+    },
+}
+
+/// The answer of a device that decides by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceDecision {
+    /// Index of the class in the network's labels.
+    pub class: u16,
+    /// One minus the uncertainty, in `[0, 1]`.
+    pub confidence: f32,
+    /// The policy whose threshold it met.
+    pub policy: PolicyId,
 }
 
 /// Kind of a message: the low half of byte 0.
@@ -90,6 +114,10 @@ pub enum Kind {
     Gone = 6,
     /// [`Body::Input`].
     Input = 7,
+    /// [`Body::Decided`].
+    Decided = 8,
+    /// [`Body::EdgeFeatures`].
+    EdgeFeatures = 9,
 }
 
 /// Body lengths that the receiver's network allows; anything else is refused before it is looked at.
@@ -101,12 +129,15 @@ pub struct Limits {
     pub feature_bits: usize,
     /// Bytes of a view.
     pub view_bytes: usize,
+    /// Bits of the map of an edge; 0 where there are no edges.
+    pub edge_bits: usize,
 }
 
 impl Limits {
     /// The largest payload any of our messages has under these limits.
     pub fn largest_payload(&self) -> usize {
-        HEADER_BYTES + self.score_bytes.max(bits::packed_len(self.feature_bits)).max(self.view_bytes).max(8)
+        let bodies = Kind::ALL.map(|kind| self.body_bytes(kind));
+        HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
     }
 }
 
@@ -121,6 +152,8 @@ impl<'a> Body<'a> {
             Self::Features(_) => Kind::Features,
             Self::Gone => Kind::Gone,
             Self::Input(_) => Kind::Input,
+            Self::Decided(_) => Kind::Decided,
+            Self::EdgeFeatures { .. } => Kind::EdgeFeatures,
         }
     }
 
@@ -130,6 +163,8 @@ impl<'a> Body<'a> {
             Self::Trigger(_) | Self::Request(_) => 8,
             Self::NotInView | Self::Gone => 0,
             Self::Summary(bytes) | Self::Features(bytes) | Self::Input(bytes) => bytes.len(),
+            Self::Decided(_) => DECIDED_BYTES,
+            Self::EdgeFeatures { scores, map, .. } => 8 + scores.len() + map.len(),
         }
     }
 
@@ -138,14 +173,30 @@ impl<'a> Body<'a> {
         self.len() == 0
     }
 
-    /// The scores of a summary; empty for every other kind.
+    /// The scores of a summary or of an edge; empty for every other kind.
     pub fn scores(&self) -> impl ExactSizeIterator<Item = f32> + 'a {
-        let bytes: &'a [u8] = if let Self::Summary(bytes) = *self { bytes } else { &[] };
+        let bytes: &'a [u8] = match *self {
+            Self::Summary(scores) | Self::EdgeFeatures { scores, .. } => scores,
+            _ => &[],
+        };
         bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
     }
 }
 
 impl Kind {
+    /// Every kind.
+    const ALL: [Self; 9] = [
+        Self::Trigger,
+        Self::Summary,
+        Self::NotInView,
+        Self::Request,
+        Self::Features,
+        Self::Gone,
+        Self::Input,
+        Self::Decided,
+        Self::EdgeFeatures,
+    ];
+
     /// Its word in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -156,20 +207,13 @@ impl Kind {
             Self::Features => "features",
             Self::Gone => "gone",
             Self::Input => "input",
+            Self::Decided => "decided",
+            Self::EdgeFeatures => "edge_features",
         }
     }
 
-    fn from_bits(kind: u8) -> Option<Self> {
-        Some(match kind {
-            1 => Self::Trigger,
-            2 => Self::Summary,
-            3 => Self::NotInView,
-            4 => Self::Request,
-            5 => Self::Features,
-            6 => Self::Gone,
-            7 => Self::Input,
-            _ => return None,
-        })
+    fn from_bits(bits: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == bits)
     }
 }
 
@@ -181,7 +225,11 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
     let Message { header, body } = message;
     let kind = body.kind();
     let (expected, found) = (limits.body_bytes(kind), body.len());
-    if expected != found {
+    let is_cut_right = match body {
+        Body::EdgeFeatures { scores, .. } => scores.len() == limits.score_bytes,
+        _ => true,
+    };
+    if expected != found || !is_cut_right {
         return Err(EncodeError { kind: kind.name(), expected, found });
     }
     out.reserve(HEADER_BYTES + found);
@@ -194,6 +242,16 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
         Body::Trigger(sample) => out.extend_from_slice(&sample.0.to_le_bytes()),
         Body::Request(slots) => out.extend_from_slice(&slots.to_le_bytes()),
         Body::Summary(bytes) | Body::Features(bytes) | Body::Input(bytes) => out.extend_from_slice(bytes),
+        Body::Decided(DeviceDecision { class, confidence, policy }) => {
+            out.extend_from_slice(&class.to_le_bytes());
+            out.extend_from_slice(&confidence.to_le_bytes());
+            out.extend_from_slice(&policy.0);
+        }
+        Body::EdgeFeatures { slots, scores, map } => {
+            out.extend_from_slice(&slots.to_le_bytes());
+            out.extend_from_slice(scores);
+            out.extend_from_slice(map);
+        }
         Body::NotInView | Body::Gone => {}
     }
     Ok(())
@@ -237,13 +295,7 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
             }
             Body::Trigger(sample)
         }
-        Kind::Summary => {
-            let body = Body::Summary(rest);
-            if !body.scores().all(f32::is_finite) {
-                return Err(DecodeError::NotFinite);
-            }
-            body
-        }
+        Kind::Summary => finite(Body::Summary(rest))?,
         Kind::NotInView => Body::NotInView,
         Kind::Request => Body::Request(whole_u64(rest)),
         Kind::Features => {
@@ -254,9 +306,40 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         }
         Kind::Gone => Body::Gone,
         Kind::Input => Body::Input(rest),
+        Kind::Decided => decided(rest)?,
+        Kind::EdgeFeatures => {
+            let (slots, rest) = rest.split_at(8);
+            let (scores, map) = rest.split_at(limits.score_bytes);
+            if !bits::tail_is_clear(map, limits.edge_bits) {
+                return Err(DecodeError::TailBits);
+            }
+            let slots = whole_u64(slots);
+            if slots == 0 {
+                return Err(DecodeError::NoSlots);
+            }
+            finite(Body::EdgeFeatures { slots, scores, map })?
+        }
     };
     Ok(Message { header, body })
 }
+
+fn finite(body: Body<'_>) -> Result<Body<'_>, DecodeError> {
+    if body.scores().all(f32::is_finite) { Ok(body) } else { Err(DecodeError::NotFinite) }
+}
+
+fn decided(body: &[u8]) -> Result<Body<'_>, DecodeError> {
+    let length = DecodeError::Length { kind: "decided", expected: DECIDED_BYTES, found: body.len() };
+    let &[a, b, c, d, e, f, ref policy @ ..] = body else { return Err(length) };
+    let confidence = f32::from_le_bytes([c, d, e, f]);
+    if !(0.0..=1.0).contains(&confidence) {
+        return Err(DecodeError::Confidence);
+    }
+    let policy = PolicyId(policy.try_into().map_err(|_| length)?);
+    Ok(Body::Decided(DeviceDecision { class: u16::from_le_bytes([a, b]), confidence, policy }))
+}
+
+/// Class, confidence, policy.
+const DECIDED_BYTES: usize = 2 + 4 + 8;
 
 /// Bit 0 of the flags.
 const FLAG_LATE: u8 = 1;
@@ -269,6 +352,8 @@ impl Limits {
             Kind::Features => bits::packed_len(self.feature_bits),
             Kind::Input => self.view_bytes,
             Kind::NotInView | Kind::Gone => 0,
+            Kind::Decided => DECIDED_BYTES,
+            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
         }
     }
 }
@@ -343,8 +428,14 @@ pub enum DecodeError {
         body: SampleId,
     },
     /// A score that is NaN or infinite.
-    #[error("summary message: expected finite scores, found NaN or infinity")]
+    #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,
+    /// A confidence that is none.
+    #[error("decided message: expected a confidence in [0, 1], found another number")]
+    Confidence,
+    /// An edge that says something of no slot.
+    #[error("edge_features message: expected at least one slot, found none")]
+    NoSlots,
     /// Bits set after the last feature.
     #[error("features message: expected zero bits after the last feature, found ones")]
     TailBits,

@@ -1,4 +1,4 @@
-//! What a device says of itself, retained at the broker, in JSON because people read it.
+//! What a device or an edge says of itself, retained at the broker, in JSON because people read it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Status {
     pub boot: Boot,
 }
 
-/// Whether a device is up.
+/// Whether a device or an edge is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
@@ -39,4 +39,19 @@ pub struct Birth {
     /// What it can do beyond the version's basics; unknown words are ignored.
     #[serde(default)]
     pub capabilities: Vec<String>,
+}
+
+/// `edge/{id}/status`, retained: which edge of the network it is; the `down` form is its last will.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeStatus {
+    /// Up or down.
+    pub state: DeviceState,
+    /// The life this status speaks of.
+    pub boot: Boot,
+    /// Which edge of the network, from 0.
+    pub edge: u8,
+    /// The network it runs.
+    pub network: NetworkId,
+    /// Name and version of its software.
+    pub software: String,
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{DeviceId, GroupId, IdError, SiteId};
+use crate::ids::{DeviceId, EdgeId, GroupId, IdError, SiteId};
 
 /// The topics of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Topic {
     Settled,
     /// `dev/{id}/…`.
     Device(DeviceId, DeviceTopic),
+    /// `edge/{id}/…`.
+    Edge(EdgeId, EdgeTopic),
 }
 
 /// Last level of a device's topic.
@@ -46,6 +48,15 @@ pub enum DeviceTopic {
     Cmd,
 }
 
+/// Last level of an edge's topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EdgeTopic {
+    /// Who it is, up or down; retained, and the last will.
+    Status,
+    /// Scores and map of a sample, or `gone`.
+    Features,
+}
+
 impl Topics {
     /// Topics of a group at a site.
     pub fn new(site: &SiteId, group: &GroupId) -> Self {
@@ -62,6 +73,7 @@ impl Topics {
             Topic::Revision => format!("{prefix}revision"),
             Topic::Settled => format!("{prefix}settled"),
             Topic::Device(id, leaf) => self.device(id, *leaf),
+            Topic::Edge(id, leaf) => self.edge(id, *leaf),
         }
     }
 
@@ -73,6 +85,16 @@ impl Topics {
     /// Filter for one topic of every device.
     pub fn every_device(&self, leaf: DeviceTopic) -> String {
         format!("{}dev/+/{}", self.prefix, leaf.name())
+    }
+
+    /// A topic of one edge.
+    pub fn edge(&self, id: &EdgeId, leaf: EdgeTopic) -> String {
+        format!("{}edge/{id}/{}", self.prefix, leaf.name())
+    }
+
+    /// Filter for one topic of every edge.
+    pub fn every_edge(&self, leaf: EdgeTopic) -> String {
+        format!("{}edge/+/{}", self.prefix, leaf.name())
     }
 
     /// Reads a topic name.
@@ -91,6 +113,9 @@ impl Topics {
             (Some("settled"), None, ..) => Topic::Settled,
             (Some("dev"), Some(id), Some(leaf), None) => {
                 Topic::Device(DeviceId::new(id)?, DeviceTopic::from_name(leaf).ok_or_else(unknown)?)
+            }
+            (Some("edge"), Some(id), Some(leaf), None) => {
+                Topic::Edge(EdgeId::new(id)?, EdgeTopic::from_name(leaf).ok_or_else(unknown)?)
             }
             _ => return Err(unknown()),
         };
@@ -113,6 +138,23 @@ impl DeviceTopic {
             Self::Decision => "decision",
             Self::Frame => "frame",
             Self::Cmd => "cmd",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|leaf| leaf.name() == name)
+    }
+}
+
+impl EdgeTopic {
+    /// Every leaf.
+    pub const ALL: [Self; 2] = [Self::Status, Self::Features];
+
+    /// The last level.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Features => "features",
         }
     }
 
@@ -152,7 +194,8 @@ mod tests {
         let id = DeviceId::new("cam-0").unwrap();
         let plain = [Topic::Trigger, Topic::Request, Topic::Result, Topic::Revision, Topic::Settled];
         let device = DeviceTopic::ALL.map(|leaf| Topic::Device(id.clone(), leaf));
-        for topic in plain.into_iter().chain(device) {
+        let edge = EdgeTopic::ALL.map(|leaf| Topic::Edge(EdgeId::new("hall").unwrap(), leaf));
+        for topic in plain.into_iter().chain(device).chain(edge) {
             assert_eq!(topics().parse(&topics().name(&topic)), Ok(topic));
         }
         assert_eq!(topics().device(&id, DeviceTopic::Summary), "headwater/v1/plant/gate/dev/cam-0/summary");
@@ -163,7 +206,9 @@ mod tests {
         for foreign in ["", "headwater/v1/plant/other/result", "headwater/v2/plant/gate/result"] {
             assert!(matches!(topics().parse(foreign), Err(TopicError::Foreign(_))), "{foreign}");
         }
-        for unknown in ["x", "dev/a", "dev/a/b", "dev/a/status/more", "result/x", ""] {
+        for unknown in
+            ["x", "dev/a", "dev/a/b", "dev/a/status/more", "edge/a/summary", "edge/a", "result/x", ""]
+        {
             let name = format!("headwater/v1/plant/gate/{unknown}");
             assert!(matches!(topics().parse(&name), Err(TopicError::Unknown(_))), "{unknown}");
         }

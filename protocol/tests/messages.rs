@@ -1,11 +1,12 @@
 //! Messages against hostile bytes: every message survives its bytes, nothing else is taken for one.
 
 use headwater_protocol::{
-    Body, Boot, DecodeError, HEADER_BYTES, Header, Limits, Message, NetworkTag, SampleId, decode, encode,
+    Body, Boot, DecodeError, DeviceDecision, HEADER_BYTES, Header, Limits, Message, NetworkTag, PolicyId,
+    SampleId, decode, encode,
 };
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { score_bytes: 12, feature_bits: 21, view_bytes: 48 };
+const LIMITS: Limits = Limits { score_bytes: 12, feature_bits: 21, view_bytes: 48, edge_bits: 11 };
 
 fn header(sample: SampleId) -> Header {
     Header {
@@ -39,10 +40,14 @@ enum Owned {
     Features(Vec<u8>),
     Gone,
     Input(Vec<u8>),
+    Decided(DeviceDecision),
+    EdgeFeatures(u64, Vec<f32>, Vec<u8>),
 }
 
 fn any_body() -> impl Strategy<Value = Owned> {
     let finite = any::<f32>().prop_filter("finite", |v| v.is_finite());
+    let decided = (any::<u16>(), 0.0..=1.0f32, any::<[u8; 8]>());
+    let edge = (1..u64::MAX, prop::collection::vec(finite.clone(), 3), any::<[u8; 2]>());
     prop_oneof![
         any::<u32>().prop_map(Owned::Trigger),
         prop::collection::vec(finite, 3).prop_map(Owned::Summary),
@@ -54,12 +59,20 @@ fn any_body() -> impl Strategy<Value = Owned> {
         }),
         Just(Owned::Gone),
         prop::collection::vec(any::<u8>(), 48).prop_map(Owned::Input),
+        decided.prop_map(|(class, confidence, policy)| {
+            Owned::Decided(DeviceDecision { class, confidence, policy: PolicyId(policy) })
+        }),
+        edge.prop_map(|(slots, scores, [first, last])| {
+            Owned::EdgeFeatures(slots, scores, vec![first, last & 0b0000_0111])
+        }),
     ]
 }
 
 fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
     let scores: Vec<u8> = match body {
-        Owned::Summary(scores) => scores.iter().flat_map(|s| s.to_le_bytes()).collect(),
+        Owned::Summary(scores) | Owned::EdgeFeatures(_, scores, _) => {
+            scores.iter().flat_map(|s| s.to_le_bytes()).collect()
+        }
         _ => Vec::new(),
     };
     let body = match body {
@@ -72,6 +85,8 @@ fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
         Owned::Features(bits) => Body::Features(bits),
         Owned::Gone => Body::Gone,
         Owned::Input(pixels) => Body::Input(pixels),
+        Owned::Decided(decision) => Body::Decided(*decision),
+        Owned::EdgeFeatures(slots, _, map) => Body::EdgeFeatures { slots: *slots, scores: &scores, map },
     };
     check(Message { header, body });
 }

@@ -1,10 +1,9 @@
-//! [`Leader`]: events in, actions out.
+//! [`Leader`]: events in, actions out. Here samples are opened and events find their sample; `window.rs` applies the first exit,
+//! `deeper.rs` what is behind it, `decide.rs` ends a sample.
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{
-    Decision, Degraded, Dropped, Exit, HopBytes, Presence, SampleId, Settled, Slot, Stages, View,
-};
+use headwater_protocol::{Body, Degraded, Dropped, Exit, SampleId, Settled, Slot, View};
 
 use super::closed::Closed;
 use super::devices::Devices;
@@ -12,29 +11,29 @@ use super::horizon::Horizon;
 use super::journal::Recovered;
 use super::open::{Answer, Open, Sizes, Stage};
 use super::wakes::Wakes;
-use super::{Action, Event, LeaderConfig, Micros};
-use crate::exit::Assessment;
-use crate::sections::ScoresExit;
+use super::{Action, Event, Exits, LeaderConfig, Micros};
 
 /// Open samples kept for reuse of their buffers.
-const SPARE: usize = 64;
+pub(super) const SPARE: usize = 64;
 
 /// Decides the samples of one group.
 pub struct Leader {
-    config: LeaderConfig,
-    sizes: Sizes,
-    local: ScoresExit,
-    /// Logits of the local exit; a field so that no event allocates.
-    logits: Vec<f32>,
-    devices: Devices,
+    pub(super) config: LeaderConfig,
+    pub(super) sizes: Sizes,
+    pub(super) exits: Exits,
+    /// Logits of an exit; a field so that no event allocates.
+    pub(super) logits: Vec<f32>,
+    pub(super) devices: Devices,
+    /// Edges that are up, bit i = edge i.
+    pub(super) edges_up: u64,
     horizon: Horizon,
-    open: BTreeMap<SampleId, Box<Open>>,
+    pub(super) open: BTreeMap<SampleId, Box<Open>>,
     #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
-    spare: Vec<Box<Open>>,
-    closed: Closed,
-    wakes: Wakes,
-    newest: SampleId,
-    counts: Counts,
+    pub(super) spare: Vec<Box<Open>>,
+    pub(super) closed: Closed,
+    pub(super) wakes: Wakes,
+    pub(super) newest: SampleId,
+    pub(super) counts: Counts,
 }
 
 /// Messages that changed nothing, by what was wrong with them.
@@ -50,7 +49,7 @@ pub struct Counts {
     pub implausible: u64,
     /// Bit `i` set where slot `i` named one.
     pub implausible_slots: u64,
-    /// Features or a cloud answer that nobody waited for.
+    /// Features, an edge's or the cloud's answer that nobody waited for.
     pub unasked: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
@@ -59,15 +58,17 @@ pub struct Counts {
 }
 
 impl Leader {
-    /// A leader with no samples. `local` must be of the same network as `config`.
-    pub fn new(config: LeaderConfig, local: ScoresExit) -> Self {
+    /// A leader with no samples. `exits` must be of the same network as `config`.
+    pub fn new(config: LeaderConfig, exits: Exits) -> Self {
         let classes = config.labels.len();
-        let sizes = Sizes { slots: config.slots, classes, packed_bytes: config.packed_bytes };
+        let maps_bytes = config.cloud_sources() * config.cloud_map_bytes;
+        let sizes = Sizes { slots: config.slots, classes, edges: config.edges.len(), maps_bytes };
         Self {
             sizes,
-            local,
+            exits,
             logits: vec![0.0; classes],
             devices: Devices::new(),
+            edges_up: 0,
             horizon: Horizon::new(),
             open: BTreeMap::new(),
             spare: Vec::new(),
@@ -106,7 +107,7 @@ impl Leader {
                 } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
                     open.presence.set(slot, View::Present);
                     open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
-                    open.device_edge_bytes += score_bytes;
+                    open.bytes.device_edge += score_bytes;
                     self.close_window_if_complete(now, sample, actions);
                 }
             }
@@ -116,8 +117,40 @@ impl Leader {
                     self.close_window_if_complete(now, sample, actions);
                 }
             }
+            Event::Input { slot, sample, age_ms, late, pixels } => {
+                if pixels.len() != self.config.packed_bytes || self.config.configuration.has_device_section()
+                {
+                    self.counts.misfits += 1;
+                } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
+                    open.presence.set(slot, View::Present);
+                    open.put_map(slot.index(), pixels);
+                    open.delivered |= 1 << slot.index();
+                    open.bytes.device_edge += pixels.len() as u64;
+                    self.close_window_if_complete(now, sample, actions);
+                }
+            }
+            Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
+                let is_known = usize::from(decision.class) < self.sizes.classes;
+                if !is_known || !self.config.configuration.has(Exit::Device) {
+                    self.counts.misfits += 1;
+                } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
+                    open.presence.set(slot, View::Present);
+                    open.bytes.device_edge += Body::Decided(decision).len() as u64;
+                    open.stages.window_us = open.elapsed(now);
+                    let answered = open.presence.answered_mask();
+                    self.devices.window_closed(answered);
+                    let answer = Answer { class: decision.class, confidence: decision.confidence };
+                    self.decide_under(now, sample, (Exit::Device, answer), decision.policy, actions);
+                }
+            }
             Event::Features { slot, sample, bits } => self.features(now, slot, sample, Some(bits), actions),
             Event::Gone { slot, sample } => self.features(now, slot, sample, None, actions),
+            Event::EdgeUp { edge } => self.edges_up |= 1u64.checked_shl(edge as u32).unwrap_or(0),
+            Event::EdgeDown { edge } => self.edge_down(now, edge, actions),
+            Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
+                self.edge_answer(now, (edge, sample), Some((slots, scores, map, body_bytes)), actions);
+            }
+            Event::EdgeGone { edge, sample } => self.edge_answer(now, (edge, sample), None, actions),
             Event::CloudAnswer { sample, logits } => self.cloud_answer(now, sample, logits, actions),
             Event::CloudFailed { sample, reason } => self.cloud_failed(now, sample, reason, actions),
             Event::Trigger { sample } => self.horizon.reach(sample),
@@ -228,159 +261,6 @@ impl Leader {
         actions.push(Action::Open(sample));
     }
 
-    fn close_window_if_complete(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
-        let awaited = self.devices.awaited();
-        let complete = awaited != 0
-            && self.open.get(&sample).is_some_and(|open| {
-                open.stage == Stage::Window && awaited & !open.presence.answered_mask() == 0
-            });
-        if complete {
-            self.close_window(now, sample, actions);
-        }
-    }
-
-    /// Aggregates what came and applies the local exit.
-    fn close_window(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stages.window_us = open.elapsed(now);
-        self.counts.missing += u64::from(open.presence.missing_count());
-        self.devices.window_closed(open.presence.answered_mask());
-        let present = open.presence.present_count();
-        if present == 0 {
-            open.degrade(Degraded::NoView);
-            let answer = Answer::from(&Assessment::of_prior(&self.config.class_prior));
-            return self.decide(now, sample, Exit::Local, answer, actions);
-        }
-        let assessed = self
-            .local
-            .scores(&open.scores, open.presence.present_mask(), &mut self.logits)
-            .ok()
-            .map(|()| self.config.policy.local.assess(&self.logits, present));
-        open.local = assessed.as_ref().map(Answer::from);
-        match (assessed, open.local) {
-            (Some(assessment), Some(answer)) if assessment.leaves => {
-                self.decide(now, sample, Exit::Local, answer, actions);
-            }
-            _ => self.ask_features(now, sample, actions),
-        }
-    }
-
-    fn ask_features(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stage = Stage::Features;
-        open.owing = open.presence.present_mask();
-        open.due = now.plus_ms(self.config.policy.features_ms).min(open.deadline);
-        self.wakes.push(open.due, sample);
-        actions.push(Action::Request { sample, slots: open.owing });
-    }
-
-    fn features(
-        &mut self,
-        now: Micros,
-        slot: Slot,
-        sample: SampleId,
-        bits: Option<&[u8]>,
-        actions: &mut Vec<Action>,
-    ) {
-        let packed = self.sizes.packed_bytes;
-        if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= self.sizes.slots {
-            self.counts.misfits += 1;
-            return;
-        }
-        let Some(open) = self.open.get_mut(&sample).filter(|open| open.owes(slot)) else {
-            self.counts.unasked += 1;
-            return;
-        };
-        open.owing &= !(1 << slot.index());
-        if let Some(bits) = bits {
-            open.delivered |= 1 << slot.index();
-            open.features[slot.index() * packed..][..packed].copy_from_slice(bits);
-            open.device_edge_bytes += packed as u64;
-        }
-        if open.owing == 0 {
-            self.ask_cloud(now, sample, actions);
-        }
-    }
-
-    /// Sends what came to the cloud; a slot that had a view and did not deliver counts as missing from here on.
-    fn ask_cloud(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stages.features_us = open.elapsed(now);
-        if open.delivered != open.presence.present_mask() {
-            open.degrade(Degraded::FeaturesMissing);
-        }
-        let left_ms = u32::try_from(open.deadline.since(now) / 1000).unwrap_or(u32::MAX);
-        if open.delivered == 0 {
-            return self.decide_without_cloud(now, sample, None, actions);
-        }
-        if left_ms == 0 {
-            return self.decide_without_cloud(now, sample, Some(Degraded::CloudTimeout), actions);
-        }
-        open.stage = Stage::Cloud;
-        open.due = open.deadline;
-        open.edge_cloud_bytes = (open.features.len() + self.sizes.slots) as u64;
-        self.wakes.push(open.due, sample);
-        actions.push(Action::AskCloud {
-            sample,
-            features: open.features.clone(),
-            presence: (0..self.sizes.slots).map(|slot| open.delivered >> slot & 1 == 1).collect(),
-            deadline_ms: left_ms,
-        });
-    }
-
-    fn cloud_answer(&mut self, now: Micros, sample: SampleId, logits: &[f32], actions: &mut Vec<Action>) {
-        if logits.len() != self.sizes.classes {
-            self.counts.misfits += 1;
-            return self.cloud_failed(now, sample, Degraded::CloudRefused, actions);
-        }
-        if let Some(open) = self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
-            open.stages.cloud_us = open.elapsed(now);
-            let delivered = open.delivered;
-            withhold_undelivered(&mut open.presence, delivered);
-            let assessment = self.config.policy.cloud.assess(logits, delivered.count_ones());
-            return self.decide(now, sample, Exit::Cloud, Answer::from(&assessment), actions);
-        }
-        let Some(mut decision) = self.closed.take_revisable(sample) else {
-            self.counts.unasked += 1;
-            return;
-        };
-        let assessment = self.config.policy.cloud.assess(logits, decision.presence.present_count());
-        decision.exit = Exit::Cloud;
-        decision.class = assessment.class;
-        decision.label = label(&self.config.labels, assessment.class);
-        decision.confidence = assessment.confidence;
-        decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
-        actions.push(Action::Revise(decision));
-    }
-
-    fn cloud_failed(&mut self, now: Micros, sample: SampleId, reason: Degraded, actions: &mut Vec<Action>) {
-        match self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
-            Some(open) => {
-                open.stages.cloud_us = open.elapsed(now);
-                self.decide_without_cloud(now, sample, Some(reason), actions);
-            }
-            None => self.counts.unasked += 1,
-        }
-    }
-
-    /// The best exit so far answers, marked.
-    fn decide_without_cloud(
-        &mut self,
-        now: Micros,
-        sample: SampleId,
-        reason: Option<Degraded>,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
-        if let Some(reason) = reason {
-            open.degrade(reason);
-        }
-        // Without a local answer (its section failed) the prior is all there is.
-        let answer =
-            open.local.unwrap_or_else(|| Answer::from(&Assessment::of_prior(&self.config.class_prior)));
-        self.decide(now, sample, Exit::Local, answer, actions);
-    }
-
     fn device_down(&mut self, now: Micros, slot: Slot, actions: &mut Vec<Action>) {
         self.devices.set_down(slot);
         let waiting: Vec<(SampleId, bool)> =
@@ -404,79 +284,11 @@ impl Leader {
                     self.close_window(now, sample, actions);
                 }
                 Stage::Features => self.ask_cloud(now, sample, actions),
+                Stage::Edges => self.edges_done(now, sample, actions),
                 Stage::Cloud => {
-                    let stages = &mut self.open.get_mut(&sample).expect("looked up above").stages;
-                    stages.cloud_us = 0;
                     self.decide_without_cloud(now, sample, Some(Degraded::CloudTimeout), actions);
                 }
             }
         }
-    }
-
-    fn decide(
-        &mut self,
-        now: Micros,
-        sample: SampleId,
-        exit: Exit,
-        answer: Answer,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(mut open) = self.open.remove(&sample) else { return };
-        if open.late {
-            open.degrade(Degraded::Late);
-        }
-        let decision = Decision {
-            sample,
-            class: answer.class,
-            label: label(&self.config.labels, answer.class),
-            confidence: answer.confidence,
-            exit,
-            presence: open.presence,
-            degraded: std::mem::take(&mut open.degraded),
-            network: self.config.network,
-            policy: self.config.policy_id,
-            stages: Stages { decided_us: open.elapsed(now), ..open.stages },
-            bytes: HopBytes { device_edge: open.device_edge_bytes, edge_cloud: open.edge_cloud_bytes },
-        };
-        if decision.degraded.contains(&Degraded::CloudTimeout) {
-            self.closed.keep_revisable(decision.clone());
-        }
-        self.closed.decided(sample);
-        actions.push(Action::Decide(decision));
-        self.retire(open);
-    }
-
-    fn drop_sample(&mut self, sample: SampleId, reason: Dropped, actions: &mut Vec<Action>) {
-        let Some(open) = self.open.remove(&sample) else { return };
-        self.closed.dropped(sample, reason);
-        actions.push(Action::Drop { sample, reason });
-        self.retire(open);
-    }
-
-    fn retire(&mut self, open: Box<Open>) {
-        let oldest = self.open.first_key_value().map(|(&sample, _)| sample);
-        self.closed.settle(oldest, self.newest);
-        if self.spare.len() < SPARE {
-            self.spare.push(open);
-        }
-    }
-}
-
-/// Slots that had a view and whose features did not reach the exit are missing at it.
-fn withhold_undelivered(presence: &mut Presence, delivered: u64) {
-    for slot in Slot::first(presence.slots()) {
-        if presence.is_present(slot) && delivered >> slot.index() & 1 == 0 {
-            presence.set(slot, View::Missing);
-        }
-    }
-}
-
-fn label(labels: &[String], class: u16) -> String {
-    labels.get(usize::from(class)).cloned().unwrap_or_default()
-}
-
-impl From<&Assessment> for Answer {
-    fn from(assessment: &Assessment) -> Self {
-        Self { class: assessment.class, confidence: assessment.confidence }
     }
 }

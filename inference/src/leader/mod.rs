@@ -3,28 +3,37 @@
 //! Events and `now` go in, actions come out. A sample passes
 //!
 //! ```text
-//! first summary ──> window ──(all that are up answered, or its end)──> local exit ──sure──> decided
-//!                                                                        │ unsure
-//!                                                      features asked <──┘
-//!                                       (all came, or the end of the wait) ──> cloud asked ──answer──> decided
-//!                                                                                   │ failure, deadline
-//!                                                                                   └──> best exit so far, degraded
+//! first message ──> window ──(all that are up answered, or its end)──> exit `local` ──sure──> decided
+//!                     │ a device that is alone and sure ──> decided         │ unsure
+//!                     │                                                     v
+//!                     │ maps came unasked ──> features asked ──(all came, or the end of the wait)
+//!                     │                                                     │ with edges: their answers, exit `edge` ──sure──> decided
+//!                     v                                                     v
+//!                    cloud asked ──answer──> decided; ──failure, deadline──> best exit so far, degraded
 //! ```
+//! Which of these a network has is its configuration; see [`Configuration`].
 //!
 //! Every wait has an end ([`Leader::next_wake`]), every sample that was opened is decided or dropped with a reason, and none
 //! is decided twice.
 
 mod closed;
+mod decide;
+mod deeper;
 mod devices;
 mod horizon;
 pub mod journal;
 mod machine;
 mod open;
-mod wakes;
+pub(crate) mod wakes;
+mod window;
 
-use headwater_protocol::{Decision, Degraded, Dropped, NetworkId, PolicyId, SampleId, Slot};
+use headwater_protocol::{Decision, Degraded, DeviceDecision, Dropped, NetworkId, PolicyId, SampleId, Slot};
 
+use crate::bundle::Bundle;
+use crate::engine::Engine;
+use crate::manifest::{Configuration, NetworkManifest};
 use crate::policy::Policy;
+use crate::sections::{ScoresExit, SectionError};
 
 pub use machine::{Counts, Leader};
 
@@ -62,14 +71,70 @@ pub struct LeaderConfig {
     pub labels: Vec<String>,
     /// Share of each class in training; the answer where no device had a view.
     pub class_prior: Vec<f32>,
+    /// Which exits there are, and who sends what unasked.
+    pub configuration: Configuration,
     /// Device slots of the network.
     pub slots: usize,
-    /// Bytes of one packed feature map.
+    /// Slots of each edge, bit i = slot i; empty in a network without edges.
+    pub edges: Vec<u64>,
+    /// Bytes of the map that a device sends.
     pub packed_bytes: usize,
+    /// Bytes of the map that each source of the cloud sends: a device, or an edge where there are some.
+    pub cloud_map_bytes: usize,
     /// Bytes of the scores in one summary, as sent.
     pub score_bytes: usize,
     /// Most samples open at once; beyond it the oldest is shed.
     pub most_open: usize,
+}
+
+impl LeaderConfig {
+    /// What a bundle says, under a policy.
+    pub fn of(
+        manifest: &NetworkManifest,
+        network: NetworkId,
+        (policy, policy_id): (Policy, PolicyId),
+        most_open: usize,
+    ) -> Self {
+        let edges = manifest.edge.as_ref();
+        let edge_slots = |edge| edges.map_or(0, |tier| tier.slots_of(edge));
+        Self {
+            network,
+            policy_id,
+            policy,
+            labels: manifest.labels.clone(),
+            class_prior: manifest.class_prior.clone(),
+            configuration: manifest.configuration,
+            slots: usize::from(manifest.slots),
+            edges: (0..edges.map_or(0, |tier| tier.groups.len())).map(edge_slots).collect(),
+            packed_bytes: manifest.features.packed_bytes(),
+            cloud_map_bytes: manifest.cloud_map().packed_bytes(),
+            score_bytes: manifest.score_bytes(),
+            most_open,
+        }
+    }
+
+    /// Maps that the cloud joins: one a slot, or one an edge.
+    pub fn cloud_sources(&self) -> usize {
+        if self.edges.is_empty() { self.slots } else { self.edges.len() }
+    }
+}
+
+/// The exits that a leader applies itself; `None` where the network does not have one.
+pub struct Exits {
+    /// Over the scores of the devices.
+    pub local: Option<ScoresExit>,
+    /// Over the scores of the edges.
+    pub edge: Option<ScoresExit>,
+}
+
+impl Exits {
+    /// Those of a network.
+    ///
+    /// # Errors
+    /// When the bundle does not hold a section they need or the engine refuses it.
+    pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
+        Ok(Self { local: ScoresExit::local(bundle, engine)?, edge: ScoresExit::edge(bundle, engine)? })
+    }
 }
 
 /// What happened.
@@ -109,7 +174,33 @@ pub enum Event<'a> {
         /// From the spool, after the sample's time.
         late: bool,
     },
-    /// Features that were asked for.
+    /// The view of a device that has no section (configuration a).
+    Input {
+        /// Who.
+        slot: Slot,
+        /// Which sample.
+        sample: SampleId,
+        /// Time from capture to sending, ms.
+        age_ms: u16,
+        /// From the spool, after the sample's time.
+        late: bool,
+        /// The view, [`LeaderConfig::packed_bytes`] long.
+        pixels: &'a [u8],
+    },
+    /// A device that is alone was sure (configurations b and d).
+    DeviceDecided {
+        /// Who.
+        slot: Slot,
+        /// Which sample.
+        sample: SampleId,
+        /// Time from capture to sending, ms.
+        age_ms: u16,
+        /// From the spool, after the sample's time.
+        late: bool,
+        /// Its answer.
+        decision: DeviceDecision,
+    },
+    /// Features that were asked for, or that come unasked in configurations b and d.
     Features {
         /// Who.
         slot: Slot,
@@ -122,6 +213,38 @@ pub enum Event<'a> {
     Gone {
         /// Who.
         slot: Slot,
+        /// Which sample.
+        sample: SampleId,
+    },
+    /// An edge is there, or came back.
+    EdgeUp {
+        /// Which.
+        edge: usize,
+    },
+    /// An edge is gone.
+    EdgeDown {
+        /// Which.
+        edge: usize,
+    },
+    /// What an edge made of its devices' features.
+    EdgeAnswer {
+        /// Which edge.
+        edge: usize,
+        /// Which sample.
+        sample: SampleId,
+        /// Slots whose features it had, bit i = slot i.
+        slots: u64,
+        /// One score a class.
+        scores: &'a [f32],
+        /// Its map for the cloud, [`LeaderConfig::cloud_map_bytes`] long.
+        map: &'a [u8],
+        /// Bytes of the message's body; 0 where the edge is in the leader's own process.
+        body_bytes: u64,
+    },
+    /// An edge got no features of the sample.
+    EdgeGone {
+        /// Which edge.
+        edge: usize,
         /// Which sample.
         sample: SampleId,
     },
@@ -160,13 +283,20 @@ pub enum Action {
         /// Slots asked.
         slots: u64,
     },
+    /// Have the edges of the leader's own process run on these slots' features; edges elsewhere hear the request.
+    Collect {
+        /// Which sample.
+        sample: SampleId,
+        /// Slots that have a view.
+        slots: u64,
+    },
     /// Ask the cloud.
     AskCloud {
         /// Which sample.
         sample: SampleId,
-        /// `[slots, packed_bytes]`, zero where absent.
+        /// `[sources, cloud_map_bytes]`, zero where absent; sources are slots, or edges where there are some.
         features: Vec<u8>,
-        /// `[slots]`.
+        /// `[sources]`.
         presence: Vec<bool>,
         /// Milliseconds left; at least 1.
         deadline_ms: u32,

@@ -1,8 +1,9 @@
 //! One sample on its way to a decision.
 
-use headwater_protocol::{Degraded, Presence, SampleId, Slot, Stages};
+use headwater_protocol::{Degraded, Exit, HopBytes, Presence, SampleId, Slot, Stages, View};
 
 use super::Micros;
+use crate::exit::Assessment;
 
 /// State of one open sample. Buffers are reused from sample to sample.
 pub(super) struct Open {
@@ -18,17 +19,20 @@ pub(super) struct Open {
     pub(super) presence: Presence,
     /// `[slots, classes]`.
     pub(super) scores: Vec<f32>,
-    /// `[slots, packed_bytes]`, zero where nothing came.
-    pub(super) features: Vec<u8>,
-    /// Slots whose features came.
+    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where nothing came; a source is a slot, or an edge.
+    pub(super) maps: Vec<u8>,
+    /// Sources whose map came.
+    pub(super) arrived: u64,
+    /// Slots whose features came, or which had a part in the answer of their edge.
     pub(super) delivered: u64,
-    /// Slots that were asked and have not answered.
+    /// Slots that were asked and have not answered; edges, while their answers are awaited.
     pub(super) owing: u64,
+    /// `[edges, classes]`.
+    pub(super) edge_scores: Vec<f32>,
     pub(super) stages: Stages,
-    pub(super) device_edge_bytes: u64,
-    pub(super) edge_cloud_bytes: u64,
-    /// Answer of the local exit, for when the cloud gives none.
-    pub(super) local: Option<Answer>,
+    pub(super) bytes: HopBytes,
+    /// Answer of the deepest exit so far, for when nothing deeper answers.
+    pub(super) best: Option<(Exit, Answer)>,
     pub(super) degraded: Vec<Degraded>,
 }
 
@@ -39,11 +43,13 @@ pub(super) enum Stage {
     Window,
     /// Collecting features.
     Features,
+    /// Collecting answers of edges.
+    Edges,
     /// The cloud was asked.
     Cloud,
 }
 
-/// A class and how sure of it the exit is.
+/// A class and how sure of it the exit is; see [`Assessment`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) class: u16,
@@ -55,7 +61,9 @@ pub(super) struct Answer {
 pub(super) struct Sizes {
     pub(super) slots: usize,
     pub(super) classes: usize,
-    pub(super) packed_bytes: usize,
+    pub(super) edges: usize,
+    /// Bytes of the maps of all sources.
+    pub(super) maps_bytes: usize,
 }
 
 impl Open {
@@ -69,31 +77,32 @@ impl Open {
             late: false,
             presence: Presence::missing(sizes.slots),
             scores: vec![0.0; sizes.slots * sizes.classes],
-            features: vec![0; sizes.slots * sizes.packed_bytes],
+            maps: vec![0; sizes.maps_bytes],
+            arrived: 0,
             delivered: 0,
             owing: 0,
+            edge_scores: vec![0.0; sizes.edges * sizes.classes],
             stages: Stages::default(),
-            device_edge_bytes: 0,
-            edge_cloud_bytes: 0,
-            local: None,
+            bytes: HopBytes::default(),
+            best: None,
             degraded: Vec::new(),
         }
     }
 
-    /// Makes it a fresh sample; the score buffer needs no clearing, since only slots that are present are read.
+    /// Makes it a fresh sample; the score buffers need no clearing, since only those present are read.
     pub(super) fn reset(&mut self, sample: SampleId, captured: Micros) {
         self.sample = sample;
         self.stage = Stage::Window;
         self.captured = captured;
         self.late = false;
         self.presence = Presence::missing(self.presence.slots());
-        if self.delivered != 0 {
-            self.features.fill(0);
+        if self.arrived != 0 {
+            self.maps.fill(0);
         }
-        (self.delivered, self.owing) = (0, 0);
+        (self.arrived, self.delivered, self.owing) = (0, 0, 0);
         self.stages = Stages::default();
-        (self.device_edge_bytes, self.edge_cloud_bytes) = (0, 0);
-        self.local = None;
+        self.bytes = HopBytes::default();
+        self.best = None;
         self.degraded.clear();
     }
 
@@ -112,7 +121,28 @@ impl Open {
         self.presence.answered_mask() >> slot.index() & 1 == 1
     }
 
+    /// Takes the map of a source.
+    pub(super) fn put_map(&mut self, source: usize, map: &[u8]) {
+        self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
+        self.arrived |= 1 << source;
+    }
+
+    /// Slots that had a view and whose features did not reach the exit are missing at it.
+    pub(super) fn withhold_undelivered(&mut self) {
+        for slot in Slot::first(self.presence.slots()) {
+            if self.presence.is_present(slot) && self.delivered >> slot.index() & 1 == 0 {
+                self.presence.set(slot, View::Missing);
+            }
+        }
+    }
+
     pub(super) fn owes(&self, slot: Slot) -> bool {
         self.stage == Stage::Features && self.owing >> slot.index() & 1 == 1
+    }
+}
+
+impl From<&Assessment> for Answer {
+    fn from(assessment: &Assessment) -> Self {
+        Self { class: assessment.class, confidence: assessment.confidence }
     }
 }

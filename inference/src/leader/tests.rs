@@ -3,8 +3,8 @@
 use headwater_protocol::{Decision, Degraded, Dropped, Exit, NetworkId, PolicyId, SampleId, Slot, View};
 
 use super::journal::{Entry, replay};
-use super::{Action, Event, Leader, LeaderConfig, Micros};
-use crate::manifest::Aggregation;
+use super::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
 
@@ -29,7 +29,10 @@ fn config() -> LeaderConfig {
         labels: (0..CLASSES).map(|class| format!("class {class}")).collect(),
         class_prior: vec![0.1, 0.2, 0.3, 0.4],
         slots: SLOTS,
+        configuration: Configuration::C,
+        edges: Vec::new(),
         packed_bytes: PACKED,
+        cloud_map_bytes: PACKED,
         score_bytes: 4 * CLASSES,
         most_open: 4,
     }
@@ -50,8 +53,11 @@ impl Group {
     fn new() -> Self {
         let local =
             ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
-        let mut group =
-            Self { leader: Leader::new(config(), local), now: Micros::from_ms(1000), done: Vec::new() };
+        let mut group = Self {
+            leader: Leader::new(config(), Exits { local: Some(local), edge: None }),
+            now: Micros::from_ms(1000),
+            done: Vec::new(),
+        };
         for index in 0..SLOTS as u8 {
             group.event(Event::DeviceUp { slot: slot(index) });
         }

@@ -8,22 +8,22 @@ use headwater_protocol::SampleId;
 use super::Micros;
 
 #[derive(Default)]
-pub(super) struct Wakes {
+pub(crate) struct Wakes {
     heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
 }
 
 impl Wakes {
-    pub(super) fn push(&mut self, at: Micros, sample: SampleId) {
+    pub(crate) fn push(&mut self, at: Micros, sample: SampleId) {
         self.heap.push(Reverse((at, sample)));
     }
 
     /// The earliest entry, stale or not.
-    pub(super) fn earliest(&self) -> Option<Micros> {
+    pub(crate) fn earliest(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the next entry that is due.
-    pub(super) fn pop_due(&mut self, now: Micros) -> Option<SampleId> {
+    pub(crate) fn pop_due(&mut self, now: Micros) -> Option<SampleId> {
         let Reverse((at, sample)) = *self.heap.peek()?;
         if at > now {
             return None;

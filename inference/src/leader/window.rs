@@ -1,0 +1,59 @@
+//! The window and the exit at its end.
+
+use headwater_protocol::{Degraded, Exit, SampleId};
+
+use super::open::{Answer, Stage};
+use super::{Action, Leader, Micros};
+use crate::exit::Assessment;
+
+impl Leader {
+    pub(super) fn close_window_if_complete(
+        &mut self,
+        now: Micros,
+        sample: SampleId,
+        actions: &mut Vec<Action>,
+    ) {
+        let awaited = self.devices.awaited();
+        let pushes = self.config.configuration.pushes_maps();
+        let complete = awaited != 0
+            && self.open.get(&sample).is_some_and(|open| {
+                let has_maps = !pushes || open.presence.present_mask() & !open.delivered == 0;
+                open.stage == Stage::Window && awaited & !open.presence.answered_mask() == 0 && has_maps
+            });
+        if complete {
+            self.close_window(now, sample, actions);
+        }
+    }
+
+    /// Joins what came and applies the first exit.
+    pub(super) fn close_window(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
+        let Some(open) = self.open.get_mut(&sample) else { return };
+        open.stages.window_us = open.elapsed(now);
+        self.counts.missing += u64::from(open.presence.missing_count());
+        self.devices.window_closed(open.presence.answered_mask());
+        let present = open.presence.present_count();
+        let first = self.config.configuration.exits()[0];
+        if present == 0 {
+            open.degrade(Degraded::NoView);
+            let answer = Answer::from(&Assessment::of_prior(&self.config.class_prior));
+            return self.decide(now, sample, (first, answer), actions);
+        }
+        let logits = match first {
+            // The device sent its scores because it was not sure; they answer if nothing deeper does.
+            Exit::Device => Some(&open.scores[..self.sizes.classes]),
+            Exit::Local => self.exits.local.as_mut().and_then(|exit| {
+                let mask = open.presence.present_mask();
+                exit.scores(&open.scores, mask, &mut self.logits).ok().map(|()| &self.logits[..])
+            }),
+            Exit::Edge | Exit::Cloud => None,
+        };
+        let assessed = logits.map(|logits| self.config.policy.of(first).assess(logits, present));
+        open.best = assessed.as_ref().map(|assessment| (first, Answer::from(assessment)));
+        match (assessed, open.best) {
+            (Some(assessment), Some(best)) if assessment.leaves && first == Exit::Local => {
+                self.decide(now, sample, best, actions);
+            }
+            _ => self.go_deeper(now, sample, actions),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What the tiers answer together is what the network answers in one piece: for every configuration, whichever devices see a
+//! sample, are silent or late, and in whatever order messages come.
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
+use headwater_inference::engine::TractEngine;
+use headwater_inference::leader::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
+use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
+use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
+use headwater_inference::testing::TinyNetwork;
+use headwater_inference::whole::Whole;
+use headwater_protocol::{Decision, DeviceDecision, Exit, PolicyId, SampleId, Slot, View};
+use proptest::prelude::*;
+
+/// What becomes of a slot in one sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Sees,
+    NotInView,
+    Silent,
+    /// Its first message comes when the window is over.
+    Late,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+enum Sent {
+    Input(Slot, Vec<u8>),
+    Summary(Slot, Vec<f32>),
+    NotInView(Slot),
+    Decided(Slot, DeviceDecision),
+    Features(Slot, Vec<u8>),
+    Collect(u64),
+    EdgeAnswer(usize, u64, Vec<f32>, Vec<u8>),
+    EdgeGone(usize),
+    CloudAnswer(Vec<f32>),
+}
+
+const SAMPLE: SampleId = SampleId(7);
+
+/// All tiers of a network, with the messages between them.
+struct Tiers {
+    configuration: Configuration,
+    policy: Policy,
+    devices: Vec<DeviceSection>,
+    edges: Vec<(Collector, EdgeSection)>,
+    cloud: CloudSection,
+    leader: Leader,
+    views: Vec<Option<Vec<u8>>>,
+    now: Micros,
+    sent: Vec<Sent>,
+    decisions: Vec<Decision>,
+}
+
+impl Tiers {
+    fn new(bundle: &Bundle, fates: &[Fate], network: &TinyNetwork) -> Self {
+        let (manifest, engine) = (bundle.manifest(), TractEngine::new());
+        let slots = || Slot::first(usize::from(manifest.slots));
+        let edges = manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
+        let edge = |index| {
+            let section = EdgeSection::load(bundle, index, &engine).unwrap();
+            let config = CollectorConfig {
+                slots: section.slots().to_vec(),
+                packed_bytes: manifest.features.packed_bytes(),
+                features_ms: bundle.policy().features_ms,
+                most_open: 16,
+            };
+            (Collector::new(config), section)
+        };
+        let policy = bundle.policy().clone();
+        let config =
+            LeaderConfig::of(manifest, bundle.network_id(), (policy.clone(), bundle.policy_id()), 16);
+        let mut tiers = Self {
+            configuration: manifest.configuration,
+            devices: slots().map(|slot| DeviceSection::load(bundle, slot, &engine).unwrap()).collect(),
+            edges: (0..edges).map(edge).collect(),
+            cloud: CloudSection::load(bundle, &engine).unwrap(),
+            leader: Leader::new(config, Exits::load(bundle, &engine).unwrap()),
+            views: fates
+                .iter()
+                .zip(0..)
+                .map(|(fate, number)| {
+                    matches!(fate, Fate::Sees | Fate::Late).then(|| network.view_of(number))
+                })
+                .collect(),
+            policy,
+            now: Micros::from_ms(1000),
+            sent: Vec::new(),
+            decisions: Vec::new(),
+        };
+        for slot in slots() {
+            tiers.tell(Event::DeviceUp { slot });
+        }
+        for edge in 0..edges {
+            tiers.tell(Event::EdgeUp { edge });
+        }
+        tiers
+    }
+
+    /// A device captures: what it sends by itself.
+    fn capture(&mut self, slot: Slot) {
+        let Some(view) = self.views[slot.index()].clone() else {
+            return self.sent.push(Sent::NotInView(slot));
+        };
+        let output = self.devices[slot.index()].run(&view, 1).unwrap().remove(0);
+        if !self.configuration.has_device_section() {
+            return self.sent.push(Sent::Input(slot, output.features));
+        }
+        if self.configuration.has(Exit::Device) {
+            let assessment = self.policy.device.assess(&output.scores, 1);
+            if assessment.leaves {
+                let (class, confidence) = (assessment.class, assessment.confidence);
+                let decision = DeviceDecision { class, confidence, policy: PolicyId([9; 8]) };
+                return self.sent.push(Sent::Decided(slot, decision));
+            }
+            self.sent.push(Sent::Features(slot, output.features));
+        }
+        self.sent.push(Sent::Summary(slot, output.scores));
+    }
+
+    fn deliver(&mut self, message: Sent) {
+        let (sample, age_ms, late) = (SAMPLE, 0, false);
+        match &message {
+            Sent::Input(slot, pixels) => {
+                self.tell(Event::Input { slot: *slot, sample, age_ms, late, pixels });
+            }
+            Sent::Summary(slot, scores) => {
+                self.tell(Event::Summary { slot: *slot, sample, age_ms, late, scores });
+            }
+            Sent::NotInView(slot) => self.tell(Event::NotInView { slot: *slot, sample, age_ms, late }),
+            Sent::Decided(slot, decision) => {
+                let decision = *decision;
+                self.tell(Event::DeviceDecided { slot: *slot, sample, age_ms, late, decision });
+            }
+            Sent::Features(slot, bits) => {
+                self.tell(Event::Features { slot: *slot, sample, bits });
+                self.tell_edges(EdgeEvent::Features { slot: *slot, sample, bits });
+            }
+            Sent::Collect(slots) => self.tell_edges(EdgeEvent::Collect { sample, slots: *slots }),
+            Sent::EdgeAnswer(edge, slots, scores, map) => {
+                let (edge, slots, body_bytes) = (*edge, *slots, 0);
+                self.tell(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+            }
+            Sent::EdgeGone(edge) => self.tell(Event::EdgeGone { edge: *edge, sample }),
+            Sent::CloudAnswer(logits) => self.tell(Event::CloudAnswer { sample, logits }),
+        }
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        let mut actions = Vec::new();
+        self.leader.handle(self.now, event, &mut actions);
+        for action in actions {
+            match action {
+                Action::Request { slots, .. } => {
+                    for slot in Slot::first(self.devices.len()).filter(|slot| slots >> slot.index() & 1 == 1)
+                    {
+                        let view = self.views[slot.index()].clone().expect("only those that see are asked");
+                        let output = self.devices[slot.index()].run(&view, 1).unwrap().remove(0);
+                        self.sent.push(Sent::Features(slot, output.features));
+                    }
+                }
+                Action::Collect { slots, .. } => self.sent.push(Sent::Collect(slots)),
+                Action::AskCloud { features, presence, .. } => {
+                    self.sent.push(Sent::CloudAnswer(self.cloud.run(1, &features, &presence).unwrap()));
+                }
+                Action::Decide(decision) => self.decisions.push(decision),
+                Action::Open(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn tell_edges(&mut self, event: EdgeEvent<'_>) {
+        for (index, (collector, section)) in self.edges.iter_mut().enumerate() {
+            let mut actions = Vec::new();
+            collector.handle(self.now, event, &mut actions);
+            self.sent.extend(actions.into_iter().map(|action| match action {
+                EdgeAction::Run(job) => {
+                    let output = section.run(1, &job.features, &job.presence).unwrap().remove(0);
+                    Sent::EdgeAnswer(index, job.slots, output.scores, output.features)
+                }
+                EdgeAction::Gone(_) => Sent::EdgeGone(index),
+            }));
+        }
+    }
+
+    /// Until nothing is on its way and nothing is due. `order` chooses which message comes next.
+    fn run(&mut self, fates: &[Fate], order: &mut impl FnMut(usize) -> usize) {
+        let slots: Vec<Slot> = Slot::first(fates.len()).collect();
+        for slot in slots.iter().filter(|slot| matches!(fates[slot.index()], Fate::Sees | Fate::NotInView)) {
+            self.capture(*slot);
+        }
+        let mut late: Vec<Slot> =
+            slots.into_iter().filter(|slot| fates[slot.index()] == Fate::Late).collect();
+        for _ in 0..1000 {
+            if self.sent.is_empty() {
+                let edges = self.edges.iter().filter_map(|(collector, _)| collector.next_wake());
+                let Some(wake) = self.leader.next_wake().into_iter().chain(edges).min() else { return };
+                self.now = self.now.max(wake);
+                self.tell(Event::Tick);
+                self.tell_edges(EdgeEvent::Tick);
+                std::mem::take(&mut late).into_iter().for_each(|slot| self.capture(slot));
+            } else {
+                let message = self.sent.swap_remove(order(self.sent.len()));
+                self.deliver(message);
+            }
+        }
+        panic!("it does not end");
+    }
+}
+
+fn any_threshold() -> impl Strategy<Value = f32> {
+    prop_oneof![Just(0.0f32), Just(1.0), 0.8f32..1.0]
+}
+
+fn any_network() -> impl Strategy<Value = TinyNetwork> {
+    use Configuration::{A, B, C, D, E, F};
+    let aggregation = || prop::sample::select(vec![Aggregation::Mp, Aggregation::Ap, Aggregation::Cc]);
+    let joins = (aggregation(), aggregation(), aggregation(), aggregation());
+    let configuration = prop::sample::select(vec![A, B, C, D, E, F]);
+    let thresholds = (any_threshold(), any_threshold(), any_threshold());
+    (configuration, joins, thresholds, any::<bool>(), 0..4u64).prop_map(
+        |(configuration, (local, maps, scores, cloud), (device, first, edge), floats, seed)| {
+            let exit = |threshold| ExitPolicy {
+                threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
+                ..ExitPolicy::default()
+            };
+            let policy =
+                Policy { device: exit(device), local: exit(first), edge: exit(edge), ..Policy::default() };
+            let network = TinyNetwork::of(configuration);
+            let encoding = match network.encoding {
+                FeatureEncoding::Bits if floats => FeatureEncoding::F32,
+                encoding => encoding,
+            };
+            TinyNetwork { local, edge: [maps, scores], cloud, encoding, policy, seed, ..network }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn together_the_tiers_answer_as_the_network_in_one_piece(
+        network in any_network(),
+        fates in prop::collection::vec(
+            prop::sample::select(vec![Fate::Sees, Fate::Sees, Fate::NotInView, Fate::Silent, Fate::Late]),
+            3,
+        ),
+        order in prop::collection::vec(any::<usize>(), 64),
+    ) {
+        let fates = &fates[..usize::from(network.slots)];
+        let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
+        let mut tiers = Tiers::new(&bundle, fates, &network);
+        let mut order = order.into_iter().cycle();
+        tiers.run(fates, &mut |count| order.next().unwrap_or(0) % count);
+
+        if fates.iter().all(|fate| matches!(fate, Fate::Silent | Fate::Late)) {
+            // Nobody was in time: either nothing was said, or the late ones opened the sample and were waited for.
+            prop_assert!(tiers.decisions.len() <= 1);
+            return Ok(());
+        }
+        let seen: Vec<Option<&[u8]>> = fates
+            .iter()
+            .zip(&tiers.views)
+            .map(|(fate, view)| view.as_deref().filter(|_| *fate == Fate::Sees))
+            .collect();
+        let mut whole = Whole::load(&bundle, &TractEngine::new()).unwrap();
+        let expected = whole.run(&[seen]).unwrap().remove(0);
+        prop_assert_eq!(tiers.decisions.len(), 1);
+        let found = &tiers.decisions[0];
+        prop_assert_eq!((found.exit, found.class), (expected.exit, expected.class));
+        prop_assert_eq!(found.confidence, expected.confidence);
+        for (slot, fate) in Slot::first(fates.len()).zip(fates) {
+            let view = match fate {
+                Fate::Sees => View::Present,
+                Fate::NotInView => View::NotInView,
+                Fate::Silent | Fate::Late => View::Missing,
+            };
+            prop_assert_eq!(found.presence.get(slot), view, "slot {} of {:?}", slot, found.presence);
+        }
+    }
+}
