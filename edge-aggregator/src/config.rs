@@ -5,20 +5,22 @@ use std::str::FromStr;
 
 use headwater_inference::policy::Policy;
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{GroupId, PolicyId, SiteId};
+use headwater_protocol::{EdgeId, GroupId, PolicyId, SiteId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::breaker::BreakerConfig;
 use crate::cloud::endpoint;
 
-/// Settings of one aggregator: the leader of one group.
+/// Settings of one aggregator: the leader of one group, or one of its edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregatorConfig {
     /// Site of the group.
     pub site: SiteId,
-    /// The group it leads.
+    /// The group it leads, or is an edge of.
     pub group: GroupId,
+    /// Which of the two it is.
+    pub role: Role,
     /// Where the broker is.
     pub broker: BrokerAddress,
     /// MQTT client id; `None` makes one from the group. A second client of the same id ends the connection of the first.
@@ -47,6 +49,23 @@ pub struct AggregatorConfig {
     pub queue_messages: usize,
     /// Longest time that shutdown waits for open samples, and then for the broker to take the last results, ms.
     pub grace_ms: u32,
+}
+
+/// What an aggregator is to its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It decides.
+    Leader {
+        /// Edges of the network that run in this process, from 0. `None`: the only one, where there is one; of several, none.
+        edges: Option<Vec<usize>>,
+    },
+    /// It runs one edge section for the leader.
+    Edge {
+        /// Which edge of the network, from 0.
+        edge: usize,
+        /// Its name in topics; `None` makes one of the number.
+        id: Option<EdgeId>,
+    },
 }
 
 /// The journal's file and how much it promises.
@@ -82,6 +101,7 @@ impl AggregatorConfig {
         Self {
             site,
             group,
+            role: Role::Leader { edges: None },
             broker,
             client_id: None,
             cloud_url: None,
@@ -108,6 +128,7 @@ impl AggregatorConfig {
         let mut keys = Keys { table, mistakes: Vec::new() };
         keys.take("site", &mut self.site);
         keys.take("group", &mut self.group);
+        self.take_role(&mut keys);
         keys.parse("broker", &mut self.broker);
         keys.take_some("client_id", &mut self.client_id);
         keys.take_some("cloud_url", &mut self.cloud_url);
@@ -135,6 +156,57 @@ impl AggregatorConfig {
         keys.take("queue_messages", &mut self.queue_messages);
         keys.take("grace_ms", &mut self.grace_ms);
         keys.finish()
+    }
+
+    fn take_role(&mut self, keys: &mut Keys) {
+        let word: Option<String> = keys.get("role");
+        let (edges, edge, id) = (keys.get("own_edges"), keys.get("edge"), keys.get("edge_id"));
+        match self.role_of(word.as_deref(), edges, edge, id) {
+            Ok(role) => self.role = role,
+            Err(mistakes) => keys.mistakes.extend(mistakes),
+        }
+    }
+
+    /// The role that these settings name; those left out stay as they are.
+    ///
+    /// # Errors
+    /// Every one of them that does not fit the role.
+    pub fn role_of(
+        &self,
+        word: Option<&str>,
+        own_edges: Option<Vec<usize>>,
+        edge: Option<usize>,
+        id: Option<EdgeId>,
+    ) -> Result<Role, Vec<String>> {
+        let is_edge = match word {
+            None => matches!(self.role, Role::Edge { .. }),
+            Some("leader") => false,
+            Some("edge") => true,
+            Some(other) => {
+                return Err(vec![format!("role: expected \"leader\" or \"edge\", found {other:?}")]);
+            }
+        };
+        let (had_edges, had_edge, had_id) = match &self.role {
+            Role::Leader { edges } => (edges.clone(), None, None),
+            Role::Edge { edge, id } => (None, Some(*edge), id.clone()),
+        };
+        if is_edge {
+            match (own_edges, edge.or(had_edge)) {
+                (None, Some(edge)) => Ok(Role::Edge { edge, id: id.or(had_id) }),
+                (own, edge) => {
+                    let foreign = own.map(|_| "own_edges: only with role = \"leader\"".to_owned());
+                    let missing = edge.is_none().then(|| "edge: missing, and role is \"edge\"".to_owned());
+                    Err(foreign.into_iter().chain(missing).collect())
+                }
+            }
+        } else {
+            let foreign = [("edge", edge.is_some()), ("edge_id", id.is_some())];
+            let foreign = foreign.into_iter().filter(|(_, is_there)| *is_there);
+            let mistakes: Vec<_> =
+                foreign.map(|(key, _)| format!("{key}: only with role = \"edge\"")).collect();
+            let role = Role::Leader { edges: own_edges.or(had_edges) };
+            if mistakes.is_empty() { Ok(role) } else { Err(mistakes) }
+        }
     }
 
     /// Takes a policy from TOML text in place of the bundle's.
@@ -264,6 +336,23 @@ mod tests {
             assert!(mistakes.iter().any(|mistake| mistake.starts_with(key)), "{key} in {mistakes:?}");
         }
         assert_eq!(mistakes.len(), 5);
+    }
+
+    #[test]
+    fn a_role_is_read_whole_and_what_belongs_to_the_other_is_named() {
+        let mut edge = config();
+        edge.read_toml("role = \"edge\"\nedge = 1\nedge_id = \"north\"").unwrap();
+        let id = Some(EdgeId::new("north").unwrap());
+        assert_eq!(edge.role, Role::Edge { edge: 1, id });
+        let mut leader = config();
+        leader.read_toml("own_edges = [0, 1]").unwrap();
+        assert_eq!(leader.role, Role::Leader { edges: Some(vec![0, 1]) });
+        assert_eq!(
+            config().read_toml("role = \"edge\"").unwrap_err(),
+            ["edge: missing, and role is \"edge\""]
+        );
+        assert_eq!(config().read_toml("edge = 1").unwrap_err(), ["edge: only with role = \"edge\""]);
+        assert!(config().read_toml("role = \"boss\"").unwrap_err()[0].contains("found \"boss\""));
     }
 
     #[test]

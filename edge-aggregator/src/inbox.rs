@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use headwater_inference::leader::Event;
+use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
 use headwater_protocol::{
-    Birth, Body, DeviceTopic, Fault, Limits, Message, NetworkId, SampleId, Status, Topic, Topics, decode,
+    Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Status,
+    Topic, Topics, decode,
 };
 
+use crate::edges::{EdgeChange, EdgeIndex, EdgeRegistry};
 use crate::registry::{Change, DeviceIndex, Registry};
-use crate::report::DeviceRefusals;
+use crate::report::{DeviceRefusals, EdgeRefusals};
 
 /// Topic names remembered with what they mean, so that a message costs a look-up and no allocation.
 const MOST_ROUTES: usize = 4096;
@@ -19,7 +22,9 @@ pub(crate) struct Inbox {
     topics: Topics,
     network: NetworkId,
     limits: Limits,
+    maps: Encodings,
     registry: Registry,
+    edges: EdgeRegistry,
     routes: HashMap<String, Route>,
     /// Samples above it are not taken: the aggregator is stopping.
     last_sample: Option<SampleId>,
@@ -29,25 +34,53 @@ pub(crate) struct Inbox {
     strays: u64,
 }
 
+/// How the maps of devices and of edges travel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Encodings {
+    pub(crate) device: FeatureEncoding,
+    pub(crate) edge: FeatureEncoding,
+}
+
+impl Encodings {
+    pub(crate) fn of(manifest: &NetworkManifest) -> Self {
+        let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
+        Self { device: manifest.features.encoding, edge: edge.unwrap_or_default() }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Route {
     Trigger,
     Device(DeviceIndex, DeviceTopic),
+    Edge(EdgeIndex, EdgeTopic),
 }
 
 impl Inbox {
-    pub(crate) fn new(topics: Topics, network: NetworkId, slots: usize, limits: Limits) -> Self {
+    /// `edges` are the slots of each edge that runs elsewhere; 0 for one that does not.
+    pub(crate) fn new(
+        topics: Topics,
+        network: NetworkId,
+        (slots, edges): (usize, &[u64]),
+        (limits, maps): (Limits, Encodings),
+    ) -> Self {
         Self {
             topics,
             network,
             limits,
+            maps,
             registry: Registry::new(network, slots),
+            edges: EdgeRegistry::new(network, edges),
             routes: HashMap::new(),
             last_sample: None,
             scores: Vec::new(),
             changes: Vec::new(),
             strays: 0,
         }
+    }
+
+    /// Body lengths that it takes.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows of;
@@ -65,6 +98,10 @@ impl Inbox {
             Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
             Some(Route::Device(device, leaf)) => self.message(device, leaf, payload, newest, &mut event),
+            Some(Route::Edge(edge, EdgeTopic::Status)) => self.edge_status(edge, payload, &mut event),
+            Some(Route::Edge(edge, EdgeTopic::Features)) => {
+                self.edge_message(edge, payload, newest, &mut event)
+            }
         }
     }
 
@@ -76,6 +113,11 @@ impl Inbox {
     /// Devices with refusals, and what was refused of each.
     pub(crate) fn refusals(&self) -> Vec<DeviceRefusals> {
         self.registry.refusals()
+    }
+
+    /// Edges with refusals, and what was refused of each.
+    pub(crate) fn edge_refusals(&self) -> Vec<EdgeRefusals> {
+        self.edges.refusals()
     }
 
     /// Messages that belong to no device.
@@ -95,6 +137,7 @@ impl Inbox {
         let route = match self.topics.parse(topic) {
             Ok(Topic::Trigger) => Route::Trigger,
             Ok(Topic::Device(id, leaf)) => Route::Device(self.registry.device(&id)?, leaf),
+            Ok(Topic::Edge(id, leaf)) => Route::Edge(self.edges.edge(&id)?, leaf),
             _ => return None,
         };
         if self.routes.len() < MOST_ROUTES {
@@ -133,6 +176,59 @@ impl Inbox {
             Err(error) => self.registry.refuse(device, Fault::Malformed, &format!("status: {error}")),
         }
         self.tell_changes(event);
+    }
+
+    fn edge_status(&mut self, edge: EdgeIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+        if payload.is_empty() {
+            return;
+        }
+        let changes = match serde_json::from_slice::<EdgeStatus>(payload) {
+            Ok(status) => self.edges.status(edge, &status),
+            Err(error) => return self.edges.refuse(edge, Fault::Malformed, &format!("status: {error}")),
+        };
+        for change in changes {
+            event(match change {
+                EdgeChange::Up(edge) => Event::EdgeUp { edge },
+                EdgeChange::Down(edge) => Event::EdgeDown { edge },
+            });
+        }
+    }
+
+    fn edge_message(
+        &mut self,
+        from: EdgeIndex,
+        payload: &[u8],
+        newest: SampleId,
+        event: &mut impl FnMut(Event<'_>),
+    ) {
+        let message = match decode(payload, &self.limits) {
+            Ok(message) => message,
+            Err(error) => return self.edges.refuse(from, error.fault(), &error.to_string()),
+        };
+        let header = message.header;
+        if header.network != self.network.tag() {
+            let why = format!("network tag: expected {}, found {}", self.network.tag(), header.network);
+            return self.edges.refuse(from, Fault::WrongNetwork, &why);
+        }
+        let edge = match self.edges.admit(from, header.boot) {
+            Ok(edge) => edge,
+            Err(fault) => return self.edges.refuse(from, fault, "a message of an edge that is not let in"),
+        };
+        let sample = SampleId::widen(header.sample_low, newest);
+        match message.body {
+            Body::EdgeFeatures { slots, map, .. } if self.maps.edge.takes(map) => {
+                self.scores.clear();
+                self.scores.extend(message.body.scores());
+                let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
+                event(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+            }
+            Body::Gone => event(Event::EdgeGone { edge, sample }),
+            Body::EdgeFeatures { .. } => self.edges.refuse(from, Fault::Malformed, NOT_FINITE),
+            body => {
+                let why = format!("a {} message on the topic of an edge", body.kind().name());
+                self.edges.refuse(from, Fault::Malformed, &why);
+            }
+        }
     }
 
     fn tell_changes(&mut self, event: &mut impl FnMut(Event<'_>)) {
@@ -180,6 +276,15 @@ impl Inbox {
                 event(Event::Summary { slot, sample, age_ms, late, scores: &self.scores });
             }
             (DeviceTopic::Summary, Body::NotInView) => event(Event::NotInView { slot, sample, age_ms, late }),
+            (DeviceTopic::Summary, Body::Input(pixels)) => {
+                event(Event::Input { slot, sample, age_ms, late, pixels });
+            }
+            (DeviceTopic::Decision, Body::Decided(decision)) => {
+                event(Event::DeviceDecided { slot, sample, age_ms, late, decision });
+            }
+            (DeviceTopic::Features, Body::Features(bits)) if !self.maps.device.takes(bits) => {
+                self.registry.refuse(device, Fault::Malformed, NOT_FINITE);
+            }
             (DeviceTopic::Features, Body::Features(bits)) => event(Event::Features { slot, sample, bits }),
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
@@ -196,11 +301,19 @@ pub(crate) fn retained_filters(topics: &Topics) -> [String; 2] {
 }
 
 /// Filters of the messages of one sample.
-pub(crate) fn sample_filters(topics: &Topics) -> [String; 3] {
-    let [summary, features] =
-        [DeviceTopic::Summary, DeviceTopic::Features].map(|leaf| topics.every_device(leaf));
-    [summary, features, topics.name(&Topic::Trigger)]
+pub(crate) fn sample_filters(topics: &Topics) -> [String; 4] {
+    let [summary, features, decision] = [DeviceTopic::Summary, DeviceTopic::Features, DeviceTopic::Decision]
+        .map(|leaf| topics.every_device(leaf));
+    [summary, features, decision, topics.name(&Topic::Trigger)]
 }
+
+/// Filters of what edges elsewhere say.
+pub(crate) fn edge_filters(topics: &Topics) -> [String; 2] {
+    EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf))
+}
+
+/// Why a map of floats is refused.
+const NOT_FINITE: &str = "features: expected finite floats, found NaN or infinity";
 
 #[cfg(test)]
 mod tests;

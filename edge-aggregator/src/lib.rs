@@ -8,6 +8,9 @@
 //! clock  ──next wake──────────────────────────────┘
 //! ```
 //!
+//! Edge sections of its own process (`edge/`) overhear what the leader hears. An edge that is a process of its own, in a network
+//! with several, is the same crate in another role: it hears requests and features, and answers the leader over the broker.
+//!
 //! What to decide is not known here: that is the state machine's (`headwater_inference::leader`).
 
 mod breaker;
@@ -15,6 +18,8 @@ mod clock;
 mod cloud;
 mod config;
 mod device;
+mod edge;
+mod edges;
 mod inbox;
 mod journal;
 mod outbox;
@@ -24,7 +29,10 @@ mod service;
 mod worker;
 
 pub use breaker::BreakerConfig;
-pub use config::{AggregatorConfig, JournalConfig, JournalSync};
+pub use config::{AggregatorConfig, JournalConfig, JournalSync, Role};
+pub use edge::{Edge, EdgeHandle};
 pub use journal::JournalError;
-pub use report::{AggregatorReport, CloudAccount, DeviceRefusals, JournalAccount, LeaderAccount};
-pub use service::{Aggregator, AggregatorError, AggregatorHandle, run};
+pub use report::{
+    AggregatorReport, CloudAccount, DeviceRefusals, EdgeRefusals, EdgeReport, JournalAccount, LeaderAccount,
+};
+pub use service::{Aggregator, AggregatorError, AggregatorHandle, Finished, run};

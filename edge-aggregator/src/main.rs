@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
-use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, JournalConfig, run};
+use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, run};
 use headwater_inference::bundle::Bundle;
 use headwater_link::BrokerAddress;
-use headwater_protocol::{GroupId, SiteId};
+use headwater_protocol::{EdgeId, GroupId, SiteId};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
-/// Leads the decisions of one group of devices.
+/// Leads the decisions of one group of devices, or runs one edge section for the leader (--role edge).
 #[derive(Debug, Parser)]
 #[command(name = "headwater-aggregator", version, about)]
 struct Flags {
@@ -31,9 +31,21 @@ struct Flags {
     /// Site of the group.
     #[arg(long, env = "HEADWATER_SITE")]
     site: Option<SiteId>,
-    /// The group to lead.
+    /// The group to lead, or to be an edge of.
     #[arg(long, env = "HEADWATER_GROUP")]
     group: Option<GroupId>,
+    /// "leader" decides; "edge" runs one edge section of a network with several edges. (default leader)
+    #[arg(long, env = "HEADWATER_ROLE", value_name = "WORD")]
+    role: Option<String>,
+    /// With --role edge: which edge of the network, from 0.
+    #[arg(long, env = "HEADWATER_EDGE", value_name = "N")]
+    edge: Option<usize>,
+    /// With --role edge: its name in topics. (default: "edge-" and the number)
+    #[arg(long, env = "HEADWATER_EDGE_ID", value_name = "NAME")]
+    edge_id: Option<EdgeId>,
+    /// As leader: edges of the network that run in this process, e.g. 0,1. (default: the only one; of several, none)
+    #[arg(long, env = "HEADWATER_OWN_EDGES", value_name = "LIST", value_delimiter = ',')]
+    own_edges: Option<Vec<usize>>,
     /// Where the broker is, e.g. `mqtt://10.0.0.5:1883`.
     #[arg(long, env = "HEADWATER_BROKER")]
     broker: Option<BrokerAddress>,
@@ -85,6 +97,10 @@ fn settings(flags: &Flags) -> Result<AggregatorConfig, Vec<String>> {
     overwrite(&mut config.group, group.as_ref());
     overwrite(&mut config.broker, broker.as_ref());
     overwrite(&mut config.cloud_model, cloud_model.as_ref());
+    match config.role_of(flags.role.as_deref(), flags.own_edges.clone(), flags.edge, flags.edge_id.clone()) {
+        Ok(role) => config.role = role,
+        Err(wrong) => mistakes.extend(wrong),
+    }
     config.cloud_url = cloud_url.clone().or(config.cloud_url);
     if let Some(path) = journal {
         let from_file = config.journal.take().unwrap_or_else(|| JournalConfig::new(path));
@@ -127,7 +143,9 @@ async fn lead(flags: &Flags, config: AggregatorConfig) -> anyhow::Result<()> {
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
         info!("stopping");
     };
-    let report = run(config, Arc::new(bundle), shutdown).await?;
-    info!(decided = report.decided, open = report.open, "stopped");
+    match run(config, Arc::new(bundle), shutdown).await? {
+        Finished::Leader(report) => info!(decided = report.decided, open = report.open, "stopped"),
+        Finished::Edge(report) => info!(answered = report.answered, gone = report.gone, "stopped"),
+    }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
-use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, Exit};
+use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, Exit};
 use serde::Serialize;
 
 /// What an aggregator did since it started.
@@ -29,6 +29,10 @@ pub struct AggregatorReport {
     pub filled_slots: u64,
     /// Devices with refused messages or births.
     pub refused: Vec<DeviceRefusals>,
+    /// Edges with refused messages.
+    pub refused_edges: Vec<EdgeRefusals>,
+    /// Edges that are there now, in this process or elsewhere: bit i set for edge i.
+    pub edges_up: u64,
     /// Messages that belong to no device.
     pub strays: u64,
     /// Results that wait for the broker.
@@ -54,6 +58,38 @@ pub struct DeviceRefusals {
     pub device: DeviceId,
     /// Messages and births refused, by code of the error table.
     pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// Refusals of one edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EdgeRefusals {
+    /// The edge.
+    pub edge: EdgeId,
+    /// Messages refused, by code of the error table.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// What an edge that is a process of its own did since it started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EdgeReport {
+    /// Answers with scores and a map.
+    pub answered: u64,
+    /// Samples of which no features came.
+    pub gone: u64,
+    /// Runs of the section that failed.
+    pub section_failures: u64,
+    /// Answers that could not be sent.
+    pub unsent: u64,
+    /// Slots that a device fills now: bit i set for slot i.
+    pub filled_slots: u64,
+    /// Devices with refused messages or births.
+    pub refused: Vec<DeviceRefusals>,
+    /// Messages that belong to no device.
+    pub strays: u64,
+    /// Bytes written to the broker's socket, all of them.
+    pub wire_sent_bytes: u64,
+    /// Bytes read from the broker's socket, all of them.
+    pub wire_received_bytes: u64,
 }
 
 /// Messages that changed nothing; see [`Counts`].

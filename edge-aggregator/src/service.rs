@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Leader, LeaderConfig};
-use headwater_inference::sections::{ScoresExit, SectionError};
+use headwater_inference::leader::{Exits, Leader, LeaderConfig};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
 use headwater_protocol::{Limits, Topics};
+use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,11 +18,12 @@ use tracing::{error, info};
 
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudTarget, endpoint};
-use crate::config::AggregatorConfig;
-use crate::inbox::{Inbox, retained_filters, sample_filters};
+use crate::config::{AggregatorConfig, Role};
+use crate::edge::{Edge, OwnEdges};
+use crate::inbox::{Encodings, Inbox, edge_filters, retained_filters, sample_filters};
 use crate::journal::{Journal, JournalError};
 use crate::outbox::Outbox;
-use crate::report::AggregatorReport;
+use crate::report::{AggregatorReport, EdgeReport};
 use crate::worker::{PublishedAccount, Worker, log_recovery};
 
 /// The aggregator; [`Aggregator::start`] begins one.
@@ -52,10 +53,11 @@ impl Aggregator {
         config.check().map_err(AggregatorError::Config)?;
         // Files and model work: not for the async threads.
         let prepared = tokio::task::spawn_blocking(move || Prepared::new(config, &bundle)).await;
-        let Prepared { config, target, limits, mut leader, journal, recovered } =
+        let Prepared { config, target, inbox, mut leader, edges, journal, recovered } =
             prepared.map_err(|error| AggregatorError::Section(error.to_string()))??;
         let topics = Topics::new(&config.site, &config.group);
-        let (link, incoming) = Link::start(link_config(&config, &topics))?;
+        let limits = inbox.limits();
+        let (link, incoming) = Link::start(link_config(&config, &topics, &limits))?;
         let mut actions = Vec::new();
         let (decisions, open) = (recovered.decisions.len(), recovered.open.len());
         log_recovery(recovered.settled.highest, decisions, open, journal.account().torn_bytes);
@@ -65,11 +67,11 @@ impl Aggregator {
         let report = Arc::new(Mutex::new(AggregatorReport::default()));
         let grace = Duration::from_millis(config.grace_ms.into());
         let outbox = Outbox::new(link.clone(), &topics, config.request_qos, limits, network.tag());
-        let slots = target.slots;
         let worker = Worker {
             leader,
+            edges,
             clock: Clock::starting_at(Instant::now()),
-            inbox: Inbox::new(topics, network, slots, limits),
+            inbox,
             incoming,
             outbox,
             cloud: CloudClient::new(config.cloud_url.is_some().then_some(target)),
@@ -122,7 +124,7 @@ impl AggregatorHandle {
     }
 }
 
-/// Leads until `shutdown` ends.
+/// Does what its role asks until `shutdown` ends.
 ///
 /// # Errors
 /// [`AggregatorError`] when it cannot start, or cannot go on.
@@ -130,16 +132,34 @@ pub async fn run(
     config: AggregatorConfig,
     bundle: Arc<Bundle>,
     shutdown: impl Future<Output = ()>,
-) -> Result<AggregatorReport, AggregatorError> {
+) -> Result<Finished, AggregatorError> {
+    if let Role::Edge { edge, id } = config.role.clone() {
+        let mut handle = Edge::start(config, (edge, id), bundle).await?;
+        return tokio::select! {
+            () = shutdown => Ok(Finished::Edge(Box::new(handle.shutdown().await))),
+            () = handle.ended() => Err(AggregatorError::Stopped("the link ended".into())),
+        };
+    }
     let mut handle = Aggregator::start(config, bundle).await?;
-    tokio::select! {
-        () = shutdown => handle.shutdown().await,
+    let report = tokio::select! {
+        () = shutdown => handle.shutdown().await?,
         ended = &mut handle.worker => {
             handle.link.shutdown(handle.grace).await;
             ended_as(ended)?;
-            Ok(handle.report())
+            handle.report()
         }
-    }
+    };
+    Ok(Finished::Leader(Box::new(report)))
+}
+
+/// What it did in its role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum Finished {
+    /// As leader.
+    Leader(Box<AggregatorReport>),
+    /// As an edge.
+    Edge(Box<EdgeReport>),
 }
 
 fn ended_as(ended: Result<Result<(), JournalError>, tokio::task::JoinError>) -> Result<(), AggregatorError> {
@@ -157,8 +177,9 @@ fn ended_as(ended: Result<Result<(), JournalError>, tokio::task::JoinError>) -> 
 struct Prepared {
     config: AggregatorConfig,
     target: CloudTarget,
-    limits: Limits,
+    inbox: Inbox,
     leader: Leader,
+    edges: OwnEdges,
     journal: Journal,
     recovered: headwater_inference::leader::journal::Recovered,
 }
@@ -171,47 +192,54 @@ impl Prepared {
             uri: endpoint(url, &config.cloud_model)
                 .map_err(|mistake| AggregatorError::Config(vec![mistake]))?,
             network: bundle.network_id(),
-            slots: usize::from(manifest.slots),
+            slots: manifest.cloud_sources(),
             classes: manifest.classes(),
             most_requests: config.cloud_most_requests,
             linger: Duration::from_millis(config.cloud_linger_ms.into()),
             breaker: config.breaker,
         };
-        // Views never come here in this configuration.
-        let limits = Limits {
-            score_bytes: manifest.score_bytes(),
-            feature_bits: manifest.features.bits(),
-            view_bytes: 0,
-        };
-        let (policy, policy_id) =
-            config.policy.clone().unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
-        policy.check().map_err(|error| AggregatorError::Config(vec![error.to_string()]))?;
-        let local = ScoresExit::local(bundle, &TractEngine::new())
-            .and_then(|exit| exit.ok_or(SectionError::NeedsSection))
+        let policy = config.policy.clone().unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
+        policy.0.check().map_err(|error| AggregatorError::Config(vec![error.to_string()]))?;
+        let features_ms = policy.0.features_ms;
+        let leader = LeaderConfig::of(manifest, target.network, policy, config.most_open);
+        let own = own_edges(&config.role, leader.edges.len())?;
+        let exits = Exits::load(bundle, &TractEngine::new())
             .map_err(|error| AggregatorError::Section(error.to_string()))?;
-        let leader = LeaderConfig {
-            network: target.network,
-            policy_id,
-            policy,
-            labels: manifest.labels.clone(),
-            class_prior: manifest.class_prior.clone(),
-            slots: target.slots,
-            packed_bytes: manifest.features.packed_bytes(),
-            score_bytes: manifest.score_bytes(),
-            most_open: config.most_open,
-        };
+        let edges =
+            OwnEdges::start(bundle, &own, features_ms, config.most_open).map_err(AggregatorError::Section)?;
+        let elsewhere = leader.edges.iter().enumerate();
+        let elsewhere: Vec<u64> =
+            elsewhere.map(|(edge, slots)| if own.contains(&edge) { 0 } else { *slots }).collect();
+        let topics = Topics::new(&config.site, &config.group);
+        let wire = (manifest.limits(), Encodings::of(manifest));
+        let inbox = Inbox::new(topics, target.network, (leader.slots, &elsewhere), wire);
         let (journal, recovered) = Journal::open(config.journal.as_ref())?;
-        Ok(Self { target, limits, leader: Leader::new(leader, local), journal, recovered, config })
+        Ok(Self { target, inbox, leader: Leader::new(leader, exits), edges, journal, recovered, config })
     }
 }
 
-fn link_config(config: &AggregatorConfig, topics: &Topics) -> LinkConfig {
+/// The edges of the network that run in the leader's process.
+fn own_edges(role: &Role, count: usize) -> Result<Vec<usize>, AggregatorError> {
+    let refuse = |mistake: String| Err(AggregatorError::Config(vec![mistake]));
+    match role {
+        Role::Leader { edges: None } => Ok(if count == 1 { vec![0] } else { Vec::new() }),
+        Role::Leader { edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
+            Some(edge) => refuse(format!("own_edges: expected edges below {count}, found {edge}")),
+            None => Ok(edges.clone()),
+        },
+        Role::Edge { .. } => refuse("role: expected \"leader\", found \"edge\"".into()),
+    }
+}
+
+fn link_config(config: &AggregatorConfig, topics: &Topics, limits: &Limits) -> LinkConfig {
     let client_id = config.client_id.clone().unwrap_or_else(|| format!("{}-aggregator", config.group));
     let mut link = LinkConfig::new(config.broker.clone(), client_id);
     link.incoming_messages = config.queue_messages;
     link.outgoing_messages = config.queue_messages;
+    link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
     // Births and states first: the messages that follow are understood only then.
-    let filters = retained_filters(topics).into_iter().chain(sample_filters(topics));
+    let filters =
+        retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));
     filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
 }
 
@@ -221,8 +249,8 @@ pub enum AggregatorError {
     /// Settings that cannot work: all of them, each with key, expected and found.
     #[error("configuration: {}", .0.join("; "))]
     Config(Vec<String>),
-    /// The bundle's local exit does not load.
-    #[error("local exit: {0}")]
+    /// An exit or an edge section of the bundle does not load.
+    #[error("sections of the aggregator: {0}")]
     Section(String),
     /// The journal cannot be used.
     #[error(transparent)]

@@ -5,8 +5,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, Event, Leader};
+use headwater_inference::sections::EdgeOutput;
 use headwater_link::Incoming;
 use headwater_protocol::{SampleId, Settled};
 use tokio::sync::{mpsc, watch};
@@ -15,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudReply, Question};
+use crate::edge::{EdgeReply, OwnEdges};
 use crate::inbox::Inbox;
 use crate::journal::{Journal, JournalError};
 use crate::outbox::Outbox;
@@ -29,6 +32,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Everything the event loop owns.
 pub(crate) struct Worker {
     pub(crate) leader: Leader,
+    pub(crate) edges: OwnEdges,
     pub(crate) clock: Clock,
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
@@ -65,6 +69,9 @@ impl Worker {
     /// # Errors
     /// [`JournalError::Write`]: what cannot be journalled must not be decided.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), JournalError> {
+        for edge in self.edges.numbers().collect::<Vec<_>>() {
+            self.tell_leader(Instant::now(), Event::EdgeUp { edge });
+        }
         // What an earlier life left, as the leader asked when it recovered.
         self.act(Instant::now()).await?;
         let asked = async move { _ = stop.wait_for(|&stop| stop).await };
@@ -96,7 +103,7 @@ impl Worker {
         let mut messages = Vec::with_capacity(TURN_MESSAGES);
         loop {
             let wake = self.next_wake();
-            let mut reply = None;
+            let (mut reply, mut edge_reply) = (None, None);
             tokio::select! {
                 biased;
                 () = &mut stop => return Ok(End::Asked),
@@ -104,6 +111,7 @@ impl Worker {
                     return Ok(End::LinkEnded);
                 },
                 first = self.cloud.next() => reply = Some(first),
+                first = self.edges.next() => edge_reply = Some(first),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
             // Whatever woke it, every turn looks at everything: no source can starve another.
@@ -111,6 +119,10 @@ impl Worker {
             messages.drain(..).for_each(|message| self.take(now, message));
             while let Some(next) = reply.take().or_else(|| self.cloud.try_next()) {
                 self.replied(now, next);
+            }
+            self.edges.overhear(self.clock.micros(now), &Event::Tick);
+            while let Some(next) = edge_reply.take().or_else(|| self.edges.try_next()) {
+                self.edge_replied(now, &next);
             }
             self.tell_leader(now, Event::Tick);
             self.act(now).await?;
@@ -120,7 +132,8 @@ impl Worker {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let leader = self.leader.next_wake().map(|at| self.clock.instant(at));
+        let leader = [self.leader.next_wake(), self.edges.next_wake()].into_iter().flatten().min();
+        let leader = leader.map(|at| self.clock.instant(at));
         let account = self.account_is_news().then(|| self.account.next.unwrap_or_else(Instant::now));
         let retry = (self.outbox.waiting() > 0).then(|| Instant::now() + RETRY);
         [leader, account, retry].into_iter().flatten().min()
@@ -130,8 +143,11 @@ impl Worker {
         match message {
             Incoming::Message { topic, payload, .. } => {
                 let (newest, at) = (self.leader.newest_known(), self.clock.micros(now));
-                let (leader, actions) = (&mut self.leader, &mut self.actions);
-                self.inbox.receive(&topic, &payload, newest, |event| leader.handle(at, event, actions));
+                let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
+                self.inbox.receive(&topic, &payload, newest, |event| {
+                    edges.overhear(at, &event);
+                    leader.handle(at, event, actions);
+                });
             }
             Incoming::Connected => {
                 self.outbox.reconnected(now);
@@ -150,6 +166,17 @@ impl Worker {
         match result {
             Ok(logits) => self.tell_leader(now, Event::CloudAnswer { sample, logits: &logits }),
             Err(reason) => self.tell_leader(now, Event::CloudFailed { sample, reason }),
+        }
+    }
+
+    fn edge_replied(&mut self, now: Instant, reply: &EdgeReply) {
+        let EdgeReply { edge, sample, slots, ref output, .. } = *reply;
+        match output {
+            Some(EdgeOutput { scores, features }) => {
+                let (map, body_bytes) = (&features[..], 0);
+                self.tell_leader(now, Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+            }
+            None => self.tell_leader(now, Event::EdgeGone { edge, sample }),
         }
     }
 
@@ -182,9 +209,11 @@ impl Worker {
             Action::Open(sample) => Entry::Opened(*sample),
             Action::Decide(decision) => Entry::Decided(decision.clone()),
             Action::Drop { sample, reason } => Entry::Dropped { sample: *sample, reason: *reason },
-            Action::Request { .. } | Action::AskCloud { .. } | Action::Revise(_) | Action::Republish(_) => {
-                return;
-            }
+            Action::Request { .. }
+            | Action::Collect { .. }
+            | Action::AskCloud { .. }
+            | Action::Revise(_)
+            | Action::Republish(_) => return,
         };
         self.journal.append(&entry);
     }
@@ -193,6 +222,9 @@ impl Worker {
         match action {
             Action::Open(_) => {}
             Action::Request { sample, slots } => self.outbox.request(sample, slots),
+            Action::Collect { sample, slots } => {
+                self.edges.hear(self.clock.micros(now), EdgeEvent::Collect { sample, slots });
+            }
             Action::AskCloud { sample, features, presence, deadline_ms } => {
                 let question = Question { sample, features, presence, deadline_ms };
                 if let Err(reason) = self.cloud.ask(question, now) {
@@ -254,6 +286,8 @@ impl Worker {
             report.results_unsent = self.outbox.unsent();
             report.cloud = self.cloud.account();
             report.refused = self.inbox.refusals();
+            report.refused_edges = self.inbox.edge_refusals();
+            report.edges_up = self.leader.edges_up();
         });
     }
 }

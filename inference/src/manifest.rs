@@ -5,7 +5,7 @@
 
 mod check;
 
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, Limits, Slot};
 use serde::{Deserialize, Serialize};
 
 pub use check::{CLASSES_MAX, ELEMENTS_MAX, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -237,6 +237,18 @@ impl NetworkManifest {
         self.labels.len()
     }
 
+    /// Body lengths of the messages that the network's tiers exchange.
+    pub fn limits(&self) -> Limits {
+        let has_section = self.configuration.has_device_section();
+        Limits {
+            score_bytes: self.score_bytes(),
+            feature_bits: self.features.bits(),
+            // Where devices have a section no view is ever sent, and none is to be taken.
+            view_bytes: if has_section { 0 } else { self.preprocessing.view_bytes() },
+            edge_bits: self.edge.as_ref().map_or(0, |edge| edge.features.bits()),
+        }
+    }
+
     /// The section of that name.
     pub fn section(&self, name: &str) -> Option<&SectionManifest> {
         self.sections.iter().find(|section| section.name == name)
@@ -327,6 +339,12 @@ impl FeatureEncoding {
         }
     }
 
+    /// Whether bytes of the right length are a map: floats must be finite, any bits and pixels are good.
+    pub fn takes(self, bytes: &[u8]) -> bool {
+        let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
+        self != Self::F32 || bytes.chunks(4).all(finite)
+    }
+
     fn is_bits(&self) -> bool {
         *self == Self::Bits
     }
@@ -356,12 +374,6 @@ impl FeatureMap {
     /// Elements of one channel (`o` in DDNN's formula).
     pub fn plane(&self) -> usize {
         self.height as usize * self.width as usize
-    }
-
-    /// Whether bytes of the right length are a map: floats must be finite, any bits and pixels are good.
-    pub fn takes(&self, bytes: &[u8]) -> bool {
-        let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
-        self.encoding != FeatureEncoding::F32 || bytes.chunks(4).all(finite)
     }
 }
 

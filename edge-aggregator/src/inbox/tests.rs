@@ -5,7 +5,7 @@ use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, S
 use super::*;
 
 const OURS: NetworkId = NetworkId([7; 32]);
-const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0 };
+const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0, edge_bits: 9 };
 
 /// A group of two slots and two classes, and what its messages came to.
 struct Group {
@@ -18,7 +18,7 @@ struct Group {
 impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), OURS, 2, LIMITS);
+        let inbox = Inbox::new(topics.clone(), OURS, (2, &[0b1, 0b10]), (LIMITS, Encodings::default()));
         Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
     }
 

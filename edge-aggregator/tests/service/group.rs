@@ -68,12 +68,7 @@ impl Group {
         let policy =
             Policy { local, window_ms: 2_000, features_ms: 2_000, deadline_ms: 10_000, ..Policy::default() };
         let bundle = Bundle::from_bytes(&TinyNetwork { policy, ..TinyNetwork::default() }.bundle()).unwrap();
-        let manifest = bundle.manifest();
-        let limits = Limits {
-            score_bytes: manifest.score_bytes(),
-            feature_bits: manifest.features.bits(),
-            view_bytes: 0,
-        };
+        let limits = bundle.manifest().limits();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
         let topics = Topics::new(&site, &group);
         Self { broker, bundle: Arc::new(bundle), limits, topics, site, group }

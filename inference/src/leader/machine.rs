@@ -102,7 +102,7 @@ impl Leader {
             Event::DeviceUp { slot } => self.devices.set_up(slot),
             Event::DeviceDown { slot } => self.device_down(now, slot, actions),
             Event::Summary { slot, sample, age_ms, late, scores } => {
-                if scores.len() != self.sizes.classes {
+                if scores.len() != self.sizes.classes || !self.config.configuration.has_device_section() {
                     self.counts.misfits += 1;
                 } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
                     open.presence.set(slot, View::Present);
@@ -187,6 +187,11 @@ impl Leader {
     /// Slots that are up, bit i = slot i.
     pub fn slots_up(&self) -> u64 {
         self.devices.up()
+    }
+
+    /// Edges that are up, bit i = edge i.
+    pub fn edges_up(&self) -> u64 {
+        self.edges_up
     }
 
     /// Messages that changed nothing.

@@ -90,7 +90,7 @@ impl MapJoin {
         for source in aggregate::present_slots(present, self.sources) {
             let map = &maps[source * bytes..][..bytes];
             let floats = &mut self.floats[source * elements..][..elements];
-            if !self.map.takes(map) {
+            if !self.map.encoding.takes(map) {
                 return Err(AggregateError::NotFinite { source_index: source });
             }
             if self.map.encoding == FeatureEncoding::Pixels {
