@@ -85,14 +85,6 @@ pub enum GatherError {
         /// Classes of the train part.
         known: Vec<String>,
     },
-    /// A class that is named and has no samples.
-    #[error("{}: class `{class}`: expected samples of it in train, found none; add some or take it out", root.display())]
-    EmptyClass {
-        /// Folder or archive.
-        root: PathBuf,
-        /// The class.
-        class: String,
-    },
     /// More classes than there can be.
     #[error("{}: expected at most {most} classes, found {found}", root.display())]
     Classes {

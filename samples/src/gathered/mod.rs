@@ -40,7 +40,7 @@ pub(crate) struct Gathered {
     /// Folder or archive, for errors.
     pub(crate) root: PathBuf,
     pub(crate) samples: Vec<Sample>,
-    /// Class names in the order of their labels; `None`: those of the train part in the order of their names.
+    /// Class names in the order of their labels, trained or not; `None`: those of the train part in the order of their names.
     pub(crate) classes: Option<Vec<String>>,
     pub(crate) notes: Vec<String>,
 }
@@ -113,16 +113,15 @@ impl Gathered {
         })
     }
 
-    /// Class names in the order of their labels, each with samples in the train part.
-    fn numbered(&self, parts: &[Part]) -> Result<Vec<String>, GatherError> {
+    /// Class names in the order of their labels.
+    fn numbered(&mut self, parts: &[Part]) -> Result<Vec<String>, GatherError> {
         let train = self.samples.iter().zip(parts).filter(|(_, part)| **part == Part::Train);
         let trained: BTreeSet<&String> = train.map(|(sample, _)| &sample.class).collect();
         let classes = match &self.classes {
             None => trained.into_iter().cloned().collect(),
             Some(classes) => {
-                if let Some(class) = classes.iter().find(|class| !trained.contains(class)) {
-                    return Err(GatherError::EmptyClass { root: self.root.clone(), class: class.clone() });
-                }
+                let untrained = classes.iter().filter(|class| !trained.contains(class));
+                self.notes.extend(untrained.map(|class| format!("class `{class}` has no samples in train")));
                 classes.clone()
             }
         };
