@@ -44,6 +44,14 @@ pub enum TableError {
         /// Line of the table.
         line: usize,
     },
+    /// A member that stands in the archive twice, so that it is not clear which is meant.
+    #[error("{}: `{file}`: expected one file of this name, found two", root.display())]
+    Twice {
+        /// Archive.
+        root: PathBuf,
+        /// Path in it.
+        file: String,
+    },
     /// An image that is none.
     #[error("{}: `{file}`: {source}", root.display())]
     Image {

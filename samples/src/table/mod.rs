@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::data_set::{Rules, Wanted};
-use crate::files::{self, Found, ReadError};
+use crate::files::{self, Found};
 use crate::gathered::{Gathered, Picture, Pictures, Sample};
 use crate::numpy::{ArrayError, each, pixel};
 use crate::stored::Stored;
@@ -74,10 +74,11 @@ impl Table<'_> {
             files::each(self.root, &mut |found| {
                 if let Found::File(name, bytes) = found
                     && inside(name) == TABLE
+                    && table.replace(bytes.to_vec()).is_some()
                 {
-                    table = Some(bytes.to_vec());
+                    return Err(TableError::Twice { root: self.root.into(), file: TABLE.into() });
                 }
-                Ok::<(), ReadError>(())
+                Ok(())
             })?;
         }
         let table = table.ok_or_else(|| TableError::Missing { root: self.root.into() })?;
@@ -118,7 +119,9 @@ impl Table<'_> {
                 && lines.contains_key(inside(name))
             {
                 let picture = self.picture(inside(name), bytes)?;
-                views.insert(inside(name).to_owned(), picture);
+                if let Some(before) = views.insert(inside(name).to_owned(), picture) {
+                    return Err(TableError::Twice { root: self.root.into(), file: before.file });
+                }
             }
             Ok::<(), TableError>(())
         })?;

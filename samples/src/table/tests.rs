@@ -180,3 +180,22 @@ fn an_archive_cut_off_anywhere_is_refused() {
         refused(&path, Wanted::default(), &["cut.tar.gz", "copy or download it again"]);
     }
 }
+
+#[test]
+fn an_archive_with_two_files_of_one_name_is_refused() {
+    let dir = directory(PLAIN, &FILES);
+    let path = dir.path().join("twice.tar.gz");
+    for twice in ["c.png", TABLE] {
+        let gz = flate2::write::GzEncoder::new(fs::File::create(&path).unwrap(), flate2::Compression::fast());
+        let mut tar = tar::Builder::new(gz);
+        for name in FILES.iter().chain([&TABLE, &twice]) {
+            tar.append_path_with_name(dir.path().join(name), name).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap();
+        refused(
+            &path,
+            Wanted::default(),
+            &[&format!("`{twice}`: expected one file of this name, found two")],
+        );
+    }
+}
