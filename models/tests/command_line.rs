@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use headwater_samples::{Shape, View, image_codec};
+
 const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/networks/ddnn-c.toml");
 
 fn run(arguments: &[&str]) -> Output {
@@ -44,8 +46,10 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
     let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
     refuses(
         &of("imagenet"),
-        "data set: expected one of fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, folders, found `imagenet`",
+        "data set: expected one of fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc, folders, table, found `imagenet`",
     );
+    refuses(&of("mvmc"), "data set mvmc: found no `MVMC.npz` in /nowhere");
+    refuses(&of("table"), "data set table: /nowhere: cannot be read");
     refuses(&of("mnist"), "data set mnist: found neither `train-images-idx3-ubyte.gz` nor");
     refuses(&["train", "--network", "none.toml", "--data-dir", "."], "none.toml");
     refuses(&["eval", "none.hwb", "--data-dir", "."], "none.hwb");
@@ -55,7 +59,69 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
 fn help_teaches() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in ["train", "eval", "export", "parity", "single-camera", "Examples", "Exit codes"] {
+    for word in ["train", "eval", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"] {
         assert!(text.contains(word), "no {word:?} in the help");
     }
+}
+
+/// A folder of this test's own that is not there yet.
+fn fresh(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    for path in [folder.clone(), folder.with_extension("partial")] {
+        if path.exists() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_data_set_is_converted_to_folders_once_and_those_are_read() {
+    let out = fresh("converted");
+    let drawn = ["convert", "--data", "drawn", "--data-dir", ".", "--limit", "12", "--out", &out];
+    let output = run(&[&drawn[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let parts = [&told["train"], &told["validation"], &told["test"]].map(|count| count.as_u64().unwrap());
+    assert_eq!(parts.iter().sum::<u64>() + told["not_in_view"].as_u64().unwrap(), 36);
+    refuses(&drawn, "converted: expected an empty folder or none, found one with files in it");
+
+    let again = fresh("converted-again");
+    let folders =
+        ["convert", "--data", "folders", "--data-dir", &out, "--slots", "6", "--out", &again, "--json"];
+    let output = run(&folders);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in ["labels", "slots", "shape", "train", "validation", "test", "images", "image_bytes"] {
+        assert_eq!(read[key], told[key], "{key}");
+    }
+    refuses(
+        &[&folders[..], &["--split", "8,1,1"]].concat(),
+        "expected no split, found one; the data has parts of its own",
+    );
+    refuses(&[&folders[..], &["--split", "8,2"]].concat(), "found `8,2`");
+    refuses(&[&folders[..], &["--shape", "2x32x32"]].concat(), "expected CxHxW");
+    let mnist = ["convert", "--data", "mnist", "--data-dir", ".", "--split-seed", "1", "--out", &again];
+    refuses(&mnist, "data set mnist: expected no split, found one");
+}
+
+#[test]
+fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
+    let folder = fresh("leaks");
+    let grey = Shape { channels: 1, height: 4, width: 4 };
+    let picture = image_codec::png(&View::new(grey, vec![90; 16])).unwrap();
+    for part in ["train", "val", "test"] {
+        let class = Path::new(&folder).join(part).join("a");
+        std::fs::create_dir_all(&class).unwrap();
+        std::fs::write(class.join("x.png"), &picture).unwrap();
+    }
+    let out = fresh("leaks-out");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--out", &out];
+    refuses(
+        &convert,
+        "expected no picture in two parts, found the same bytes in `train/a/x.png` and `val/a/x.png`",
+    );
+    let output = run(&[&convert[..], &["--allow-leaks"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("warning: folders: leak: 2 times"), "{text}");
 }

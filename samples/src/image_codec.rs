@@ -50,17 +50,23 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Decode`] naming what was wrong, [`CodecError::Shape`] for a shape no image has.
 pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
+    decode_from(bytes, shape).map(|(view, _)| view)
+}
+
+/// As [`decode`], and says what shape the image had.
+pub(crate) fn decode_from(bytes: &[u8], shape: Shape) -> Result<(View, Shape), CodecError> {
     check(shape)?;
     let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
+    let own = shape_of(&image);
     let (height, width) = (shape.height as u32, shape.width as u32);
-    let image = if (image.height(), image.width()) == (height, width) {
+    let image = if (own.height, own.width) == (shape.height, shape.width) {
         image
     } else {
         image.resize_exact(width, height, FilterType::Triangle)
     };
     let interleaved =
         if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
-    Ok(View::new(shape, planes(&interleaved, shape.channels)))
+    Ok((View::new(shape, planes(&interleaved, shape.channels)), own))
 }
 
 /// Decodes PNG, JPEG or WebP in its own size: one channel where it is grey, three where it is not.
@@ -69,15 +75,11 @@ pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
 /// [`CodecError::Decode`] naming what was wrong.
 pub fn decode_whole(bytes: &[u8]) -> Result<View, CodecError> {
     let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
-    let (height, width) = (image.height() as usize, image.width() as usize);
-    let (channels, interleaved) = if image.color().has_color() {
-        (3, image.into_rgb8().into_raw())
-    } else {
-        (1, image.into_luma8().into_raw())
-    };
-    let shape = Shape { channels, height, width };
+    let shape = shape_of(&image);
     check(shape)?;
-    Ok(View::new(shape, planes(&interleaved, channels)))
+    let interleaved =
+        if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
+    Ok(View::new(shape, planes(&interleaved, shape.channels)))
 }
 
 /// The view as a PNG file, strongest compression.
@@ -138,6 +140,11 @@ fn decode_any(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     reader.limits(limits);
     reader.decode()
+}
+
+fn shape_of(image: &DynamicImage) -> Shape {
+    let channels = if image.color().has_color() { 3 } else { 1 };
+    Shape { channels, height: image.height() as usize, width: image.width() as usize }
 }
 
 fn webp_file(

@@ -21,6 +21,7 @@ pub struct Stored {
     slots: usize,
     shape: Shape,
     parts: [StoredPart; 3],
+    notes: Vec<String>,
 }
 
 impl StoredPart {
@@ -54,7 +55,12 @@ impl Stored {
             let count = part.classes.len();
             assert_eq!((part.seen.len(), part.pixels.len()), (count, count * slots * shape.bytes()));
         }
-        Self { labels, slots, shape, parts }
+        Self { labels, slots, shape, parts, notes: Vec::new() }
+    }
+
+    /// The same with what its user should know of how it was made.
+    pub(crate) fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
     }
 
     fn part(&self, part: Part) -> &StoredPart {
@@ -92,5 +98,9 @@ impl DataSet for Stored {
         let bytes = self.shape.bytes();
         pixels.copy_from_slice(&part.pixels[(index * self.slots + slot) * bytes..][..bytes]);
         true
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 }

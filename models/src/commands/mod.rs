@@ -1,5 +1,6 @@
 //! The commands of `headwater-train`.
 
+mod convert;
 mod dataset;
 mod eval;
 mod export;
@@ -24,6 +25,8 @@ Examples:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   How hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+  A data set as folders of images, to look at:
+    headwater-train convert --data eth80 --data-dir \"$HEADWATER_DATA/eth80\" --out eth80-images
 
 Exit codes: 0 done, 1 failed, 2 bad usage, spec, recipe or data folder.";
 
@@ -47,6 +50,8 @@ enum Command {
     Parity(parity::Compare),
     /// Measure how hard the data set is: a plain float network on each camera alone.
     SingleCamera(single_camera::SingleCamera),
+    /// Write a data set as folders of images, PART/CLASS/SAMPLE, that `--data folders` reads.
+    Convert(convert::Convert),
 }
 
 /// Reads the arguments and runs the command; 0 done, 1 failed, 2 bad usage, spec or recipe.
@@ -58,6 +63,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Export(command) => command.run(),
         Command::Parity(command) => command.run(),
         Command::SingleCamera(command) => command.run(),
+        Command::Convert(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

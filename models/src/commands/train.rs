@@ -65,7 +65,7 @@ impl Train {
             let out = out.display();
             return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
         }
-        let info = RunInfo::new(&spec, &recipe, &self.dataset.data, self.limit_train, commit());
+        let info = RunInfo::new(&spec, &recipe, &self.dataset.identity(), self.limit_train, commit());
         let folder = RunFolder::open(&out, &spec, &recipe, &info).map_err(Failure::usage)?;
         let workers = Workers::new(recipe.workers).context("starting the workers")?;
         let mut reporter = Reporter::new(recipe.epochs);

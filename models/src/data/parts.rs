@@ -20,11 +20,21 @@ pub struct Parts {
 pub fn load(name: &str, dir: &Path, wanted: Wanted) -> Result<Parts, DataSetError> {
     match name {
         "drawn" => Ok(Parts::drawn(2000, 256, 512)),
-        name => Ok(Parts { data: data_set::open(name, dir, wanted)? }),
+        name => Ok(Parts::of(data_set::open(name, dir, wanted)?)),
     }
 }
 
 impl Parts {
+    /// A data set that is open.
+    pub fn of(data: Box<dyn DataSet>) -> Self {
+        Self { data }
+    }
+
+    /// The data set.
+    pub fn data(&self) -> &dyn DataSet {
+        &*self.data
+    }
+
     /// Simple figures before the cameras of `fashion-6cam`, for tests without the data.
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
         Self { data: Box::new(Fashion6Cam::drawn(train, validation, test)) }

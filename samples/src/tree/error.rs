@@ -1,44 +1,24 @@
 //! Why a folder of images could not be read.
 
-use std::io;
 use std::path::PathBuf;
 
+use crate::files::ReadError;
+use crate::gathered::GatherError;
 use crate::image_codec::CodecError;
 
 /// Why a folder of images could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// The file system refused.
-    #[error("{}: cannot be read: {source}", path.display())]
-    Io {
-        /// File or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The archive ends early or is damaged.
-    #[error("{}: expected a .tar.gz of images, found a damaged or cut off one ({source}); copy or download it again", path.display())]
-    Archive {
-        /// Archive.
-        path: PathBuf,
-        /// What the decoder said.
-        source: io::Error,
-    },
-    /// More than is held in memory.
-    #[error("{}: `{name}`: expected at most {limit} bytes {what}, found more", path.display())]
-    TooLarge {
-        /// Archive or folder.
-        path: PathBuf,
-        /// Member at which it was too much.
-        name: String,
-        /// Of what.
-        what: &'static str,
-        /// How much is allowed.
-        limit: u64,
-    },
+    /// The folder or archive cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its samples do not make a data set.
+    #[error(transparent)]
+    Gather(#[from] GatherError),
     /// An image that lies elsewhere than images do.
     #[error(
-        "{}: expected PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val or test, found `{name}`",
+        "{}: expected PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val or test, or the same without PART/, \
+         found `{name}`",
         root.display()
     )]
     Layout {
@@ -69,27 +49,15 @@ pub enum TreeError {
         /// Slots.
         most: usize,
     },
-    /// One picture in two parts.
-    #[error(
-        "{}: expected no picture in two parts, found the same bytes in `{first}` and `{second}`; \
-         keep all pictures of one scene in one part, or results on test mean nothing",
-        root.display()
-    )]
-    Leak {
+    /// Two files for one view.
+    #[error("{}: expected one file for a view, found `{first}` and `{second}`", root.display())]
+    Twice {
         /// Folder or archive.
         root: PathBuf,
         /// One.
         first: String,
         /// The other.
         second: String,
-    },
-    /// Two files for one view.
-    #[error("{}: `{name}`: expected one file for a view, found two that differ in their endings", root.display())]
-    Twice {
-        /// Folder or archive.
-        root: PathBuf,
-        /// The second.
-        name: String,
     },
     /// An image that is none.
     #[error("{}: `{name}`: {source}", root.display())]
@@ -101,36 +69,26 @@ pub enum TreeError {
         /// What is wrong.
         source: CodecError,
     },
-    /// No image for training.
-    #[error("{}: expected images under train/CLASS, found none", root.display())]
+    /// No image at all.
+    #[error("{}: expected images (PNG, JPEG, WebP) under PART/CLASS or CLASS, found none", root.display())]
     Empty {
         /// Folder or archive.
         root: PathBuf,
     },
-    /// A part without samples.
-    #[error("{}: expected images under {part}/CLASS too, found none; take whole scenes out of train for it", root.display())]
-    NoPart {
+    /// The folder of a class without images.
+    #[error("{}: `{folder}`: expected images in the folder of a class, found none; put some in or remove it", root.display())]
+    EmptyClass {
         /// Folder or archive.
         root: PathBuf,
-        /// The part.
-        part: &'static str,
-    },
-    /// A class that is not trained.
-    #[error("{}: sample `{sample}`: expected a class of train ({}), found `{class}`", root.display(), known.join(", "))]
-    UnknownClass {
-        /// Folder or archive.
-        root: PathBuf,
-        /// The class.
-        class: String,
-        /// A sample of it.
-        sample: String,
-        /// Classes of the train part.
-        known: Vec<String>,
-    },
-    /// A folder that holds nothing.
-    #[error("{}: expected images in this folder, found none; put some in or remove it", path.display())]
-    EmptyFolder {
         /// The folder.
-        path: PathBuf,
+        folder: String,
+    },
+    /// Class names that cannot be used.
+    #[error("{}: classes.txt: {reason}", root.display())]
+    ClassNames {
+        /// Folder or archive.
+        root: PathBuf,
+        /// What is wrong.
+        reason: String,
     },
 }

@@ -2,7 +2,13 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::{DataSet, Shape};
+use crate::data_set::Leaks;
+use crate::split::Split;
+use crate::{DataSet, Shape, View, image_codec};
+
+fn open(path: &Path, wanted: Wanted) -> Result<Stored, TreeError> {
+    super::open(path, wanted, Rules::default())
+}
 
 /// A picture that is filled with a number.
 fn png(fill: u8) -> Vec<u8> {
@@ -120,10 +126,13 @@ fn what_lies_elsewhere_or_is_no_picture_is_named() {
     for (name, bytes, words) in [
         ("train/car/x.png", &b"no picture"[..], &["train/car/x.png", "expected PNG, JPEG or WebP"][..]),
         ("other/car/x.png", &png(77), &["PART/CLASS/IMAGE", "other/car/x.png"]),
+        ("other/x.png", &png(77), &["for every sample or for none", "`other/x`"]),
+        ("classes.txt", b"car\nbus\ncar\n", &["classes.txt", "`car` twice"]),
+        ("classes.txt", b"car\n", &["expected a class of train (car)", "found `bus`"]),
         ("x.png", &png(77), &["PART/CLASS/IMAGE", "x.png"]),
         ("train/car/7/x.png", &png(77), &["PART/CLASS/IMAGE", "train/car/7/x.png"]),
         ("train/car/7/cam0.png", &png(77), &["every sample", "train/car/7/cam0.png"]),
-        ("test/bicycle/x.png", &png(77), &["sample `x`", "bus, car", "bicycle"]),
+        ("test/bicycle/x.png", &png(77), &["sample `test/bicycle/x`", "bus, car", "found `bicycle`"]),
     ] {
         let dir = directory(&SINGLE);
         write(dir.path(), name, bytes);
@@ -136,9 +145,14 @@ fn an_empty_class_and_a_missing_part_are_named() {
     let dir = directory(&SINGLE);
     fs::create_dir_all(dir.path().join("train/van")).unwrap();
     refused(dir.path(), Wanted::default(), &["train/van", "expected images in this folder"]);
-    refused(directory(&SINGLE[..4]).path(), Wanted::default(), &["under test/CLASS"]);
-    refused(directory(&SINGLE[1..2]).path(), Wanted::default(), &["under test/CLASS"]);
-    refused(directory(&SINGLE[3..]).path(), Wanted::default(), &["under train/CLASS"]);
+    write(dir.path(), "train/van/notes.txt", b"no picture");
+    refused(dir.path(), Wanted::default(), &["`train/van`", "expected images in the folder of a class"]);
+    refused(directory(&SINGLE[..4]).path(), Wanted::default(), &["found none in test"]);
+    refused(directory(&SINGLE[1..2]).path(), Wanted::default(), &["found none in val"]);
+    refused(directory(&SINGLE[3..]).path(), Wanted::default(), &["found none in train"]);
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "notes.txt", b"no picture");
+    refused(dir.path(), Wanted::default(), &["expected images", "under PART/CLASS or CLASS"]);
     refused(Path::new("/nowhere/at/all"), Wanted::default(), &["/nowhere/at/all", "cannot be read"]);
 }
 
@@ -151,4 +165,136 @@ fn an_archive_cut_off_anywhere_is_refused() {
         fs::write(&path, &whole[..length]).unwrap();
         refused(&path, Wanted::default(), &["cut.tar.gz", "copy or download it again"]);
     }
+}
+
+/// Thirty pictures of each of two classes, without parts.
+fn without_parts() -> tempfile::TempDir {
+    let names: Vec<String> =
+        (0..60).map(|at| format!("{}/{at:02}.png", if at % 2 == 0 { "car" } else { "bus" })).collect();
+    directory(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn fills(data: &Stored, part: Part) -> Vec<u8> {
+    let mut view = [0; 18];
+    (0..data.len(part))
+        .map(|index| {
+            assert!(data.view_into(part, index, 0, &mut view));
+            view[0]
+        })
+        .collect()
+}
+
+#[test]
+fn parts_are_drawn_where_there_are_none_and_copies_stay_together() {
+    let dir = without_parts();
+    // A copy of 0, 2, ... of the cars: ten groups of two, five more of one.
+    for at in 0..10_u8 {
+        write(dir.path(), &format!("car/copy{at:02}.png"), &png(2 * at));
+    }
+    let data = open(dir.path(), Wanted::default()).unwrap();
+    assert_eq!(Part::ALL.map(|part| data.len(part)), [56, 7, 7]);
+    let of_part = Part::ALL.map(|part| fills(&data, part));
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        assert!(of_part[one].iter().all(|fill| !of_part[other].contains(fill)), "{of_part:?}");
+    }
+    for part in Part::ALL {
+        let labels: Vec<u16> = (0..data.len(part)).map(|index| data.label(part, index)).collect();
+        assert!(labels.contains(&0) && labels.contains(&1));
+    }
+    let other = Rules { split: Some(Split { seed: 5, ..Split::default() }), ..Rules::default() };
+    let other = super::open(dir.path(), Wanted::default(), other).unwrap();
+    assert_ne!(fills(&other, Part::Test), of_part[2]);
+    assert_eq!(fills(&open(dir.path(), Wanted::default()).unwrap(), Part::Test), of_part[2]);
+}
+
+#[test]
+fn folders_of_samples_need_no_parts_either() {
+    let names: Vec<String> = (0..12)
+        .flat_map(|at| [format!("car/{at:02}/cam0.png"), format!("car/{at:02}/cam1.png")])
+        .chain(["car/12/cam1.png".into()])
+        .collect();
+    let dir = directory(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let data = open(dir.path(), Wanted::default()).unwrap();
+    assert_eq!(data.slots(), 2);
+    assert_eq!(Part::ALL.map(|part| data.len(part)).iter().sum::<usize>(), 13);
+}
+
+#[test]
+fn a_class_that_cannot_be_in_every_part_is_named() {
+    let dir = without_parts();
+    for at in 0..3 {
+        write(dir.path(), &format!("van/{at}.png"), &png(if at == 0 { 200 } else { 201 }));
+    }
+    refused(dir.path(), Wanted::default(), &["class `van`", "found 2 groups"]);
+    write(dir.path(), "van/3.png", &png(202));
+    assert_eq!(open(dir.path(), Wanted::default()).unwrap().labels().len(), 3);
+}
+
+#[test]
+fn a_split_for_data_that_has_parts_is_refused() {
+    let dir = directory(&SINGLE);
+    let rules = Rules { split: Some(Split::default()), ..Rules::default() };
+    let error = super::open(dir.path(), Wanted::default(), rules).unwrap_err().to_string();
+    assert!(error.contains("the data has parts of its own"), "{error}");
+}
+
+#[test]
+fn a_leak_that_is_allowed_is_said() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), "test/car/again.png", &png(2));
+    let rules = Rules { leaks: Leaks::Allowed, ..Rules::default() };
+    let data = super::open(dir.path(), Wanted::default(), rules).unwrap();
+    assert_eq!(data.len(Part::Test), 2);
+    let notes = data.notes().join("\n");
+    for word in ["leak: 1 times", "`train/car/c.png` and `test/car/again.png`"] {
+        assert!(notes.contains(word), "{notes}");
+    }
+}
+
+#[test]
+fn images_of_another_colour_or_size_are_changed_and_said() {
+    let dir = directory(&SINGLE);
+    let grey = View::new(Shape { channels: 1, height: 2, width: 3 }, vec![150; 6]);
+    write(dir.path(), "train/car/grey.png", &image_codec::png(&grey).unwrap());
+    let large = View::new(Shape::rgb(8, 6), vec![160; 144]);
+    write(dir.path(), "train/car/large.png", &image_codec::png(&large).unwrap());
+    let data = open(dir.path(), Wanted::default()).unwrap();
+    assert_eq!(fills(&data, Part::Train), [1, 0, 2, 150, 160]);
+    let notes = data.notes();
+    assert!(
+        notes[0].contains("1 of 7 images are resized for 3x2x3, such as `train/car/large.png` of 3x8x6"),
+        "{notes:?}"
+    );
+    assert!(
+        notes[1].contains("1 of 7 images are grey and made RGB") && notes[1].contains("grey.png"),
+        "{notes:?}"
+    );
+
+    let wanted = Wanted { shape: Some(grey.shape()), slots: None };
+    let notes = open(dir.path(), wanted).unwrap().notes();
+    assert!(notes[1].contains("6 of 7 images are made grey for 1x2x3"), "{notes:?}");
+}
+
+#[test]
+fn classes_keep_the_order_and_the_names_of_their_file() {
+    let names = ["train/car/a.png", "train/t-shirt%2Ftop/b.png", "val/car/d.png", "test/car/e.png"];
+    let dir = directory(&names);
+    write(dir.path(), "classes.txt", b"t-shirt/top\ncar\n");
+    let data = open(dir.path(), Wanted::default()).unwrap();
+    assert_eq!(data.labels(), ["t-shirt/top", "car"]);
+    assert_eq!((fills(&data, Part::Train), data.label(Part::Train, 0)), (vec![0, 1], 1));
+    write(dir.path(), "classes.txt", b"van\nt-shirt/top\ncar\n");
+    let data = open(dir.path(), Wanted::default()).unwrap();
+    assert_eq!(
+        (data.notes(), data.label(Part::Train, 0)),
+        (vec!["class `van` has no samples in train".into()], 2)
+    );
+}
+
+#[test]
+fn hidden_files_and_folders_are_passed_over() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), ".cache/car/x.png", b"no picture");
+    write(dir.path(), "train/car/._a.png", b"no picture");
+    assert_eq!(open(dir.path(), Wanted::default()).unwrap().len(Part::Train), 3);
 }

@@ -1,0 +1,160 @@
+use std::path::PathBuf;
+
+use super::*;
+
+const TYPES: [(&str, Element); 8] = [
+    ("bool", Element::Bool),
+    ("i1", Element::I8),
+    ("u1", Element::U8),
+    ("i2", Element::I16),
+    ("i4", Element::I32),
+    ("i8", Element::I64),
+    ("f4", Element::F32),
+    ("f8", Element::F64),
+];
+
+/// A file that `NumPy` wrote; `tests/goldens/make.py` says how.
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
+}
+
+fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+#[track_caller]
+fn refused(file: Vec<u8>, words: &[&str]) {
+    let error = Array::parse(file).unwrap_err().to_string();
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+}
+
+#[test]
+fn every_type_that_numpy_writes_is_read() {
+    let mut file = Npz::open(&golden("types.npz")).unwrap();
+    for (name, element) in TYPES {
+        let array = file.array(name).unwrap();
+        assert_eq!((array.element, array.shape.as_slice(), array.len()), (element, &[2, 3][..], 6), "{name}");
+        if matches!(element, Element::F32 | Element::F64) {
+            assert!(array.integers().unwrap_err().to_string().contains("expected integers"));
+            assert_eq!(array.pixels().unwrap(), [0, 255, 255, 255, 0, 255]);
+        } else {
+            assert_eq!(array.integers().unwrap(), [0, 1, 1, 1, 0, 1], "{name}");
+        }
+    }
+    assert_eq!(file.array("negative").unwrap().integers().unwrap(), [-3, 2]);
+    let scalar = file.array("scalar").unwrap();
+    assert_eq!((scalar.shape.len(), scalar.integers().unwrap()), (0, vec![7]));
+    assert!(file.array("none").unwrap().is_empty());
+    let version_2 = Array::parse(std::fs::read(golden("version-2.npy")).unwrap()).unwrap();
+    assert_eq!((version_2.shape.as_slice(), version_2.integers().unwrap()), (&[2, 3][..], (0..6).collect()));
+}
+
+#[test]
+fn arrays_that_are_not_read_are_refused_by_their_names() {
+    let mut file = Npz::open(&golden("types.npz")).unwrap();
+    for (name, word) in [
+        ("fortran", "found Fortran order"),
+        ("big", "found `>f4`"),
+        ("fields", "of a plain type"),
+        ("nothing", "found big, bool, f4"),
+    ] {
+        let error = file.array(name).unwrap_err().to_string();
+        assert!(
+            error.contains("types.npz: ") && error.contains(&format!("`{name}`")) && error.contains(word),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn headers_are_read_as_python_would_write_them() {
+    let header = "{\"shape\" : ( 2 ,3L), 'fortran_order':False,'descr': '|u1'}  \n";
+    assert_eq!(Array::parse(npy(header, &[1, 2, 3, 4, 5, 6])).unwrap().shape, [2, 3]);
+    for header in [
+        "",
+        "{",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)",
+        "{'descr': '|u1', 'fortran_order': 0, 'shape': (1,), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': 1, }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (-1,), }",
+        "{'descr': '|u1', 'fortran_order': False, }",
+        "{'descr': '|u1', 'descr': '|u1', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), 'more': '', }",
+        "{'descr': '|u1' 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), } x",
+    ] {
+        refused(npy(header, &[1]), &["expected a header {'descr'"]);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_array_or_of_another_length_is_refused() {
+    let header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }\n";
+    refused(npy(header, &[0; 23]), &["expected 24 bytes for the shape [2, 3]", "found 23"]);
+    refused(npy(header, &[0; 25]), &["found 25"]);
+    let endless = "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }\n";
+    refused(npy(endless, &[]), &["a shape that fits into memory"]);
+    refused(b"PK\x03\x04".to_vec(), &["version 1 to 3", "begins"]);
+    refused(b"\x93NUMPY\x04\x00\x00\x00".to_vec(), &["version 4.0"]);
+    let whole = npy(header, &[0; 24]);
+    for length in 0..whole.len() {
+        refused(whole[..length].to_vec(), &["expected"]);
+    }
+    refused([b"\x93NUMPY\x02\x00", &u32::MAX.to_le_bytes()[..]].concat(), &["a header of up to"]);
+}
+
+#[test]
+fn pixels_are_numbers_from_0_to_1() {
+    let floats = |values: [f32; 2]| {
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
+        Array::parse(npy(header, &values.map(f32::to_le_bytes).concat())).unwrap().pixels()
+    };
+    assert_eq!(floats([0.0, 1.0]).unwrap(), [0, 255]);
+    assert_eq!(floats([100.0 / 255.0, 0.501 / 255.0]).unwrap(), [100, 1]);
+    for (value, found) in [(f32::NAN, "NaN"), (1.5, "1.5"), (-0.25, "-0.25"), (f32::INFINITY, "inf")] {
+        let error = floats([0.5, value]).unwrap_err().to_string();
+        assert!(
+            error.contains("values from 0 to 1") && error.contains(&format!("{found} at index 1")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut.npz");
+    let whole = std::fs::read(golden("types.npz")).unwrap();
+    for length in (0..whole.len()).step_by(13) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let error = Npz::open(&path).unwrap_err().to_string();
+        assert!(error.contains("cut.npz: expected a .npz") && error.contains("download it again"), "{error}");
+    }
+}
+
+#[test]
+fn a_bit_that_turned_is_an_error_or_makes_no_difference_but_no_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("turned.npz");
+    let whole = std::fs::read(golden("mvmc-12.npz")).unwrap();
+    let sound = Npz::open(&golden("mvmc-12.npz")).unwrap().array("X").unwrap();
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        match Npz::open(&path).and_then(|mut file| file.array("X")) {
+            Ok(array) => assert!(array == sound, "byte {at}"),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > whole.len() / 2, "{refused} of {}", whole.len());
+}
+
+#[test]
+fn a_file_that_is_not_there_and_one_that_is_no_zip_are_named() {
+    let error = Npz::open(&golden("none.npz")).unwrap_err().to_string();
+    assert!(error.contains("none.npz: cannot be read"), "{error}");
+    let error = Npz::open(&golden("make.py")).unwrap_err().to_string();
+    assert!(error.contains("make.py: expected a .npz") && error.contains("without a directory"), "{error}");
+}

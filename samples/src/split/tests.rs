@@ -1,0 +1,95 @@
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn names(samples: usize) -> Vec<String> {
+    (0..samples).map(|sample| format!("sample {sample}")).collect()
+}
+
+fn cut(split: Split, classes: &[usize], groups: &[usize]) -> Result<Vec<Part>, Lacking> {
+    let names = names(classes.len());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut joined = Groups::new(classes.len());
+    for sample in 0..groups.len() {
+        let first = groups.iter().position(|group| *group == groups[sample]).unwrap();
+        joined.join(first, sample);
+    }
+    split.parts(classes, &names, &mut joined)
+}
+
+fn counts(parts: &[Part]) -> [usize; 3] {
+    PARTS.map(|part| parts.iter().filter(|found| **found == part).count())
+}
+
+fn alone(samples: usize) -> Vec<usize> {
+    (0..samples).collect()
+}
+
+#[test]
+fn shares_are_kept_in_every_class() {
+    let classes: Vec<usize> = (0..300).map(|sample| usize::from(sample % 3 == 0)).collect();
+    let parts = cut(Split::default(), &classes, &alone(300)).unwrap();
+    for (class, expected) in [(0, [160, 20, 20]), (1, [80, 10, 10])] {
+        let of_class: Vec<Part> =
+            parts.iter().zip(&classes).filter(|(_, found)| **found == class).map(|(part, _)| *part).collect();
+        assert_eq!(counts(&of_class), expected);
+    }
+    let halves = Split { shares: "2,1,1".parse().unwrap(), seed: 0 };
+    assert_eq!(counts(&cut(halves, &[0; 40], &alone(40)).unwrap()), [20, 10, 10]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_parts_and_another_seed_others() {
+    let classes = vec![0; 50];
+    let with = |seed| cut(Split { seed, ..Split::default() }, &classes, &alone(50)).unwrap();
+    assert_eq!(with(7), with(7));
+    assert_ne!(with(7), with(8));
+    // The order of the data is not that of the parts.
+    assert!(with(7)[..40].contains(&Part::Test) || with(7)[..40].contains(&Part::Validation));
+}
+
+#[test]
+fn a_class_of_three_groups_is_in_every_part() {
+    assert_eq!(counts(&cut(Split::default(), &[0; 9], &[0, 0, 0, 0, 1, 1, 1, 2, 2]).unwrap()), [4, 3, 2]);
+}
+
+#[test]
+fn a_class_whose_groups_are_too_few_is_named() {
+    let mut classes = vec![0; 20];
+    classes.extend([1, 1, 1, 1]);
+    let mut groups = alone(20);
+    groups.extend([20, 20, 21, 21]);
+    assert_eq!(cut(Split::default(), &classes, &groups), Err(Lacking { class: 1, groups: 2 }));
+}
+
+#[test]
+fn shares_that_cannot_be_are_refused() {
+    for text in ["", "80", "80,10", "80,20,0", "80,10,10,5", "80,10,x", "-1,1,1"] {
+        let error = text.parse::<Shares>().unwrap_err().to_string();
+        assert!(error.contains(&format!("found `{text}`")), "{error}");
+    }
+    assert_eq!("70, 15,15".parse::<Shares>().unwrap().to_string(), "70,15,15");
+}
+
+proptest! {
+    #[test]
+    fn a_group_is_never_torn_apart_and_no_class_is_forgotten(
+        samples in vec((0..4_usize, 0..25_usize), 1..120), seed in any::<u64>(),
+    ) {
+        let (classes, groups): (Vec<usize>, Vec<usize>) = samples.into_iter().unzip();
+        let split = Split { seed, ..Split::default() };
+        if let Ok(parts) = cut(split, &classes, &groups) {
+            let torn: BTreeSet<(usize, usize)> =
+                groups.iter().zip(&parts).map(|(group, part)| (*group, *part as usize)).collect();
+            let whole: BTreeSet<usize> = groups.iter().copied().collect();
+            prop_assert_eq!(torn.len(), whole.len());
+            let found: BTreeSet<(usize, usize)> =
+                classes.iter().zip(&parts).map(|(class, part)| (*class, *part as usize)).collect();
+            let known: BTreeSet<usize> = classes.iter().copied().collect();
+            prop_assert_eq!(found.len(), 3 * known.len());
+        }
+    }
+}

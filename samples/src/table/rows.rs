@@ -1,0 +1,223 @@
+//! What `labels.csv` says: a sample a line, by columns of known names.
+
+use std::collections::HashMap;
+
+use super::csv::{self, Record};
+use crate::data_set::Part;
+use crate::gathered::SLOTS_MAX;
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Line in the file, from 1.
+    pub(super) line: usize,
+    pub(super) part: Option<Part>,
+    pub(super) class: String,
+    /// The `sample` column, or the line.
+    pub(super) name: String,
+    pub(super) group: Option<String>,
+    /// File of each slot; `None`: not in view.
+    pub(super) files: Vec<Option<String>>,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    pub(super) line: usize,
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+const COLUMNS: &str = "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group`";
+
+fn mistake(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Mistake {
+    Mistake { line, expected: expected.into(), found: found.into() }
+}
+
+/// Where each column stands.
+#[derive(Debug, Default)]
+struct Columns {
+    count: usize,
+    part: Option<usize>,
+    class: usize,
+    sample: Option<usize>,
+    group: Option<usize>,
+    /// By slot.
+    files: Vec<usize>,
+}
+
+impl Columns {
+    fn of(header: &Record) -> Result<Self, Mistake> {
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for (at, name) in header.fields.iter().enumerate() {
+            let name = name.trim().to_ascii_lowercase();
+            let camera = name.strip_prefix("cam").is_some_and(|slot| slot.parse::<usize>().is_ok());
+            if !camera && !["part", "class", "sample", "group", "file"].contains(&name.as_str()) {
+                return Err(mistake(header.line, COLUMNS, format!("`{name}`")));
+            }
+            if known.insert(name.clone(), at).is_some() {
+                return Err(mistake(header.line, "every column once", format!("`{name}` twice")));
+            }
+        }
+        let mut column = |name: &str| known.remove(name);
+        let class = column("class").ok_or_else(|| mistake(header.line, "a column `class`", "none"))?;
+        let (part, sample, group, file) = (column("part"), column("sample"), column("group"), column("file"));
+        let cameras: Vec<usize> = (0..SLOTS_MAX).map_while(|slot| column(&format!("cam{slot}"))).collect();
+        if let Some(left) = known.keys().min() {
+            let expected = format!("cameras without a gap, from cam0 up to cam{} at most", SLOTS_MAX - 1);
+            return Err(mistake(header.line, expected, format!("`{left}`")));
+        }
+        let files = match (file, cameras.is_empty()) {
+            (Some(file), true) => vec![file],
+            (None, false) => cameras,
+            (Some(_), false) => return Err(mistake(header.line, "`file` or `cam0`, `cam1`, ...", "both")),
+            (None, true) => {
+                return Err(mistake(
+                    header.line,
+                    "a column `file` or columns `cam0`, `cam1`, ...",
+                    "neither",
+                ));
+            }
+        };
+        Ok(Self { count: header.fields.len(), part, class, sample, group, files })
+    }
+
+    fn row(&self, record: &Record) -> Result<Row, Mistake> {
+        let Record { line, fields } = record;
+        if fields.len() != self.count {
+            let expected = format!("{} fields as in the first line", self.count);
+            return Err(mistake(*line, expected, fields.len().to_string()));
+        }
+        let field = |at: usize| Some(fields[at].trim()).filter(|field| !field.is_empty());
+        let part = match self.part.and_then(field) {
+            None => None,
+            Some(word) => Some(
+                Part::named(word)
+                    .ok_or_else(|| mistake(*line, "a part train, val or test", format!("`{word}`")))?,
+            ),
+        };
+        let class = field(self.class).ok_or_else(|| mistake(*line, "a class", "none"))?;
+        let name = self.sample.and_then(field).map_or_else(|| format!("line {line}"), str::to_owned);
+        let file = |at: &usize| match field(*at) {
+            None => Ok(None),
+            Some(file) if stays_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
+            Some(file) => {
+                Err(mistake(*line, "a path within the folder, with / between the steps", format!("`{file}`")))
+            }
+        };
+        Ok(Row {
+            line: *line,
+            part,
+            class: class.into(),
+            name,
+            group: self.group.and_then(field).map(str::to_owned),
+            files: self.files.iter().map(file).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The rows of a table. A sample or a file that stands in two of them is a mistake.
+pub(super) fn parse(text: &str) -> Result<Vec<Row>, Mistake> {
+    let records = csv::parse(text).map_err(|found| {
+        mistake(found.line, "fields as in RFC 4180 (\"\" for a quote in quotes)", found.found)
+    })?;
+    let Some((header, records)) = records.split_first() else { return Err(mistake(1, COLUMNS, "nothing")) };
+    let columns = Columns::of(header)?;
+    let rows: Vec<Row> = records.iter().map(|record| columns.row(record)).collect::<Result<_, _>>()?;
+    if rows.is_empty() {
+        return Err(mistake(header.line, "a sample a line", "none behind the first line"));
+    }
+    let (mut samples, mut files) = (HashMap::new(), HashMap::new());
+    for row in &rows {
+        if let Some(before) = samples.insert(&row.name, row.line) {
+            let found = format!("`{}` in line {before} too", row.name);
+            return Err(mistake(row.line, "every sample once", found));
+        }
+        for file in row.files.iter().flatten() {
+            if let Some(before) = files.insert(file, row.line) {
+                return Err(mistake(row.line, "every file once", format!("`{file}` in line {before} too")));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Whether a path leads to something below the folder on every system.
+fn stays_inside(file: &str) -> bool {
+    let file = file.strip_prefix("./").unwrap_or(file);
+    !file.contains(['\\', ':']) && file.split('/').all(|step| !matches!(step, "" | "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str, line: usize, words: &[&str]) {
+        let mistake = parse(text).unwrap_err();
+        let all = format!("expected {}, found {}", mistake.expected, mistake.found);
+        assert!(
+            mistake.line == line && words.iter().all(|word| all.contains(word)),
+            "line {}: {all}",
+            mistake.line
+        );
+    }
+
+    #[test]
+    fn columns_come_in_any_order_and_an_empty_camera_does_not_see_the_sample() {
+        let rows = parse("cam1,Class,cam0,group,part,sample\nb.png,car,a.png,g,val,s\n,bus,,,,\n").unwrap();
+        let file = |name: &str| Some(name.to_owned());
+        let first = Row {
+            line: 2,
+            part: Some(Part::Validation),
+            class: "car".into(),
+            name: "s".into(),
+            group: file("g"),
+            files: vec![file("a.png"), file("b.png")],
+        };
+        let second = Row {
+            line: 3,
+            part: None,
+            class: "bus".into(),
+            name: "line 3".into(),
+            group: None,
+            files: vec![None, None],
+        };
+        assert_eq!(rows, [first, second]);
+    }
+
+    #[test]
+    fn a_header_that_does_not_fit_is_refused() {
+        refused("", 1, &["columns `class`", "nothing"]);
+        refused("class,file,colour\n", 1, &["columns `class`", "`colour`"]);
+        refused("class;file\n", 1, &["columns `class`", "`class;file`"]);
+        refused("file,part\n", 1, &["a column `class`"]);
+        refused("class,part\n", 1, &["`file`", "neither"]);
+        refused("class,file,cam0\n", 1, &["both"]);
+        refused("class,file,class\n", 1, &["`class` twice"]);
+        refused("class,cam0,cam2\n", 1, &["without a gap", "`cam2`"]);
+        refused("class,file\n", 1, &["a sample a line"]);
+    }
+
+    #[test]
+    fn a_line_that_does_not_fit_is_refused() {
+        refused("class,file\ncar\n", 2, &["2 fields", "found 1"]);
+        refused("class,file\n\n,a.png\n", 3, &["a class"]);
+        refused("class,file,part\ncar,a.png,dev\n", 2, &["train, val or test", "`dev`"]);
+        refused("class,file\ncar,\"a.png\n", 2, &["RFC 4180", "not closed"]);
+        for path in ["../a.png", "/a.png", "a/../b.png", "C:\\a.png", "a//b.png"] {
+            refused(&format!("class,file\ncar,{path}\n"), 2, &["within the folder", path]);
+        }
+    }
+
+    #[test]
+    fn a_row_that_stands_twice_is_refused() {
+        refused(
+            "class,file\ncar,a.png\nbus,b.png\ncar,./a.png\n",
+            4,
+            &["every file once", "`a.png` in line 2"],
+        );
+        refused("class,file,sample\ncar,a.png,s\ncar,b.png,s\n", 3, &["every sample once", "`s` in line 2"]);
+        refused("class,cam0,cam1\ncar,a.png,a.png\n", 2, &["every file once", "line 2"]);
+    }
+}
