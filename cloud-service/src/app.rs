@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
+use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::v2::FeatureShape;
 use headwater_protocol::{Fault, NetworkId};
 use serde_json::{Value, json};
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) model_name: String,
     pub(crate) network: NetworkId,
     pub(crate) shape: FeatureShape,
+    pub(crate) encoding: FeatureEncoding,
     pub(crate) classes: usize,
     pub(crate) limits: BodyLimits,
     pub(crate) longest: Duration,
@@ -55,11 +57,12 @@ impl CloudState {
         config.check().map_err(CloudError::Config)?;
         let manifest = bundle.manifest();
         let shape = FeatureShape {
-            slots: usize::from(manifest.slots),
-            bits: manifest.features.bits(),
+            slots: manifest.cloud_sources(),
+            bits: manifest.cloud_map().bits(),
             most_samples: config.most_samples,
         };
         let (classes, network) = (manifest.classes(), bundle.network_id());
+        let encoding = manifest.cloud_map().encoding;
         let counters = Arc::new(Counters::default());
         let (queue, receiver) = ModelQueue::new(config.most_requests);
         let mut health = model::spawn(bundle, engine, receiver, config.max_batch, Arc::clone(&counters))
@@ -72,6 +75,7 @@ impl CloudState {
             model_name: config.model_name.clone(),
             network,
             shape,
+            encoding,
             classes,
             limits: BodyLimits::of(&shape),
             longest: Duration::from_millis(u64::from(config.deadline_ms)),

@@ -73,6 +73,12 @@ async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -
     let (request, form) = decode_request(&body, head_bytes, &shared.shape)?;
     drop(body);
     check_presence(&request.batch)?;
+    if !shared.encoding.takes(&request.batch.features) {
+        return Err(Refusal::new(
+            Fault::Malformed,
+            "features: expected finite floats, found NaN or infinity",
+        ));
+    }
     if let Some(network) = request.network.filter(|&network| network != shared.network) {
         let (ours, theirs) = (shared.network.short(), network.short());
         return Err(Refusal::new(

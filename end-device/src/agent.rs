@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use headwater_inference::sections::DeviceOutput;
 use headwater_link::{Incoming, QoS};
 use headwater_protocol::{Body, DecodeError, Fault, Message, SampleId, Settled, Slot, Status, decode};
 use headwater_samples::archive::Frame;
@@ -10,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, warn};
 
 use crate::capture::Schedule;
+use crate::conduct::{Conduct, Say};
 use crate::frames::Frames;
 use crate::model::{Done, Model, Pushed};
 use crate::outbox::Outbox;
@@ -21,6 +23,7 @@ pub(crate) struct Agent {
     pub(crate) slot: Slot,
     pub(crate) frames: Frames,
     pub(crate) model: Model,
+    pub(crate) conduct: Conduct,
     pub(crate) store: FeatureStore,
     pub(crate) recent: Recent,
     pub(crate) outbox: Outbox,
@@ -139,20 +142,31 @@ impl Agent {
 
     fn on_done(&mut self, done: Done) {
         let Done { sample, captured_us, output } = done;
-        match output {
-            Ok(output) => {
-                let scores: Vec<u8> = output.scores.iter().flat_map(|score| score.to_le_bytes()).collect();
-                let now_us = self.now_us();
-                self.store.keep(sample, captured_us, output.features, now_us);
-                self.outbox.send(sample, now_us.saturating_sub(captured_us), Body::Summary(&scores));
-                self.note_kept();
-            }
+        let said = output.and_then(|output| self.conduct.on(&output).map(|say| (output, say)));
+        let (DeviceOutput { scores, features }, say) = match said {
+            Ok(said) => said,
             Err(reason) => {
                 let mut report = self.outbox.report();
                 report.section_failures += 1;
                 if report.section_failures == 1 {
                     error!(sample = %sample, reason, "the section failed");
                 }
+                return;
+            }
+        };
+        let now_us = self.now_us();
+        let age_us = now_us.saturating_sub(captured_us);
+        let scores: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+        match say {
+            Say::Decided(decision) => self.outbox.send(sample, age_us, Body::Decided(decision)),
+            Say::Input => self.outbox.send(sample, age_us, Body::Input(&features)),
+            Say::Summary | Say::SummaryAndFeatures => {
+                self.outbox.send(sample, age_us, Body::Summary(&scores));
+                if say == Say::SummaryAndFeatures {
+                    self.outbox.send(sample, age_us, Body::Features(&features));
+                }
+                self.store.keep(sample, captured_us, features, now_us);
+                self.note_kept();
             }
         }
     }

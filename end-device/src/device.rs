@@ -13,12 +13,13 @@ use tracing::{info, warn};
 use crate::agent::{Agent, AgentTopics};
 use crate::boot::next_boot;
 use crate::capture::Schedule;
+use crate::conduct::Conduct;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::frames::Frames;
 use crate::model::Model;
-use crate::outbox::{Outbox, SharedReport, limits_of, lock};
+use crate::outbox::{Outbox, SharedReport, lock};
 use crate::recent::Recent;
 use crate::report::DeviceReport;
 use crate::store::FeatureStore;
@@ -51,7 +52,8 @@ impl Device {
         check(&config, &bundle, &frames)?;
         let boot = next_boot(config.state_dir.as_deref(), SystemTime::now())?;
         let network = bundle.network_id();
-        let limits = limits_of(bundle.manifest());
+        let limits = bundle.manifest().limits();
+        let conduct = Conduct::of(&bundle);
         let (slot, queue_samples) = (config.slot, config.queue_samples);
         let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
         let loading = tokio::task::spawn_blocking(move || {
@@ -68,7 +70,9 @@ impl Device {
             settled: topics.name(&Topic::Settled),
             status: mine(DeviceTopic::Status),
         };
-        let (link, incoming) = Link::start(link_config(&config, &topics, &heard, boot, network)?)?;
+        let mut link = link_config(&config, &topics, &heard, boot, network)?;
+        link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+        let (link, incoming) = Link::start(link)?;
         let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
         let (stop, stopped) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
@@ -76,6 +80,7 @@ impl Device {
             slot,
             frames,
             model,
+            conduct,
             store: FeatureStore::new(config.keep_samples, config.keep_ms),
             recent: Recent::default(),
             outbox: Outbox {
@@ -86,6 +91,7 @@ impl Device {
                 qos: config.upward_qos,
                 summary_topic: mine(DeviceTopic::Summary),
                 features_topic: mine(DeviceTopic::Features),
+                decision_topic: mine(DeviceTopic::Decision),
                 report: Arc::clone(&report),
             },
             topics: heard,

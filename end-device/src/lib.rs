@@ -1,12 +1,14 @@
 //! The device agent: captures views, runs the device section, sends summaries, keeps features until asked.
 //!
 //! One async task holds the conversation (trigger, request, settled) and one thread of its own runs the section, so a slow
-//! section never delays a message. The agent decides nothing: a device of a group only answers. It knows its own slot and
+//! section never delays a message. A device of a group decides nothing, it only
+//! answers; one that is alone decides where its exit is sure (`conduct.rs`). It knows its own slot and
 //! refuses to know the others, the exits and the cloud.
 
 mod agent;
 mod boot;
 mod capture;
+mod conduct;
 mod config;
 mod device;
 mod engine;

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_inference::manifest::NetworkManifest;
 use headwater_link::{Link, QoS};
 use headwater_protocol::{
     Body, Boot, HEADER_BYTES, Header, Kind, Limits, Message, NetworkTag, SampleId, age_ms, encode,
@@ -24,6 +23,7 @@ pub(crate) struct Outbox {
     pub(crate) qos: QoS,
     pub(crate) summary_topic: String,
     pub(crate) features_topic: String,
+    pub(crate) decision_topic: String,
     pub(crate) report: SharedReport,
 }
 
@@ -32,6 +32,7 @@ impl Outbox {
     pub(crate) fn send(&self, sample: SampleId, age_us: u64, body: Body<'_>) {
         let topic = match body.kind() {
             Kind::Features | Kind::Gone => &self.features_topic,
+            Kind::Decided => &self.decision_topic,
             _ => &self.summary_topic,
         };
         let header = Header {
@@ -66,13 +67,4 @@ impl Outbox {
 pub(crate) fn lock(report: &SharedReport) -> MutexGuard<'_, DeviceReport> {
     // Counting cannot panic half-way.
     report.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The body lengths that a network gives.
-pub(crate) fn limits_of(manifest: &NetworkManifest) -> Limits {
-    Limits {
-        score_bytes: manifest.score_bytes(),
-        feature_bits: manifest.features.bits(),
-        view_bytes: manifest.preprocessing.view_bytes(),
-    }
 }

@@ -19,7 +19,7 @@ pub struct DeviceReport {
     pub captured: u64,
     /// Triggers for a sample it had already captured.
     pub repeated: u64,
-    /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`.
+    /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`.
     pub sent: BTreeMap<&'static str, Sent>,
     /// Messages not sent, by reason: `away` (no broker), `busy` (queue full), `refused`.
     pub dropped: BTreeMap<&'static str, u64>,
@@ -46,7 +46,7 @@ pub struct DeviceReport {
 pub struct Sent {
     /// Messages.
     pub messages: u64,
-    /// Bytes of their bodies: scores and feature bits.
+    /// Bytes of their bodies: scores, features, views, decisions.
     pub body_bytes: u64,
     /// Bytes of their bodies and headers.
     pub payload_bytes: u64,

@@ -121,7 +121,7 @@ pub enum Kind {
 }
 
 /// Body lengths that the receiver's network allows; anything else is refused before it is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a summary's scores.
     pub score_bytes: usize,

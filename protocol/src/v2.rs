@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! request  = JSON header (its length in the header `Inference-Header-Content-Length`)
-//!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits, zero where absent
-//!            presence  BOOL  [n, slots]                 one byte each
+//!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits (or pixels, or little-endian f32), zero where absent
+//!            presence  BOOL  [n, slots]                 one byte each; in a network with edges their number stands for the slots
 //! response = JSON header, logits FP32 [n, classes]
 //! ```
 //!
@@ -50,9 +50,9 @@ pub struct FeatureBatch {
 /// Shapes that the server's network gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureShape {
-    /// Device slots.
+    /// Maps of one sample: device slots, or edges where the network has some.
     pub slots: usize,
-    /// Feature bits of one map.
+    /// Bits of one map.
     pub bits: usize,
     /// Most samples in one request.
     pub most_samples: usize,

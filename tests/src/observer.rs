@@ -56,7 +56,7 @@ impl Observer {
             boot: Boot(0),
             age_ms: 0,
         };
-        let limits = Limits { score_bytes: 0, feature_bits: 0, view_bytes: 0 };
+        let limits = Limits::default();
         let mut payload = Vec::new();
         encode(&Message { header, body: Body::Trigger(sample) }, &limits, &mut payload)
             .expect("a trigger fits");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
-use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle};
+use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, Role};
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
@@ -43,6 +43,8 @@ pub struct Tiers {
     pub cloud: Option<CloudHandle>,
     /// The leader.
     pub aggregator: AggregatorHandle,
+    /// Edges of a network with several, each as a service of its own; `None` where one was killed.
+    pub edges: Vec<Option<EdgeHandle>>,
     /// By slot; `None` where there is none, or it was killed.
     pub devices: Vec<Option<DeviceHandle>>,
     /// Of the group.
@@ -71,6 +73,13 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// Another network, with its own policy, for the shipped frames.
+    #[must_use]
+    pub fn of(bundle: Bundle) -> Self {
+        let slots = Slot::first(usize::from(bundle.manifest().slots)).collect();
+        Self { policy: bundle.policy().clone(), bundle: Arc::new(bundle), slots, ..Self::default() }
+    }
+
     /// With another local threshold: 0 sends what is not certain to the cloud, 1 sends nothing.
     ///
     /// # Panics
@@ -110,10 +119,18 @@ impl Plan {
             broker,
             cloud,
             aggregator,
+            edges: Vec::new(),
             devices: (0..self.bundle.manifest().slots).map(|_| None).collect(),
             topics: Topics::new(&site, &group),
             bundle: self.bundle,
         };
+        let edges = tiers.bundle.manifest().edge.as_ref().map_or(0, |edge| edge.groups.len());
+        if edges > 1 {
+            for edge in 0..edges {
+                tiers.edges.push(None);
+                tiers.start_edge(edge).await;
+            }
+        }
         for slot in self.slots {
             tiers.start_device(slot, &self.frames, self.qos).await;
         }
@@ -137,8 +154,40 @@ impl Tiers {
         self.devices[slot.index()] = Some(device);
     }
 
-    /// Waits until the leader knows every running device.
+    /// Starts an edge as a service of its own, and waits until the leader knows it.
     ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_edge(&mut self, edge: usize) {
+        let (site, group) = names();
+        let mut config = AggregatorConfig::new(site, group, self.broker.clone());
+        config.role = Role::Edge { edge, id: None };
+        let handle =
+            Edge::start(config, (edge, None), Arc::clone(&self.bundle)).await.expect("the edge starts");
+        self.edges[edge] = Some(handle);
+        self.until_edges(|up| up >> edge & 1 == 1).await;
+    }
+
+    /// Ends an edge as SIGKILL would, and waits until the leader knows.
+    ///
+    /// # Panics
+    /// When there is none, or the leader does not hear of it in time.
+    pub async fn kill_edge(&mut self, edge: usize) {
+        self.edges[edge].take().expect("a running edge").kill().await;
+        self.until_edges(|up| up >> edge & 1 == 0).await;
+    }
+
+    async fn until_edges(&self, is_so: impl Fn(u64) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(self.aggregator.report().edges_up) {
+            let report = self.aggregator.report();
+            assert!(Instant::now() < until, "edges known to the leader: {report:?}");
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until the leader knows every running device, and every running edge knows its own.
+    ///    ///
     /// # Panics
     /// When it does not in time.
     pub async fn until_filled(&self) {
@@ -148,6 +197,12 @@ impl Tiers {
             let report = self.aggregator.report();
             assert!(Instant::now() < until, "devices known to the leader: {report:?}");
             sleep(Duration::from_millis(2)).await;
+        }
+        for edge in self.edges.iter().flatten() {
+            while edge.report().filled_slots.count_ones() as usize != expected {
+                assert!(Instant::now() < until, "devices known to an edge: {:?}", edge.report());
+                sleep(Duration::from_millis(2)).await;
+            }
         }
     }
 
@@ -173,6 +228,9 @@ impl Tiers {
     pub async fn shutdown(self) {
         for device in self.devices.into_iter().flatten() {
             device.shutdown().await;
+        }
+        for edge in self.edges.into_iter().flatten() {
+            edge.shutdown().await;
         }
         self.aggregator.shutdown().await.expect("the aggregator ends well");
         if let Some(cloud) = self.cloud {

@@ -15,13 +15,9 @@ fn refused(tiers: &Tiers, device: &str, fault: &str) -> u64 {
 
 /// A summary as a device would send it, less one change.
 fn summary(tiers: &Tiers, sample: SampleId, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    use headwater_protocol::{Body, Boot, Header, Limits, Message, encode};
+    use headwater_protocol::{Body, Boot, Header, Message, encode};
     let manifest = tiers.bundle.manifest();
-    let limits = Limits {
-        score_bytes: manifest.score_bytes(),
-        feature_bits: manifest.features.bits(),
-        view_bytes: manifest.preprocessing.view_bytes(),
-    };
+    let limits = manifest.limits();
     let header = Header {
         late: false,
         network: tiers.bundle.network_id().tag(),

@@ -126,7 +126,8 @@ async fn a_broker_that_comes_late_is_waited_for() {
         device.connected().await;
     }
     let topics = headwater_protocol::Topics::new(&site, &group);
-    let tiers = Tiers { broker: address, cloud: Some(cloud), aggregator, devices, topics, bundle };
+    let tiers =
+        Tiers { broker: address, cloud: Some(cloud), aggregator, edges: Vec::new(), devices, topics, bundle };
     tiers.until_filled().await;
     let mut observer = tiers.observer().await;
     assert_eq!(observer.decide(SampleId(1)).await.presence.missing_count(), 0);

@@ -205,7 +205,7 @@ impl<'a> Director<'a> {
     async fn trigger(&mut self, sample: SampleId) -> anyhow::Result<()> {
         let header = Header { sample_low: sample.low(), ..self.header };
         // A trigger's body has one length, whatever the network's shapes.
-        let limits = Limits { score_bytes: 0, feature_bits: 0, view_bytes: 0 };
+        let limits = Limits::default();
         let mut payload = Vec::new();
         encode(&Message { header, body: Body::Trigger(sample) }, &limits, &mut payload)?;
         let class = self.frames.class((sample.0 % self.frames.len() as u64) as usize);

@@ -177,9 +177,5 @@ impl Heard {
 
 pub(crate) fn limits() -> Limits {
     let manifest = network().manifest();
-    Limits {
-        score_bytes: manifest.score_bytes(),
-        feature_bits: manifest.features.bits(),
-        view_bytes: manifest.preprocessing.view_bytes(),
-    }
+    manifest.limits()
 }
