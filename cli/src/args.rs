@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use headwater_link::BrokerAddress;
+
 use crate::demo::plan::{Kill, Rate};
 
 /// Early-exit inference from the sensor to the cloud.
@@ -21,7 +23,7 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Six cameras, an aggregator and a cloud decide about real images, all in this process on loopback.
+    /// Cameras, an aggregator and a cloud decide about real images: all in this process, or each in one of its own.
     Demo(DemoArgs),
     /// Show a bundle: sections, shapes, exits, bytes per link, costs, provenance.
     Inspect(InspectArgs),
@@ -34,15 +36,19 @@ Examples:
   headwater demo                                      300 samples, 30 a second
   headwater demo --rate max --samples 5000            as fast as decisions come back
   headwater demo --kill cloud@2s --kill device:2@4s   go on without the cloud and one camera
-  headwater demo --json | jq .exits                   the account, for scripts")]
+  headwater demo --json | jq .exits                   the account, for scripts
+  headwater demo --processes --broker mqtt://127.0.0.1:1883
+                                                      the real programs, over a broker of yours
+  headwater demo --bundle runs/b-lenet/bundle.hwb --data mnist --data-dir \"$HEADWATER_DATA/mnist\"
+                                                      a network of your own, on the test part of its data")]
 pub struct DemoArgs {
     /// Samples to decide; the frames are played again with new ids when there are fewer.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub samples: u64,
-    /// Samples a second, or `max`: as fast as they are decided, with at most 64 unsettled. Higher shows queueing.
+    /// Samples a second, or `max`: as fast as they are decided, with at most 96 unsettled. Higher shows queueing.
     #[arg(long, default_value = "30", value_name = "N|max")]
     pub rate: Rate,
-    /// Kill a part at a time after the first sample: `cloud@2s`, `device:2@4s`. May be given several times.
+    /// Kill a part at a time after the first sample: `cloud@2s`, `device:2@4s`, `edge:0@3s`. May be given several times.
     #[arg(long, value_name = "VICTIM@TIME")]
     pub kill: Vec<Kill>,
     /// Print the account as one JSON object on stdout instead of a table.
@@ -54,13 +60,28 @@ pub struct DemoArgs {
     /// Other frames than the shipped ones: a `.tar.gz` or folder of `labels.json` and `{sample}/cam{slot}.png`.
     #[arg(long, value_name = "PATH")]
     pub frames: Option<PathBuf>,
+    /// Play the test part of a data set instead: a name that headwater-train knows, with --data-dir.
+    #[arg(long, value_name = "NAME", requires = "data_dir", conflicts_with = "frames")]
+    pub data: Option<String>,
+    /// Folder or archive of --data.
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub data_dir: Option<PathBuf>,
+    /// Run headwater-device, headwater-aggregator and headwater-cloud as processes, from the folder of this program.
+    #[arg(long)]
+    pub processes: bool,
+    /// Use this broker, mqtt://host:port, instead of the embedded one. The group's topics should be nobody else's.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
+    pub broker: Option<BrokerAddress>,
+    /// QoS of the devices' messages and of requests for features: 1 is acknowledged, which costs bytes and time.
+    #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub qos: u8,
     /// Port of the embedded broker on loopback; a free one by default.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Milliseconds a sample may collect summaries, instead of the policy's.
     #[arg(long, value_name = "MS")]
     pub window_ms: Option<u32>,
-    /// Threshold of the local exit in [0, 1], instead of the policy's: 0 sends nearly all to the cloud, 1 none.
+    /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
     #[arg(long, value_name = "T")]
     pub threshold: Option<f32>,
 }
@@ -88,7 +109,7 @@ mod tests {
     #[test]
     fn zero_samples_and_unknown_victims_are_refused() {
         for bad in
-            [&["--samples", "0"][..], &["--kill", "edge@1s"], &["--rate", "fast"], &["--port", "99999"]]
+            [&["--samples", "0"][..], &["--kill", "leader@1s"], &["--rate", "fast"], &["--port", "99999"]]
         {
             let arguments = ["headwater", "demo"].iter().chain(bad);
             assert!(Args::try_parse_from(arguments).is_err(), "{bad:?}");

@@ -35,6 +35,8 @@ pub struct Kill {
 pub enum Victim {
     /// The device in a slot.
     Device(Slot),
+    /// An edge of a network with several.
+    Edge(usize),
     /// The cloud service.
     Cloud,
 }
@@ -62,6 +64,7 @@ impl FromStr for Kill {
             Some(("device", slot)) => Victim::Device(
                 slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?,
             ),
+            Some(("edge", edge)) => Victim::Edge(edge.parse::<u8>().map_err(|_| wrong())?.into()),
             _ => return Err(wrong()),
         };
         Ok(Self { victim, at: duration(at).ok_or_else(wrong)? })
@@ -85,7 +88,9 @@ pub enum PlanError {
     #[error("expected `max` or samples a second above 0 and up to 10000, found {0:?}")]
     Rate(String),
     /// Not of the form `VICTIM@TIME`.
-    #[error("expected VICTIM@TIME such as `cloud@2s`, `device:2@4s` or `device:0@500ms`, found {0:?}")]
+    #[error(
+        "expected VICTIM@TIME such as `cloud@2s`, `device:2@4s`, `edge:0@3s` or `device:0@500ms`, found {0:?}"
+    )]
     Kill(String),
 }
 
@@ -102,6 +107,7 @@ mod tests {
     fn a_kill_names_its_victim_and_its_time() {
         check_kill("cloud@2s", Victim::Cloud, 2000);
         check_kill("device:2@4s", Victim::Device(Slot::new(2).unwrap()), 4000);
+        check_kill("edge:1@1s", Victim::Edge(1), 1000);
         check_kill("device:0@250ms", Victim::Device(Slot::new(0).unwrap()), 250);
         for bad in [
             "",

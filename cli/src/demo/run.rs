@@ -8,13 +8,16 @@ use bytes::Bytes;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::Policy;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
-use headwater_protocol::{Body, Boot, Header, Limits, Message, SampleId, Topic, Topics, encode};
+use headwater_protocol::{
+    Body, Boot, Decision, Header, Limits, Message, SampleId, Settled, Topic, Topics, encode,
+};
 use headwater_samples::archive::Archive;
 use tokio::sync::mpsc;
 use tokio::time::{Instant as Wake, sleep_until, timeout};
 
 use super::cast::Cast;
 use super::ledger::Ledger;
+use super::material::Material;
 use super::plan::{Kill, MOST_UNSETTLED, Rate};
 use super::progress::Progress;
 use super::report::{BytesReport, DemoReport, share};
@@ -23,25 +26,27 @@ use crate::args::DemoArgs;
 
 /// Longest wait for all parts to find each other.
 const READY_LIMIT: Duration = Duration::from_secs(20);
+/// Longest wait for one rehearsed sample, and runs through the frames that ids are kept free for.
+const REHEARSAL: Duration = Duration::from_millis(500);
+const REHEARSALS: u64 = 1000;
 /// How long after the last trigger a sample without a decision counts as lost: far above any deadline of a policy's default.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(
-    args: &DemoArgs,
-    bundle: Arc<Bundle>,
-    policy: Policy,
-    frames: Arc<Archive>,
-) -> anyhow::Result<DemoReport> {
+pub(super) async fn run(args: &DemoArgs, material: &Material, policy: Policy) -> anyhow::Result<DemoReport> {
+    let Material { bundle, frames, .. } = material;
     let sizes = {
-        let frames = Arc::clone(&frames);
+        let frames = Arc::clone(frames);
         tokio::task::spawn_blocking(move || image_sizes(&frames)).await.context("encoding the views")??
     };
-    let mut cast = Cast::start(args.port, &bundle, policy, &frames).await?;
+    let mut cast = Cast::start(args, material, policy).await?;
     timeout(READY_LIMIT, cast.ready())
         .await
         .with_context(|| format!("waiting {READY_LIMIT:?} for all parts to connect"))?;
 
-    let mut director = Director::new(args, &cast, &bundle, &frames).await?;
+    let mut director = Director::new(args, &cast, bundle, frames).await?;
+    if cast.needs_rehearsal() {
+        director.rehearse(&mut cast).await?;
+    }
     director.play(&mut cast).await?;
     let Director { ledger, .. } = director;
 
@@ -109,8 +114,8 @@ impl<'a> Director<'a> {
             }
             false
         };
-        if !timeout(READY_LIMIT, connected).await.context("connecting to the embedded broker")? {
-            bail!("the link to the embedded broker ended before it was up");
+        if !timeout(READY_LIMIT, connected).await.context("connecting to the broker")? {
+            bail!("the link to the broker ended before it was up");
         }
         let first = first_sample(frames.len() as u64);
         let mut kills = args.kill.clone();
@@ -136,6 +141,44 @@ impl<'a> Director<'a> {
         })
     }
 
+    /// Tries samples until one is decided with every view: then everyone has found the others. They are not counted.
+    async fn rehearse(&mut self, cast: &mut Cast) -> anyhow::Result<()> {
+        let until = Instant::now() + READY_LIMIT;
+        for attempt in 0.. {
+            if let Some(end) = cast.ended() {
+                bail!(end);
+            }
+            if Instant::now() >= until {
+                bail!(
+                    "waited {READY_LIMIT:?} for all processes to find each other, and one is still missing"
+                );
+            }
+            // Below the run's ids, a multiple of the frames apart, so that each rehearses the next frame.
+            let sample = SampleId(self.first.0 - REHEARSALS * self.frames.len() as u64 + attempt);
+            self.send_trigger(sample).await?;
+            let decided = async {
+                while let Some(event) = self.incoming.recv().await {
+                    if let Some(Heard::Result(decision)) = self.read(&event)?
+                        && decision.sample == sample
+                    {
+                        return Ok(decision.presence.missing_count() == 0 && decision.degraded.is_empty());
+                    }
+                }
+                bail!("the link to the broker ended during the rehearsal")
+            };
+            match timeout(REHEARSAL, decided).await {
+                Ok(is_whole) => {
+                    if is_whole? {
+                        return Ok(());
+                    }
+                }
+                Err(_) => continue,
+            }
+            sleep_until(Wake::now() + Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
     async fn play(&mut self, cast: &mut Cast) -> anyhow::Result<()> {
         let start = Instant::now();
         let mut triggered = 0;
@@ -144,6 +187,9 @@ impl<'a> Director<'a> {
         loop {
             let now = Instant::now();
             self.kill_due(cast, now - start).await;
+            if let Some(end) = cast.ended() {
+                bail!(end);
+            }
             while triggered < self.total && self.may_trigger(triggered, now - start) {
                 self.trigger(SampleId(self.first.0 + triggered)).await?;
                 triggered += 1;
@@ -158,10 +204,10 @@ impl<'a> Director<'a> {
             tokio::select! {
                 count = self.incoming.recv_many(&mut batch, 256) => {
                     if count == 0 {
-                        bail!("the link to the embedded broker ended in the middle of the run");
+                        bail!("the link to the broker ended in the middle of the run");
                     }
                     for event in batch.drain(..) {
-                        if self.take(event)? {
+                        if self.take(&event)? {
                             last_change = Instant::now();
                         }
                     }
@@ -203,13 +249,17 @@ impl<'a> Director<'a> {
     }
 
     async fn trigger(&mut self, sample: SampleId) -> anyhow::Result<()> {
+        let class = self.frames.class((sample.0 % self.frames.len() as u64) as usize);
+        self.ledger.triggered(sample, class, Instant::now());
+        self.send_trigger(sample).await
+    }
+
+    async fn send_trigger(&self, sample: SampleId) -> anyhow::Result<()> {
         let header = Header { sample_low: sample.low(), ..self.header };
         // A trigger's body has one length, whatever the network's shapes.
         let limits = Limits::default();
         let mut payload = Vec::new();
         encode(&Message { header, body: Body::Trigger(sample) }, &limits, &mut payload)?;
-        let class = self.frames.class((sample.0 % self.frames.len() as u64) as usize);
-        self.ledger.triggered(sample, class, Instant::now());
         self.link
             .publish_when_free(
                 &self.topics.name(&Topic::Trigger),
@@ -222,27 +272,42 @@ impl<'a> Director<'a> {
     }
 
     /// True when a sample came to its end.
-    fn take(&mut self, event: Incoming) -> anyhow::Result<bool> {
-        let Incoming::Message { topic, payload, .. } = event else { return Ok(false) };
-        match self.topics.parse(&topic) {
-            Ok(Topic::Result) => {
-                let decision: headwater_protocol::Decision =
-                    serde_json::from_slice(&payload).context("reading a decision")?;
-                let first = self.ledger.decided(decision.clone(), Instant::now());
+    fn take(&mut self, event: &Incoming) -> anyhow::Result<bool> {
+        match self.read(event)? {
+            Some(Heard::Result(decision)) => {
+                let first = self.ledger.decided((*decision).clone(), Instant::now());
                 if first {
                     self.progress.decided(&decision);
                 }
                 Ok(first)
             }
-            Ok(Topic::Settled) => {
+            Some(Heard::Settled(settled)) => {
                 let before = self.ledger.unsettled();
-                self.ledger
-                    .settled(serde_json::from_slice(&payload).context("reading the leader's account")?);
+                self.ledger.settled(settled);
                 Ok(self.ledger.unsettled() < before)
             }
-            _ => Ok(false),
+            None => Ok(false),
         }
     }
+
+    fn read(&self, event: &Incoming) -> anyhow::Result<Option<Heard>> {
+        let Incoming::Message { topic, payload, .. } = event else { return Ok(None) };
+        Ok(match self.topics.parse(topic) {
+            Ok(Topic::Result) => {
+                Some(Heard::Result(serde_json::from_slice(payload).context("reading a decision")?))
+            }
+            Ok(Topic::Settled) => {
+                Some(Heard::Settled(serde_json::from_slice(payload).context("reading the leader's account")?))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// What the leader said.
+enum Heard {
+    Result(Box<Decision>),
+    Settled(Settled),
 }
 
 /// Ids only grow, also from run to run: seconds since 1970 in the upper bits leave room for a million samples a second. A

@@ -14,6 +14,7 @@ mod error;
 mod folder;
 mod labels;
 mod member;
+mod recorded;
 mod tar_gz;
 mod writer;
 
@@ -27,6 +28,7 @@ use member::Place;
 
 pub use error::ArchiveError;
 pub use labels::Labels;
+pub use recorded::recorded;
 pub use writer::{ArchiveWriter, FrameFormat};
 
 use crate::{SampleViews, Shape, View, image_codec};
