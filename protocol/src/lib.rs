@@ -8,7 +8,9 @@ mod decision;
 mod fault;
 mod ids;
 mod message;
+mod nearest;
 mod notice;
+mod origin;
 mod presence;
 mod topic;
 pub mod v2;
@@ -20,6 +22,8 @@ pub use message::{
     Body, DecodeError, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION, age_ms, decode,
     encode,
 };
+pub use nearest::{nearest, no_such_setting};
 pub use notice::{Birth, DeviceState, Status};
+pub use origin::{Origin, effective_line};
 pub use presence::{Presence, View};
 pub use topic::{DeviceTopic, Topic, TopicError, Topics};

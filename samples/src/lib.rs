@@ -13,6 +13,7 @@ pub mod fashion_6cam;
 pub mod idx;
 pub mod image_codec;
 pub mod mnist;
+pub mod roi;
 mod stored;
 pub mod tree;
 mod view;
