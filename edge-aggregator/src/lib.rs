@@ -15,6 +15,7 @@ mod clock;
 mod cloud;
 mod config;
 mod device;
+mod effective;
 mod inbox;
 mod journal;
 mod outbox;

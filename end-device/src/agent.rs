@@ -100,6 +100,7 @@ impl Agent {
                         self.on_own_frame(view);
                         next_frame = Some(Instant::now() + FRAME_EVERY);
                     }
+                    #[cfg(feature = "http")]
                     Event::Answer { sample, captured_us, view } => {
                         self.run_section(sample, captured_us, Cow::Owned(view));
                     }
@@ -195,7 +196,7 @@ impl Agent {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.outbox.report().broken_frames += 1;
             }
-            Taken::Later | Taken::Silent => {}
+            Taken::Nothing => {}
         }
     }
 

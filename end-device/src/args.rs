@@ -64,13 +64,13 @@ pub(crate) struct Args {
     /// Milliseconds between looks at a watched folder; shorter finds images sooner and costs more. (default 200)
     #[arg(long, env = "HEADWATER_DEVICE_WATCH_POLL_MS", value_name = "MS")]
     watch_poll_ms: Option<String>,
-    /// Snapshot URL, http://host[:port]/path, without user and password.
+    /// Snapshot URL, `http://host[:port]/path`, without user and password.
     #[arg(long, env = "HEADWATER_DEVICE_HTTP_URL", value_name = "URL", hide_env_values = true)]
     http_url: Option<String>,
     /// Milliseconds until a snapshot is given up; less than the period. (default: three quarters of it, or 1000)
     #[arg(long, env = "HEADWATER_DEVICE_HTTP_TIMEOUT_MS", value_name = "MS")]
     http_timeout_ms: Option<String>,
-    /// File whose first line is user:password of the snapshot URL; or give them in the environment, HEADWATER_DEVICE_HTTP_AUTH.
+    /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_HTTP_AUTH`.
     #[arg(long, env = "HEADWATER_DEVICE_HTTP_AUTH_FILE", value_name = "FILE")]
     http_auth_file: Option<String>,
     /// Frames on standard input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). (default rgb24)

@@ -33,11 +33,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match run(settings) {
-        Ok(report) => {
+        Ok((report, ended)) => {
             if args.json {
                 println!("{}", serde_json::json!(report));
             }
-            ExitCode::SUCCESS
+            // What was wrong with the source is in the log by now.
+            if ended == Ended::SourceBroke { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
             eprintln!("headwater-device: {error:#}");
@@ -59,7 +60,7 @@ fn read_settings(args: &Args, given: &[Given]) -> anyhow::Result<Settings> {
 
 /// One thread for the conversation is enough; the section has its own.
 #[tokio::main(flavor = "current_thread")]
-async fn run(settings: Settings) -> anyhow::Result<DeviceReport> {
+async fn run(settings: Settings) -> anyhow::Result<(DeviceReport, Ended)> {
     let Settings { config, bundle, source, .. } = settings;
     let bundle = Bundle::open(&bundle).with_context(|| format!("loading the bundle {}", bundle.display()))?;
     let source = Source::open(&source, config.slot, &bundle.manifest().preprocessing)?;
@@ -72,11 +73,7 @@ async fn run(settings: Settings) -> anyhow::Result<DeviceReport> {
         bail!("the model thread ended");
     }
     tracing::info!("stopping");
-    let report = device.shutdown().await;
-    match ended {
-        Ended::SourceBroke => bail!("the source of frames broke off: {}", serde_json::json!(report)),
-        _ => Ok(report),
-    }
+    Ok((device.shutdown().await, ended))
 }
 
 /// Ctrl-C, or the signal with which a service manager stops a process.

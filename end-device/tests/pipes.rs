@@ -22,7 +22,8 @@ fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
     let bundle = dir.join("single.hwb");
     std::fs::write(&bundle, network.bundle()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_headwater-device"))
-        .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0", "--source", "stdin"])
+        .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0"])
+        .env("HEADWATER_DEVICE_SOURCE", "stdin")
         .args(["--capture", "source", "--grace-ms", "500", "--json", "--broker", &broker().to_string()])
         .args(["--bundle", bundle.to_str().unwrap()])
         .args(more)
@@ -166,4 +167,23 @@ async fn an_input_that_is_empty_ends_cleanly() {
     let child = device(dir.path(), "empty-input", &[], Stdio::null());
     let report = report(&child.wait_with_output().unwrap());
     assert_eq!(report["captured"], 0, "{report}");
+}
+
+#[tokio::test]
+async fn a_source_that_breaks_off_ends_with_code_1_and_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = dir.path().join("images");
+    std::fs::create_dir(&images).unwrap();
+    let file = image_codec::png(&View::new(Shape::rgb(8, 8), vec![9; 192])).unwrap();
+    std::fs::write(images.join("0.png"), file).unwrap();
+    let mut leader = Leader::of("breaks-off").await;
+    let flags = ["--source", "folder", "--frames", images.to_str().unwrap(), "--folder-period-ms", "20"];
+    let child = device(dir.path(), "breaks-off", &flags, Stdio::null());
+    summaries(&mut leader, 2).await;
+    std::fs::remove_dir_all(&images).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("broke off"));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["captured"].as_u64().unwrap() >= 2, "{report}");
 }

@@ -36,10 +36,8 @@ enum Kind {
 pub(crate) enum Taken<'a> {
     /// Its frame.
     Frame(Frame<'a>),
-    /// Nothing yet: it comes as [`Event::Answer`], unless it fails.
-    Later,
-    /// Nothing, and that is counted.
-    Silent,
+    /// Nothing: it comes as an event when it was asked for, or never, and that is counted.
+    Nothing,
 }
 
 /// What a source has by itself.
@@ -47,6 +45,7 @@ pub(crate) enum Event {
     /// A frame that is a sample.
     Own(View),
     /// The frame of a sample that was asked for.
+    #[cfg(feature = "http")]
     Answer { sample: SampleId, captured_us: u64, view: View },
     /// Nothing more comes; clean when it came to its end and did not break off.
     Ended { is_clean: bool },
@@ -72,31 +71,32 @@ impl Feed {
     }
 
     /// What it has for a sample that is captured now.
+    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only what is asked needs the time"))]
     pub(crate) fn take(&mut self, sample: SampleId, captured_us: u64) -> Taken<'_> {
         match &mut self.kind {
             Kind::Archive(frames) => Taken::Frame(frames.frame(sample)),
-            Kind::Timed { .. } if self.is_over => Taken::Silent,
+            Kind::Timed { .. } if self.is_over => Taken::Nothing,
             // Frames that are samples themselves answer nothing else.
-            Kind::Timed { inlet: Inlet::Each(_), .. } => Taken::Silent,
+            Kind::Timed { inlet: Inlet::Each(_), .. } => Taken::Nothing,
             Kind::Timed { inlet: Inlet::Newest(newest), max_age, faults, .. } => {
                 let shot = newest.borrow().clone();
                 let Some(shot) = shot else {
                     faults.count(FrameFault::NoneYet, "a sample is due and no frame has come yet");
-                    return Taken::Silent;
+                    return Taken::Nothing;
                 };
                 let age = shot.came.elapsed();
                 if age > *max_age {
                     let (age_ms, most_ms) = (age.as_millis(), max_age.as_millis());
                     let what = format_args!("the newest frame came {age_ms} ms ago, max_age_ms is {most_ms}");
                     faults.count(FrameFault::Stale, what);
-                    return Taken::Silent;
+                    return Taken::Nothing;
                 }
                 Taken::Frame(Frame::View(Cow::Owned(shot.view.clone())))
             }
             #[cfg(feature = "http")]
             Kind::Asked(asking) => {
                 asking.ask(sample, captured_us);
-                Taken::Later
+                Taken::Nothing
             }
         }
     }
