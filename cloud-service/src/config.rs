@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use headwater_protocol::no_such_setting;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use toml::Value;
 
 /// Settings of the cloud service; every one has a default that fits one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,8 +99,31 @@ impl CloudConfig {
         take(&mut table, "most_connections", &mut self.most_connections, &mut mistakes);
         take(&mut table, "deadline_ms", &mut self.deadline_ms, &mut mistakes);
         take(&mut table, "grace_ms", &mut self.grace_ms, &mut mistakes);
-        mistakes.extend(table.keys().map(|key| format!("{key}: no such setting")));
+        mistakes.extend(table.keys().map(|key| no_such_setting(key, KEYS)));
         if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+    }
+
+    /// Key and value of every setting, as a file could hold them; `None` where nothing is set.
+    pub fn effective(&self) -> Vec<(&'static str, Option<Value>)> {
+        let number = |number: usize| Some(Value::Integer(number as i64));
+        let engine = match self.engine {
+            EngineChoice::Auto => "auto",
+            EngineChoice::Tract => "tract",
+            EngineChoice::Ort => "ort",
+        };
+        let values = [
+            Some(Value::from(self.listen.to_string())),
+            Some(Value::from(self.model_name.as_str())),
+            Some(Value::from(engine)),
+            self.onnxruntime.as_ref().map(|path| path.display().to_string().into()),
+            number(self.max_batch),
+            number(self.most_samples),
+            number(self.most_requests),
+            number(self.most_connections),
+            number(self.deadline_ms as usize),
+            number(self.grace_ms as usize),
+        ];
+        KEYS.into_iter().zip(values).collect()
     }
 
     /// Checks what the types alone cannot.
@@ -130,6 +155,20 @@ impl CloudConfig {
     }
 }
 
+/// Every setting of a file.
+const KEYS: [&str; 10] = [
+    "listen",
+    "model_name",
+    "engine",
+    "onnxruntime",
+    "max_batch",
+    "most_samples",
+    "most_requests",
+    "most_connections",
+    "deadline_ms",
+    "grace_ms",
+];
+
 fn take<T: DeserializeOwned>(table: &mut toml::Table, key: &str, into: &mut T, mistakes: &mut Vec<String>) {
     if let Some(value) = table.remove(key) {
         match value.try_into() {
@@ -160,6 +199,28 @@ mod tests {
         for (mistake, key) in mistakes.iter().zip(["listen:", "max_batch:", "batch:"]) {
             assert!(mistake.starts_with(key), "{mistake}");
         }
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let mistakes = CloudConfig::default().read_toml("max_bach = 3").unwrap_err();
+        assert_eq!(mistakes, ["max_bach: no such setting; did you mean `max_batch`?"]);
+    }
+
+    #[test]
+    fn what_is_shown_reads_back_as_the_same_configuration() {
+        let config = CloudConfig {
+            onnxruntime: Some("lib.so".into()),
+            engine: EngineChoice::Ort,
+            most_samples: 3,
+            grace_ms: 7,
+            ..CloudConfig::default()
+        };
+        let lines =
+            config.effective().into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", value?)));
+        let mut read = CloudConfig::default();
+        read.read_toml(&lines.collect::<Vec<_>>().join("\n")).unwrap();
+        assert_eq!(read, config);
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use headwater_cloud_service::{CloudConfig, CloudError, EngineChoice, run};
 use headwater_inference::bundle::Bundle;
+use headwater_protocol::{Origin, effective_line};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
@@ -48,10 +50,15 @@ struct Flags {
     /// Longest time that shutdown waits for requests in flight, ms.
     #[arg(long, env = "HEADWATER_CLOUD_GRACE_MS")]
     grace_ms: Option<u32>,
+    /// Prints every setting that is in effect and where it came from (flag, environment, file, default), and ends: 0, or 2 with every
+    /// mistake.
+    #[arg(long)]
+    check_config: bool,
 }
 
 fn main() -> ExitCode {
-    let flags = Flags::parse();
+    let matches = Flags::command().get_matches();
+    let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
@@ -62,6 +69,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if flags.check_config {
+        show(&flags, &matches, &config);
+        return ExitCode::SUCCESS;
+    }
     match serve(&flags, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -102,6 +113,23 @@ fn settings(flags: &Flags) -> Result<CloudConfig, Vec<String>> {
         config.model_name.clone_from(name);
     }
     config.check().map(|()| config)
+}
+
+/// The settings in effect, and where each came from.
+fn show(flags: &Flags, matches: &ArgMatches, config: &CloudConfig) {
+    let text = flags.config.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+    let file: toml::Table = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let origin = |key: &str| match matches.try_contains_id(key).map(|_| matches.value_source(key)) {
+        Ok(Some(ValueSource::CommandLine)) => Origin::Flag,
+        Ok(Some(ValueSource::EnvVariable)) => Origin::Environment,
+        _ if file.contains_key(key) => Origin::File,
+        _ => Origin::Default,
+    };
+    let bundle = toml::Value::from(flags.bundle.display().to_string()).to_string();
+    println!("{}", effective_line("bundle", Some(&bundle), origin("bundle")));
+    for (key, value) in config.effective() {
+        println!("{}", effective_line(key, value.map(|value| value.to_string()).as_deref(), origin(key)));
+    }
 }
 
 #[tokio::main]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use headwater_inference::policy::Policy;
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{EdgeId, GroupId, PolicyId, SiteId};
+use headwater_protocol::{EdgeId, GroupId, PolicyId, SiteId, no_such_setting};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -125,7 +125,7 @@ impl AggregatorConfig {
     /// Every mistake of the text, each with its key.
     pub fn read_toml(&mut self, text: &str) -> Result<(), Vec<String>> {
         let table = text.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
-        let mut keys = Keys { table, mistakes: Vec::new() };
+        let mut keys = Keys { table, known: Vec::new(), mistakes: Vec::new() };
         keys.take("site", &mut self.site);
         keys.take("group", &mut self.group);
         self.take_role(&mut keys);
@@ -267,11 +267,14 @@ impl JournalConfig {
 /// The keys of a file, each taken once.
 struct Keys {
     table: toml::Table,
+    /// Those asked for so far.
+    known: Vec<String>,
     mistakes: Vec<String>,
 }
 
 impl Keys {
     fn get<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        self.known.push(key.into());
         match self.table.remove(key)?.try_into() {
             Ok(value) => Some(value),
             Err(error) => {
@@ -302,7 +305,8 @@ impl Keys {
     }
 
     fn finish(mut self) -> Result<(), Vec<String>> {
-        self.mistakes.extend(self.table.keys().map(|key| format!("{key}: no such setting")));
+        let known = || self.known.iter().map(String::as_str);
+        self.mistakes.extend(self.table.keys().map(|key| no_such_setting(key, known())));
         if self.mistakes.is_empty() { Ok(()) } else { Err(self.mistakes) }
     }
 }
@@ -353,6 +357,12 @@ mod tests {
         );
         assert_eq!(config().read_toml("edge = 1").unwrap_err(), ["edge: only with role = \"edge\""]);
         assert!(config().read_toml("role = \"boss\"").unwrap_err()[0].contains("found \"boss\""));
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let mistakes = config().read_toml("most_opn = 3").unwrap_err();
+        assert_eq!(mistakes, ["most_opn: no such setting; did you mean `most_open`?"]);
     }
 
     #[test]

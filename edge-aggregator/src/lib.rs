@@ -20,6 +20,7 @@ mod config;
 mod device;
 mod edge;
 mod edges;
+mod effective;
 mod inbox;
 mod journal;
 mod outbox;

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, run};
 use headwater_inference::bundle::Bundle;
 use headwater_link::BrokerAddress;
-use headwater_protocol::{EdgeId, GroupId, SiteId};
+use headwater_protocol::{EdgeId, GroupId, Origin, SiteId, effective_line};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
@@ -58,10 +59,15 @@ struct Flags {
     /// File in which decisions are written before they are published; without one nothing survives the process.
     #[arg(long, env = "HEADWATER_JOURNAL")]
     journal: Option<PathBuf>,
+    /// Prints every setting that is in effect and where it came from (flag, environment, file, default), and ends: 0, or 2 with every
+    /// mistake.
+    #[arg(long)]
+    check_config: bool,
 }
 
 fn main() -> ExitCode {
-    let flags = Flags::parse();
+    let matches = Flags::command().get_matches();
+    let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
@@ -72,6 +78,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if flags.check_config {
+        show(&flags, &matches, &config);
+        return ExitCode::SUCCESS;
+    }
     match lead(&flags, config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -108,6 +118,30 @@ fn settings(flags: &Flags) -> Result<AggregatorConfig, Vec<String>> {
     }
     mistakes.extend(config.check().err().unwrap_or_default());
     if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+}
+
+/// The settings in effect, and where each came from.
+fn show(flags: &Flags, matches: &ArgMatches, config: &AggregatorConfig) {
+    let text = flags.config.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+    let file: toml::Table = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let origin =
+        |key: &str| match matches.try_contains_id(id_of(key)).map(|_| matches.value_source(id_of(key))) {
+            Ok(Some(ValueSource::CommandLine)) => Origin::Flag,
+            Ok(Some(ValueSource::EnvVariable)) => Origin::Environment,
+            _ if file.contains_key(key) => Origin::File,
+            _ => Origin::Default,
+        };
+    let path = |path: &PathBuf| toml::Value::from(path.display().to_string()).to_string();
+    println!("{}", effective_line("bundle", Some(&path(&flags.bundle)), origin("bundle")));
+    println!("{}", effective_line("policy", flags.policy.as_ref().map(path).as_deref(), origin("policy")));
+    for (key, value) in config.effective() {
+        println!("{}", effective_line(key, value.map(|value| value.to_string()).as_deref(), origin(key)));
+    }
+}
+
+/// The flag of a key is its name, but for one.
+fn id_of(key: &str) -> &str {
+    if key == "journal_path" { "journal" } else { key }
 }
 
 fn default_settings() -> Result<AggregatorConfig, Vec<String>> {

@@ -63,6 +63,8 @@ pub enum Capture {
         /// Milliseconds between samples; the same at every device of the group.
         period_ms: u64,
     },
+    /// Its source: each frame is a sample, whose id is the wall clock in milliseconds. For a group of one device, without triggers.
+    Source,
 }
 
 /// What a device does about a frame that cannot be read. Either way it is named and counted.

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentTopics};
 use crate::boot::next_boot;
 use crate::capture::Schedule;
@@ -17,11 +18,12 @@ use crate::conduct::Conduct;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
-use crate::frames::Frames;
 use crate::model::Model;
 use crate::outbox::{Outbox, SharedReport, lock};
 use crate::recent::Recent;
 use crate::report::DeviceReport;
+use crate::sample_clock::SampleClock;
+use crate::source::{Faults, Source};
 use crate::store::FeatureStore;
 
 /// The device agent.
@@ -33,7 +35,8 @@ pub struct DeviceHandle {
     report: SharedReport,
     stop: watch::Sender<bool>,
     connected: watch::Receiver<bool>,
-    agent: JoinHandle<()>,
+    agent: JoinHandle<Ended>,
+    ended: Option<Ended>,
     grace: Duration,
 }
 
@@ -46,11 +49,14 @@ impl Device {
     pub async fn start(
         config: DeviceConfig,
         bundle: Arc<Bundle>,
-        frames: Frames,
+        source: impl Into<Source>,
     ) -> Result<DeviceHandle, DeviceError> {
         let start = Instant::now();
-        check(&config, &bundle, &frames)?;
+        let source = source.into();
+        check(&config, &bundle, &source)?;
         let boot = next_boot(config.state_dir.as_deref(), SystemTime::now())?;
+        let is_each = config.capture == Capture::Source;
+        let sample_clock = is_each.then(|| SampleClock::open(config.state_dir.as_deref())).transpose()?;
         let network = bundle.network_id();
         let limits = bundle.manifest().limits();
         let conduct = Conduct::of(&bundle);
@@ -74,11 +80,13 @@ impl Device {
         link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
+        let feed = source.start(is_each, Faults::new(Arc::clone(&report)))?;
         let (stop, stopped) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
         let agent = Agent {
             slot,
-            frames,
+            feed,
+            sample_clock,
             model,
             conduct,
             store: FeatureStore::new(config.keep_samples, config.keep_ms),
@@ -96,12 +104,14 @@ impl Device {
             },
             topics: heard,
             schedule: match config.capture {
-                Capture::Trigger => None,
+                Capture::Trigger | Capture::Source => None,
                 Capture::Clock { period_ms } => Some(Schedule::new(period_ms)),
             },
+            grace: Duration::from_millis(config.grace_ms),
             start,
             up: Status { state: DeviceState::Up, boot },
             connected: connected_sender,
+            has_been_connected: false,
         };
         info!(
             device = %config.id, %slot, boot = boot.0, network = network.short(), broker = %config.broker,
@@ -109,7 +119,7 @@ impl Device {
         );
         let agent = tokio::spawn(agent.run(incoming, done, stopped));
         let grace = Duration::from_millis(config.grace_ms);
-        Ok(DeviceHandle { link, report, stop, connected, agent, grace })
+        Ok(DeviceHandle { link, report, stop, connected, agent, ended: None, grace })
     }
 }
 
@@ -127,16 +137,22 @@ impl DeviceHandle {
         let _ = self.connected.clone().wait_for(|is_connected| *is_connected).await;
     }
 
-    /// Waits until the device has ended by itself, which it does only when its model thread fails.
-    pub async fn ended(&mut self) {
-        // Whether it returned or was aborted, it has ended.
-        let _ = (&mut self.agent).await;
+    /// Waits until the device has ended by itself: its source came to its end, or something failed. Needs a
+    /// [`DeviceHandle::shutdown`] still, to say goodbye.
+    pub async fn ended(&mut self) -> Ended {
+        if let Some(ended) = self.ended {
+            return ended;
+        }
+        // A task that panicked or was aborted cannot answer any more, as one without its model.
+        let ended = (&mut self.agent).await.unwrap_or(Ended::Model);
+        self.ended = Some(ended);
+        ended
     }
 
     /// Captures no more, sends what is captured, publishes the status `down` and disconnects, within the configured grace.
     pub async fn shutdown(mut self) -> DeviceReport {
         self.stop.send_replace(true);
-        if tokio::time::timeout(self.grace, &mut self.agent).await.is_err() {
+        if self.ended.is_none() && tokio::time::timeout(self.grace, &mut self.agent).await.is_err() {
             warn!(grace_ms = self.grace.as_millis() as u64, "gave up sending what is captured");
         }
         self.link.shutdown(self.grace).await;
@@ -156,17 +172,25 @@ impl Drop for DeviceHandle {
     }
 }
 
-fn check(config: &DeviceConfig, bundle: &Bundle, frames: &Frames) -> Result<(), DeviceError> {
+fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
     let manifest = bundle.manifest();
     let slot = config.slot;
     if slot.index() >= usize::from(manifest.slots) {
         return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
     }
-    let (expected, found) = (manifest.preprocessing.view_bytes(), frames.view_bytes());
-    if frames.slot() != slot || expected != found {
-        return Err(DeviceError::OtherFrames { slot, expected, found_slot: frames.slot(), found });
+    let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
+    if source.slot() != slot || expected != found {
+        return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
     }
-    let (named, broken) = frames.broken();
+    if config.capture == Capture::Source {
+        let mistake = match (manifest.slots, source.has_own_timing()) {
+            (1, true) => None,
+            (1, false) => Some("expected a source with its own timing: folder, watch or stdin".to_owned()),
+            (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
+        };
+        mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
+    }
+    let (named, broken) = source.broken();
     if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
         return Err(DeviceError::BrokenFrame((*first).clone(), broken));
     }

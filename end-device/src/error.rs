@@ -63,8 +63,19 @@ pub enum DeviceError {
         /// Bytes of their views.
         found: usize,
     },
+    /// A source of frames cannot be used.
+    #[error("source of frames: {what}: {reason}")]
+    Source {
+        /// Folder, file or URL.
+        what: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Each frame of the source is to be a sample, and that cannot be.
+    #[error("capture = \"source\": {0}")]
+    CaptureSource(String),
     /// The boot number cannot be kept.
-    #[error("boot number in {}: {reason}", path.display())]
+    #[error("number kept in {}: {reason}", path.display())]
     State {
         /// Its file.
         path: PathBuf,

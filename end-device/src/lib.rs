@@ -13,17 +13,21 @@ mod config;
 mod device;
 mod engine;
 mod error;
-mod frames;
 mod model;
 mod outbox;
 mod recent;
 mod report;
+mod sample_clock;
 mod settings;
+mod source;
 mod store;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
-pub use device::{Device, DeviceHandle};
+pub use device::{Device, DeviceHandle, Ended};
 pub use error::DeviceError;
-pub use frames::Frames;
 pub use report::{DeviceReport, Sent};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Given, Settings, SettingsError};
+pub use source::{
+    Existing, FolderEnd, Frames, HttpAuth, MAX_FRAME_BYTES, Secret, Source, SourceConfig, SourceKind,
+    StdinFormat,
+};

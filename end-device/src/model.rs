@@ -100,6 +100,14 @@ impl Model {
         }
     }
 
+    /// True when one more view can be pushed and none is shed for it.
+    pub(crate) fn has_room(&self) -> bool {
+        match self {
+            Self::Brief { .. } => true,
+            Self::Thread(queue) => queue.lock().jobs.len() < queue.most,
+        }
+    }
+
     /// Takes no more; the results end after what is queued.
     pub(crate) fn close(&mut self) {
         match self {

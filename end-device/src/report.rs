@@ -19,11 +19,17 @@ pub struct DeviceReport {
     pub captured: u64,
     /// Triggers for a sample it had already captured.
     pub repeated: u64,
+    /// Triggers for a sample before the newest one; refused.
+    pub backwards: u64,
+    /// Frames that a source other than an archive gave.
+    pub source_frames: u64,
+    /// Frames that it did not give, by kind: `broken`, `cut`, `stale`, ... The device was silent.
+    pub frame_faults: BTreeMap<&'static str, u64>,
     /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`.
     pub sent: BTreeMap<&'static str, Sent>,
     /// Messages not sent, by reason: `away` (no broker), `busy` (queue full), `refused`.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Frames that could not be read when they were due; the device stayed silent.
+    /// Frames of the archive that could not be read when they were due; the device stayed silent.
     pub broken_frames: u64,
     /// Captured views given up because the section was behind.
     pub shed: u64,
@@ -60,6 +66,9 @@ impl DeviceReport {
             boot,
             captured: 0,
             repeated: 0,
+            backwards: 0,
+            source_frames: 0,
+            frame_faults: BTreeMap::new(),
             sent: BTreeMap::new(),
             dropped: BTreeMap::new(),
             broken_frames: 0,
@@ -107,6 +116,13 @@ impl DeviceReport {
     /// Counts a fault; true the first time, when it should be named.
     pub(crate) fn count_fault(&mut self, fault: Fault) -> bool {
         let count = self.faults.entry(fault.code()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// Counts a frame that was not given; true the first time, when it should be named.
+    pub(crate) fn count_frame_fault(&mut self, code: &'static str) -> bool {
+        let count = self.frame_faults.entry(code).or_default();
         *count += 1;
         *count == 1
     }

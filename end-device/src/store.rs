@@ -55,6 +55,11 @@ impl FeatureStore {
         }
     }
 
+    /// True when nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// Samples kept.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()

@@ -125,6 +125,83 @@ fn a_bundle_that_cannot_be_used_ends_with_code_1_and_its_name() {
 }
 
 #[test]
+fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("device.toml");
+    std::fs::write(
+        &file,
+        "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"b.hwb\"\nframes = \"f.tar.gz\"\nkeep_ms = 9000\n",
+    )
+    .unwrap();
+    let output = device(&["--check-config", "--config", file.to_str().unwrap(), "--source", "http"])
+        .args(["--http-url", "http://cam/snap?pwd=hush", "--roi", "10%,0%,50%,100%"])
+        .env("HEADWATER_DEVICE_HTTP_AUTH", "user:hush")
+        .env("HEADWATER_DEVICE_SITE", "yard")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    for (line, origin) in [
+        ("site = \"yard\"", "environment"),
+        ("keep_ms = 9000", "file"),
+        ("grace_ms = 2000", "default"),
+        ("source = \"http\"", "flag"),
+        ("http_timeout_ms = 1000", "default"),
+        ("roi = \"10%,0%,50%,100%\"", "flag"),
+        ("# state_dir is not set", "default"),
+    ] {
+        let found = shown.lines().find(|found| found.starts_with(line));
+        assert!(found.is_some_and(|found| found.ends_with(&format!("# {origin}"))), "{line} in {shown}");
+    }
+    // The file's frames belong to the source that the flag overrules.
+    assert!(!shown.contains("f.tar.gz") && !shown.contains("hush"), "{shown}");
+    assert!(shown.parse::<toml::Table>().is_ok(), "{shown}");
+}
+
+#[test]
+fn mistakes_of_the_source_are_named_at_once_and_no_secret_is_repeated() {
+    let output = output(&[
+        "--check-config",
+        "--site",
+        "hall",
+        "--group",
+        "gate",
+        "--id",
+        "cam/0",
+        "--slot",
+        "0",
+        "--bundle",
+        "b",
+        "--source",
+        "http",
+        "--http-url",
+        "http://user:hush@cam/",
+        "--stdin-size",
+        "4x4",
+        "--roi",
+        "1,2,3",
+        "--capture",
+        "clock",
+        "--period-ms",
+        "100",
+        "--http-timeout-ms",
+        "100",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = stderr(&output);
+    for mistake in [
+        "id: ",
+        "http_url: expected no user and password",
+        "stdin_size: only with source = \"stdin\"",
+        "roi: expected \"x,y,w,h\"",
+        "http_timeout_ms: expected less than period_ms, 100, found 100",
+    ] {
+        assert!(stderr.contains(mistake), "{mistake:?} in {stderr}");
+    }
+    assert!(!stderr.contains("hush"), "{stderr}");
+}
+
+#[test]
 fn help_teaches() {
     let output = output(&["--help"]);
     let help = String::from_utf8_lossy(&output.stdout).into_owned();

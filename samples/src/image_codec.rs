@@ -58,15 +58,7 @@ pub(crate) fn decode_from(bytes: &[u8], shape: Shape) -> Result<(View, Shape), C
     check(shape)?;
     let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
     let own = shape_of(&image);
-    let (height, width) = (shape.height as u32, shape.width as u32);
-    let image = if (own.height, own.width) == (shape.height, shape.width) {
-        image
-    } else {
-        image.resize_exact(width, height, FilterType::Triangle)
-    };
-    let interleaved =
-        if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
-    Ok((View::new(shape, planes(&interleaved, shape.channels)), own))
+    Ok((fitted(image, shape), own))
 }
 
 /// Decodes PNG, JPEG or WebP in its own size: one channel where it is grey, three where it is not.
@@ -132,7 +124,20 @@ pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
     webp_file(view, "WebP", |config| config.quality = f32::from(quality)).map(|file| file.len())
 }
 
-fn decode_any(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
+/// The image resized to a checked `shape` where the size differs (triangle filter), in CHW order.
+pub(crate) fn fitted(image: DynamicImage, shape: Shape) -> View {
+    let (height, width) = (shape.height as u32, shape.width as u32);
+    let image = if (image.height(), image.width()) == (height, width) {
+        image
+    } else {
+        image.resize_exact(width, height, FilterType::Triangle)
+    };
+    let interleaved =
+        if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
+    View::new(shape, planes(&interleaved, shape.channels))
+}
+
+pub(crate) fn decode_any(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE_PX);
     limits.max_image_height = Some(MAX_SIDE_PX);
@@ -189,7 +194,7 @@ fn planes(interleaved: &[u8], channels: usize) -> Vec<u8> {
     (0..channels).flat_map(|channel| interleaved.iter().skip(channel).step_by(channels).copied()).collect()
 }
 
-fn check(shape: Shape) -> Result<(), CodecError> {
+pub(crate) fn check(shape: Shape) -> Result<(), CodecError> {
     let side = 1..=MAX_SIDE_PX as usize;
     let fits = matches!(shape.channels, 1 | 3) && side.contains(&shape.height) && side.contains(&shape.width);
     if fits { Ok(()) } else { Err(CodecError::Shape(shape)) }

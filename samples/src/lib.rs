@@ -18,6 +18,7 @@ pub mod image_codec;
 pub mod mnist;
 pub mod mvmc;
 pub mod numpy;
+pub mod roi;
 pub mod split;
 mod stored;
 pub mod table;

@@ -42,6 +42,11 @@ impl<'a> Collector<'a> {
         Self { path, options, labels: None, frames: BTreeMap::new(), members: 0, frames_seen: 0, corner }
     }
 
+    /// Archive or folder.
+    pub(super) fn path(&self) -> &'a Path {
+        self.path
+    }
+
     /// Looks at a name and a size before anything is read.
     pub(super) fn look(&mut self, name: &str, size: u64) -> Result<Wanted, ArchiveError> {
         let limits = self.options.limits;

@@ -31,7 +31,8 @@ pub use labels::Labels;
 pub use recorded::recorded;
 pub use writer::{ArchiveWriter, FrameFormat};
 
-use crate::{SampleViews, Shape, View, image_codec};
+use crate::roi::{self, Roi, RoiError};
+use crate::{SampleViews, Shape, View};
 
 /// Bounds of what is read. What exceeds them is an error, but a frame beyond `member_bytes` is a broken one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ pub struct ArchiveOptions {
     pub decode: Decode,
     /// Shape of the views; `None`: the one in `labels.json`.
     pub shape: Option<Shape>,
+    /// The part of each frame that is cut out before it is resized; `None`: all of it.
+    pub roi: Option<Roi>,
     /// Bounds.
     pub limits: ArchiveLimits,
 }
@@ -106,6 +109,7 @@ pub struct Archive {
     labels: Labels,
     shape: Shape,
     slot: Option<usize>,
+    roi: Option<Roi>,
     frames: BTreeMap<Place, Cell>,
 }
 
@@ -159,11 +163,21 @@ impl Archive {
     }
 
     fn collected(members: Collector<'_>, options: &ArchiveOptions) -> Result<Self, ArchiveError> {
+        let path = members.path();
         let (labels, stored) = members.finish()?;
         let shape = options.shape.unwrap_or(labels.shape());
-        let frames =
-            stored.into_iter().map(|(place, stored)| (place, Cell::new(stored, shape, options.decode)));
-        Ok(Self { frames: frames.collect(), labels, shape, slot: options.slot })
+        let mut frames = BTreeMap::new();
+        for (place, stored) in stored {
+            let name = stored.name.clone();
+            // A region outside the frame is a mistake of the caller's, not a broken frame.
+            let cell = Cell::new(stored, shape, options).map_err(|error| ArchiveError::Member {
+                path: path.into(),
+                name,
+                reason: error.to_string(),
+            })?;
+            frames.insert(place, cell);
+        }
+        Ok(Self { frames, labels, shape, slot: options.slot, roi: options.roi })
     }
 
     /// Content of `labels.json`.
@@ -224,7 +238,7 @@ impl Archive {
         );
         match self.frames.get(&Place { sample, slot }) {
             None => Frame::NotInView,
-            Some(cell) => cell.frame(self.shape),
+            Some(cell) => cell.frame(self.shape, self.roi),
         }
     }
 
@@ -255,25 +269,26 @@ impl Archive {
 }
 
 impl Cell {
-    fn new(stored: Stored, shape: Shape, decode: Decode) -> Self {
+    fn new(stored: Stored, shape: Shape, options: &ArchiveOptions) -> Result<Self, RoiError> {
         let Stored { name, file } = stored;
-        match (file, decode) {
+        Ok(match (file, options.decode) {
             (Err(reason), _) => Self::Broken(BrokenFrame { name, reason }),
             (Ok(bytes), Decode::WhenAsked) => Self::File { name, bytes },
-            (Ok(bytes), Decode::AtOpen) => match image_codec::decode(&bytes, shape) {
+            (Ok(bytes), Decode::AtOpen) => match roi::decode(&bytes, shape, options.roi) {
                 Ok(view) => Self::View(view),
+                Err(error @ RoiError::Outside { .. }) => return Err(error),
                 Err(error) => Self::Broken(BrokenFrame { name, reason: error.to_string() }),
             },
-        }
+        })
     }
 
-    fn frame(&self, shape: Shape) -> Frame<'_> {
+    fn frame(&self, shape: Shape, roi: Option<Roi>) -> Frame<'_> {
         match self {
             Self::View(view) => Frame::View(Cow::Borrowed(view)),
             Self::Broken(BrokenFrame { name, reason }) => {
                 Frame::Broken { name: name.clone(), reason: reason.clone() }
             }
-            Self::File { name, bytes } => match image_codec::decode(bytes, shape) {
+            Self::File { name, bytes } => match roi::decode(bytes, shape, roi) {
                 Ok(view) => Frame::View(Cow::Owned(view)),
                 Err(error) => Frame::Broken { name: name.clone(), reason: error.to_string() },
             },

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::image_codec;
 
 const SHAPE: Shape = Shape::rgb(4, 5);
 

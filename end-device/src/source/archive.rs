@@ -1,13 +1,14 @@
-//! The frames a device plays: those of its slot, by sample.
+//! An archive of frames: the sample id picks the frame of the slot.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::{SampleId, Slot};
-use headwater_samples::Shape;
 use headwater_samples::archive::{Archive, ArchiveOptions, BrokenFrame, Frame};
+use headwater_samples::roi::Roi;
 
+use super::prepare::Prepare;
 use crate::error::DeviceError;
 
 /// Frames of one slot. The sample id modulo the number of samples picks one, so a recording repeats with new ids.
@@ -23,9 +24,18 @@ impl Frames {
     /// # Errors
     /// [`DeviceError::Frames`] when they cannot be read, [`DeviceError::NoFrames`] when there is no sample.
     pub fn open(path: &Path, slot: Slot, view: &Preprocessing) -> Result<Self, DeviceError> {
-        let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
-        let shape = Some(Shape { channels, height, width });
-        let options = ArchiveOptions { slot: Some(slot.index()), shape, ..ArchiveOptions::default() };
+        Self::open_cut(path, slot, view, None)
+    }
+
+    /// As [`Frames::open`], with the region of interest cut out of each frame.
+    pub(crate) fn open_cut(
+        path: &Path,
+        slot: Slot,
+        view: &Preprocessing,
+        roi: Option<Roi>,
+    ) -> Result<Self, DeviceError> {
+        let shape = Some(Prepare::new(view, roi).shape);
+        let options = ArchiveOptions { slot: Some(slot.index()), shape, roi, ..ArchiveOptions::default() };
         let archive = Archive::open_with(path, &options)?;
         if archive.is_empty() {
             return Err(DeviceError::NoFrames(path.to_owned()));

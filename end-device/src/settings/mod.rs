@@ -1,15 +1,20 @@
 //! From a TOML file and what overrides it to a checked configuration, with every mistake at once.
 
+mod effective;
+mod reader;
+mod source;
+
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
-use toml::Value;
+use headwater_protocol::{DeviceId, GroupId, Origin, SiteId, Slot, no_such_setting};
 
 use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
+use crate::source::SourceConfig;
+use reader::{Reader, as_value, path};
 
 /// Everything `headwater-device` needs to start.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,41 +23,87 @@ pub struct Settings {
     pub config: DeviceConfig,
     /// Bundle file; it may hold no more than this device's section.
     pub bundle: PathBuf,
-    /// Archive or folder of frames.
-    pub frames: PathBuf,
+    /// Where its frames come from.
+    pub source: SourceConfig,
+    /// Where values came from; what is not in it stands at its default.
+    pub origins: BTreeMap<String, Origin>,
 }
+
+/// A setting that a flag or the environment gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Key, as in the file.
+    pub key: &'static str,
+    /// Its value as text.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Every setting of a file, in the order in which they are shown; `http_auth` is one of the environment alone.
+const KEYS: [&str; 31] = [
+    "site",
+    "group",
+    "id",
+    "slot",
+    "broker",
+    "bundle",
+    "source",
+    "frames",
+    "roi",
+    "max_age_ms",
+    "folder_period_ms",
+    "folder_end",
+    "watch_existing",
+    "watch_poll_ms",
+    "http_url",
+    "http_timeout_ms",
+    "http_auth_file",
+    "stdin_format",
+    "stdin_size",
+    "engine",
+    "onnxruntime",
+    "capture",
+    "period_ms",
+    "on_broken_frame",
+    "state_dir",
+    "upward_qos",
+    "keep_samples",
+    "keep_ms",
+    "queue_samples",
+    "keep_alive_s",
+    "grace_ms",
+];
 
 /// All mistakes of a configuration, one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub Vec<String>);
 
 impl Settings {
-    /// Reads the text of a file, if there is one, and the overrides (key and value, as flags and environment give them).
+    /// Reads the text of a file, if there is one, and what flags and environment give; a later one of the same key wins.
     ///
     /// # Errors
     /// [`SettingsError`] with every key that is missing, unknown or wrong: key, expected, found.
-    pub fn read(file: Option<&str>, overrides: &[(&str, String)]) -> Result<Self, SettingsError> {
+    pub fn read(file: Option<&str>, given: &[Given]) -> Result<Self, SettingsError> {
         let table = match file.map(str::parse::<toml::Table>) {
             None => toml::Table::new(),
             Some(Ok(table)) => table,
             Some(Err(error)) => return Err(SettingsError(vec![error.to_string()])),
         };
-        let mut reader = Reader { table, mistakes: Vec::new() };
-        for (key, value) in overrides {
+        let origins = table.keys().map(|key| (key.clone(), Origin::File)).collect();
+        let mut reader = Reader { table, origins, mistakes: Vec::new() };
+        for Given { key, value, origin } in given {
             reader.table.insert((*key).into(), as_value(value));
+            reader.origins.insert((*key).into(), *origin);
         }
         let settings = reader.settings();
-        reader.mistakes.extend(reader.table.keys().map(|key| format!("{key}: no such setting")));
+        let unknown = reader.table.keys().map(|key| no_such_setting(key, KEYS));
+        reader.mistakes.extend(unknown);
         match settings {
             Some(settings) if reader.mistakes.is_empty() => Ok(settings),
             _ => Err(SettingsError(reader.mistakes)),
         }
     }
-}
-
-struct Reader {
-    table: toml::Table,
-    mistakes: Vec<String>,
 }
 
 impl Reader {
@@ -65,7 +116,6 @@ impl Reader {
         let broker = self.optional("broker", |text| BrokerAddress::from_str(&text));
         let broker = broker.or_else(|| BrokerAddress::new("127.0.0.1", 1883).ok());
         let bundle = self.required("bundle", path);
-        let frames = self.required("frames", path);
         let engine = self.optional("engine", |word| match word.as_str() {
             "packed" => Ok(EngineChoice::Packed),
             "tract" => Ok(EngineChoice::Tract),
@@ -74,6 +124,7 @@ impl Reader {
         });
         let onnxruntime = self.optional("onnxruntime", path);
         let capture = self.capture();
+        let source = self.source(capture);
         let on_broken_frame = self.optional("on_broken_frame", |word| match word.as_str() {
             "skip" => Ok(OnBrokenFrame::Skip),
             "fatal" => Ok(OnBrokenFrame::Fatal),
@@ -102,7 +153,7 @@ impl Reader {
         set(&mut config.queue_samples, queue_samples.map(|n| n as usize));
         set(&mut config.keep_alive_s, keep_alive_s.map(|n| n as u16));
         set(&mut config.grace_ms, grace_ms);
-        Some(Settings { config, bundle: bundle?, frames: frames? })
+        Some(Settings { config, bundle: bundle?, source: source?, origins: self.origins.clone() })
     }
 
     fn slot(&mut self) -> Option<Slot> {
@@ -117,74 +168,34 @@ impl Reader {
     fn capture(&mut self) -> Capture {
         let has_period = self.table.contains_key("period_ms");
         let period_ms = self.number("period_ms", 1..=86_400_000);
-        let is_clock = self.optional("capture", |word| match word.as_str() {
-            "trigger" => Ok(false),
-            "clock" => Ok(true),
-            other => Err(format!("expected \"trigger\" or \"clock\", found {other:?}")),
+        let word = self.optional("capture", |word| match word.as_str() {
+            "trigger" => Ok(Word::Trigger),
+            "clock" => Ok(Word::Clock),
+            "source" => Ok(Word::Source),
+            other => Err(format!("expected \"trigger\", \"clock\" or \"source\", found {other:?}")),
         });
-        match (is_clock.unwrap_or(false), period_ms) {
-            (true, Some(period_ms)) => return Capture::Clock { period_ms },
-            (true, None) if !has_period => {
-                self.mistakes.push("period_ms: missing, and capture is \"clock\"".into());
+        match (word, period_ms) {
+            (Some(Word::Clock), Some(period_ms)) => return Capture::Clock { period_ms },
+            (Some(Word::Clock), None) if !has_period => {
+                self.wrong("period_ms", "missing, and capture is \"clock\"");
             }
-            (false, Some(_)) if is_clock.is_some() || !self.has_mistake("capture") => {
-                self.mistakes.push("period_ms: only with capture = \"clock\"".into());
+            (Some(Word::Trigger | Word::Source), Some(_)) | (None, Some(_))
+                if !self.has_mistake("capture") =>
+            {
+                self.wrong("period_ms", "only with capture = \"clock\"");
             }
             _ => {}
         }
-        Capture::Trigger
-    }
-
-    fn required<T, E: fmt::Display>(
-        &mut self,
-        key: &str,
-        parse: impl FnOnce(String) -> Result<T, E>,
-    ) -> Option<T> {
-        if !self.table.contains_key(key) {
-            self.mistakes.push(format!("{key}: missing"));
-        }
-        self.optional(key, parse)
-    }
-
-    fn optional<T, E: fmt::Display>(
-        &mut self,
-        key: &str,
-        parse: impl FnOnce(String) -> Result<T, E>,
-    ) -> Option<T> {
-        let parsed = match self.table.remove(key)? {
-            Value::String(text) => parse(text).map_err(|error| error.to_string()),
-            // A flag such as `--id 7` reads as a number.
-            Value::Integer(number) => parse(number.to_string()).map_err(|error| error.to_string()),
-            other => Err(format!("expected text, found {}", other.type_str())),
-        };
-        parsed.map_err(|reason| self.mistakes.push(format!("{key}: {reason}"))).ok()
-    }
-
-    fn number(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
-        let found = self.table.remove(key)?;
-        let number = found.as_integer().and_then(|number| u64::try_from(number).ok());
-        let number = number.filter(|number| range.contains(number));
-        if number.is_none() {
-            self.mistakes.push(format!(
-                "{key}: expected {} to {}, found {found}",
-                range.start(),
-                range.end()
-            ));
-        }
-        number
-    }
-
-    fn has_mistake(&self, key: &str) -> bool {
-        self.mistakes.iter().any(|mistake| mistake.starts_with(key))
+        if word == Some(Word::Source) { Capture::Source } else { Capture::Trigger }
     }
 }
 
-fn as_value(text: &str) -> Value {
-    text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
-}
-
-fn path(text: String) -> Result<PathBuf, &'static str> {
-    if text.is_empty() { Err("expected a path, found nothing") } else { Ok(PathBuf::from(text)) }
+/// What the setting `capture` may say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Trigger,
+    Clock,
+    Source,
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {
@@ -205,13 +216,21 @@ impl std::error::Error for SettingsError {}
 mod tests {
     use super::*;
 
-    const SHIPPED: &str = include_str!("../headwater-device.toml");
+    const SHIPPED: &str = include_str!("../../headwater-device.toml");
 
     #[track_caller]
-    fn check(file: &str, overrides: &[(&str, &str)], expected: &[&str]) {
-        let overrides: Vec<_> = overrides.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
-        let mistakes = Settings::read(Some(file), &overrides).map_or_else(|error| error.0, |_| Vec::new());
+    fn check(file: &str, flags: &[(&'static str, &str)], expected: &[&str]) {
+        let mistakes = Settings::read(Some(file), &given(flags)).map_or_else(|error| error.0, |_| Vec::new());
         assert_eq!(mistakes, expected);
+    }
+
+    fn given(flags: &[(&'static str, &str)]) -> Vec<Given> {
+        let flag = |(key, value): &(&'static str, &str)| Given {
+            key,
+            value: (*value).to_owned(),
+            origin: Origin::Flag,
+        };
+        flags.iter().map(flag).collect()
     }
 
     #[test]
@@ -223,8 +242,8 @@ mod tests {
 
     #[test]
     fn what_overrides_wins_over_the_file() {
-        let overrides = [("slot", "5".to_owned()), ("id", "7".to_owned()), ("upward_qos", "1".to_owned())];
-        let config = Settings::read(Some(SHIPPED), &overrides).unwrap().config;
+        let flags = given(&[("slot", "5"), ("id", "7"), ("upward_qos", "1")]);
+        let config = Settings::read(Some(SHIPPED), &flags).unwrap().config;
         assert_eq!((config.slot, config.id.to_string().as_str()), (Slot::new(5).unwrap(), "7"));
         assert_eq!(config.upward_qos, QoS::AtLeastOnce);
     }
@@ -253,11 +272,38 @@ mod tests {
         check(
             SHIPPED,
             &[("capture", "sometimes")],
-            &["capture: expected \"trigger\" or \"clock\", found \"sometimes\""],
+            &["capture: expected \"trigger\", \"clock\" or \"source\", found \"sometimes\""],
         );
-        let clock = [("capture", "clock".to_owned()), ("period_ms", "100".to_owned())];
+        let clock = given(&[("capture", "clock"), ("period_ms", "100")]);
         let config = Settings::read(Some(SHIPPED), &clock).unwrap().config;
         assert_eq!(config.capture, Capture::Clock { period_ms: 100 });
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        check("keep_mss = 3", &given_shipped(), &["keep_mss: no such setting; did you mean `keep_ms`?"]);
+    }
+
+    #[test]
+    fn a_name_that_would_break_a_topic_is_refused() {
+        for id in ["cam/0", "cam+", "#", ""] {
+            let error = Settings::read(Some(SHIPPED), &given(&[("id", id)])).unwrap_err().to_string();
+            assert!(error.starts_with("id: "), "{error}");
+        }
+    }
+
+    fn given_shipped() -> [(&'static str, &'static str); 6] {
+        [("site", "s"), ("group", "g"), ("id", "i"), ("slot", "0"), ("bundle", "b"), ("frames", "f")]
+    }
+
+    #[test]
+    fn every_key_is_explained_in_the_commented_file() {
+        for key in KEYS {
+            let is_there = SHIPPED.lines().any(|line| {
+                line.trim_start_matches("# ").strip_prefix(key).is_some_and(|rest| rest.starts_with(" = "))
+            });
+            assert!(is_there, "{key}");
+        }
     }
 
     #[test]

@@ -1,0 +1,465 @@
+//! Sources of frames against a real broker, a real section, real files, pipes and sockets.
+
+#[expect(dead_code, reason = "shared with the other tests of this crate")]
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use headwater_end_device::{
+    Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, Ended, Existing, FolderEnd,
+    Source, SourceConfig, SourceKind, StdinFormat,
+};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::TractEngine;
+use headwater_inference::manifest::Preprocessing;
+use headwater_inference::sections::DeviceSection;
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::{Body, Kind, Slot};
+use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::{Shape, View, image_codec};
+use support::{Leader, PATIENCE, bundle, config, network, scores_bytes};
+use tokio::time::timeout;
+
+/// A network of one device.
+fn single() -> TinyNetwork {
+    TinyNetwork { slots: 1, ..TinyNetwork::default() }
+}
+
+fn single_bundle() -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&single().bundle()).unwrap())
+}
+
+fn slot() -> Slot {
+    Slot::new(0).unwrap()
+}
+
+fn preprocessing() -> Preprocessing {
+    network().manifest().preprocessing
+}
+
+fn pixels(seed: u64) -> Vec<u8> {
+    network().view_of(seed)
+}
+
+fn png(seed: u64) -> Vec<u8> {
+    image_codec::png(&View::new(Shape::rgb(8, 8), pixels(seed))).unwrap()
+}
+
+/// As raw RGB: pixel by pixel.
+fn rgb24(seed: u64) -> Vec<u8> {
+    let planes = pixels(seed);
+    (0..64).flat_map(|at| [planes[at], planes[64 + at], planes[128 + at]]).collect()
+}
+
+/// The scores of the single device's section.
+fn scores(seed: u64) -> Vec<u8> {
+    let mut section = DeviceSection::load(&single_bundle(), slot(), &TractEngine::new()).unwrap();
+    scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
+}
+
+fn source(kind: SourceKind) -> SourceConfig {
+    SourceConfig { kind, roi: None, max_age_ms: 60_000 }
+}
+
+fn folder(path: &Path) -> SourceKind {
+    SourceKind::Folder { path: path.into(), period_ms: 1, end: FolderEnd::End }
+}
+
+fn watch(path: &Path, existing: Existing) -> SourceKind {
+    SourceKind::Watch { path: path.into(), existing, poll_ms: 10 }
+}
+
+fn open(config: &SourceConfig) -> Result<Source, DeviceError> {
+    Source::open(config, slot(), &preprocessing())
+}
+
+fn single_config(group: &str, capture: Capture) -> DeviceConfig {
+    let mut config = config(group, 0);
+    config.capture = capture;
+    // Nobody settles here; the device need not wait for it.
+    config.grace_ms = 200;
+    config
+}
+
+async fn leader_of(group: &str) -> Leader {
+    let mut leader = Leader::of(group).await;
+    leader.network = single_bundle().network_id().tag();
+    leader
+}
+
+async fn started(group: &str, capture: Capture, source: Source) -> DeviceHandle {
+    let device = Device::start(single_config(group, capture), single_bundle(), source).await.unwrap();
+    timeout(PATIENCE, device.connected()).await.unwrap();
+    device
+}
+
+async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
+    let reached = async {
+        while !is_so(&device.report()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}", device.report()));
+}
+
+fn faults(device: &DeviceHandle, code: &str) -> u64 {
+    device.report().frame_faults.get(code).copied().unwrap_or(0)
+}
+
+/// Hears the summaries of these frames, in their order, under ids that grow; returns the low halves.
+async fn hears_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for seed in seeds {
+        let heard = leader.answer().await;
+        let message = heard.message();
+        assert_eq!(message.body, Body::Summary(&scores(seed)), "frame {seed}");
+        ids.push(message.header.sample_low);
+    }
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+    ids
+}
+
+async fn ended(device: &mut DeviceHandle) -> Ended {
+    timeout(PATIENCE, device.ended()).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in 0..5 {
+        std::fs::write(dir.path().join(format!("{seed:03}.png")), png(seed)).unwrap();
+    }
+    std::fs::write(dir.path().join("002b.png"), &png(9)[..40]).unwrap();
+    let mut leader = leader_of("folder").await;
+    let mut device = started("folder", Capture::Source, open(&source(folder(dir.path()))).unwrap()).await;
+    hears_summaries(&mut leader, 0..5).await;
+    assert_eq!(ended(&mut device).await, Ended::Source);
+    let report = device.shutdown().await;
+    assert_eq!((report.captured, report.source_frames, report.sent_of(Kind::Summary).messages), (5, 5, 5));
+    assert_eq!(report.frame_faults.get("cut"), Some(&1), "{report:?}");
+}
+
+#[tokio::test]
+async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
+    let mut leader = leader_of("newest").await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let raw = StdinFormat::Raw(RawFormat::Rgb24);
+    let pipe = Source::of_reader(reader, raw, None, None, slot(), &preprocessing()).unwrap();
+    let mut device = started("newest", Capture::Trigger, pipe).await;
+    leader.triggers(1);
+    until(&device, |report| report.frame_faults.get("none_yet") == Some(&1)).await;
+    writer.write_all(&[rgb24(3), rgb24(4)].concat()).unwrap();
+    until(&device, |report| report.source_frames == 2).await;
+    leader.triggers(2);
+    assert_eq!(hears_summaries(&mut leader, [4]).await, [2]);
+    drop(writer);
+    assert_eq!(ended(&mut device).await, Ended::Source);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_old_is_silence_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let kind = SourceKind::Folder { path: dir.path().into(), period_ms: 3_600_000, end: FolderEnd::Loop };
+    let leader = leader_of("stale").await;
+    let config = SourceConfig { kind, roi: None, max_age_ms: 1 };
+    let device = started("stale", Capture::Trigger, open(&config).unwrap()).await;
+    until(&device, |report| report.source_frames == 1).await;
+    let mut sample = 0;
+    while faults(&device, "stale") == 0 {
+        sample += 1;
+        leader.triggers(sample);
+        until(&device, |report| report.captured == sample).await;
+    }
+    let report = device.report();
+    assert_eq!(report.captured, report.frame_faults["stale"] + report.sent_of(Kind::Summary).messages);
+}
+
+#[tokio::test]
+async fn a_watched_folder_gives_each_new_file_once_and_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("0-before.png"), png(0)).unwrap();
+    let mut leader = leader_of("watch").await;
+    let watched = open(&source(watch(dir.path(), Existing::Skip))).unwrap();
+    let device = started("watch", Capture::Source, watched).await;
+
+    // Renamed in, as careful programs do.
+    std::fs::write(path("1.png.part"), png(1)).unwrap();
+    std::fs::rename(path("1.png.part"), path("1.png")).unwrap();
+    hears_summaries(&mut leader, [1]).await;
+
+    // Written in two parts with a pause so long that the first one stands still.
+    let whole = png(2);
+    let mut file = std::fs::File::create(path("2.png")).unwrap();
+    file.write_all(&whole[..whole.len() / 2]).unwrap();
+    until(&device, |report| report.frame_faults.contains_key("cut")).await;
+    file.write_all(&whole[whole.len() / 2..]).unwrap();
+    hears_summaries(&mut leader, [2]).await;
+
+    // The same name again.
+    std::fs::write(path("2.png"), png(3)).unwrap();
+    hears_summaries(&mut leader, [3]).await;
+    assert_eq!(device.shutdown().await.source_frames, 3);
+}
+
+#[tokio::test]
+async fn a_watched_folder_takes_what_is_there_when_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in [2, 1, 3] {
+        std::fs::write(dir.path().join(format!("{seed}.png")), png(seed)).unwrap();
+    }
+    let mut leader = leader_of("existing").await;
+    let taking = open(&source(watch(dir.path(), Existing::Take))).unwrap();
+    let _device = started("existing", Capture::Source, taking).await;
+    hears_summaries(&mut leader, 1..4).await;
+}
+
+#[tokio::test]
+async fn files_on_a_pipe_are_samples_and_what_is_cut_or_stray_is_counted() {
+    let mut leader = leader_of("files").await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mjpeg = StdinFormat::Mjpeg;
+    let pipe = Source::of_reader(reader, mjpeg, None, None, slot(), &preprocessing()).unwrap();
+    let mut device = started("files", Capture::Source, pipe).await;
+    let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
+    writer.write_all(&stream).unwrap();
+    drop(writer);
+    hears_summaries(&mut leader, [1, 2]).await;
+    assert_eq!(ended(&mut device).await, Ended::Source);
+    let report = device.shutdown().await;
+    assert_eq!(report.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
+}
+
+#[tokio::test]
+async fn ids_of_frames_go_on_after_a_restart() {
+    let state = tempfile::tempdir().unwrap();
+    let mut leader = leader_of("ids").await;
+    let mut last = 0;
+    for life in 0..3 {
+        let stream = std::io::Cursor::new([rgb24(life), rgb24(life)].concat());
+        let raw = StdinFormat::Raw(RawFormat::Rgb24);
+        let pipe = Source::of_reader(stream, raw, None, None, slot(), &preprocessing()).unwrap();
+        let mut config = single_config("ids", Capture::Source);
+        config.state_dir = Some(state.path().into());
+        let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
+        let ids = hears_summaries(&mut leader, [life, life]).await;
+        assert!(ids[0] > last, "{ids:?} after {last}");
+        last = ids[1];
+        assert_eq!(ended(&mut device).await, Ended::Source);
+        device.shutdown().await;
+        // What is kept is read at the next start: a minute ahead, as if the clock had been set back since.
+        let kept = state.path().join("sample");
+        let id: u64 = std::fs::read_to_string(&kept).unwrap().trim().parse().unwrap();
+        assert_eq!(id as u32, last);
+        std::fs::write(&kept, (id + 60_000).to_string()).unwrap();
+        last = (id + 60_000) as u32;
+    }
+}
+
+#[tokio::test]
+async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
+    let mut leader = Leader::of("backwards").await;
+    let device = support::started(config("backwards", 0)).await;
+    for sample in [10, 4, 3, 11] {
+        leader.triggers(sample);
+    }
+    assert_eq!(leader.answer().await.message().header.sample_low, 10);
+    assert_eq!(leader.answer().await.message().header.sample_low, 11);
+    let report = device.report();
+    assert_eq!((report.captured, report.repeated, report.backwards), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn a_region_outside_the_frames_is_refused_with_their_size() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let archive = dir.path().join("frames.tar.gz");
+    support::write_frames(&archive);
+    let roi: Roi = "4,4,5,4".parse().unwrap();
+    let raw = StdinFormat::Raw(RawFormat::Gray);
+    for kind in [
+        folder(dir.path()),
+        SourceKind::Archive { path: archive },
+        SourceKind::Stdin { format: raw, size: Some([8, 8]) },
+    ] {
+        let error =
+            open(&SourceConfig { roi: Some(roi), ..source(kind) }).err().expect("a refusal").to_string();
+        assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
+    }
+    // A watched folder knows the size of a frame only when it comes.
+    let leader = leader_of("roi").await;
+    let config = SourceConfig { roi: Some(roi), ..source(watch(dir.path(), Existing::Take)) };
+    let device = started("roi", Capture::Trigger, open(&config).unwrap()).await;
+    until(&device, |report| report.frame_faults.get("roi_outside") == Some(&1)).await;
+    drop(leader);
+}
+
+#[tokio::test]
+async fn frames_are_samples_only_of_a_network_of_one_device_and_a_source_with_its_own_timing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let config = || single_config("refused", Capture::Source);
+    let error = Device::start(config(), bundle(), open(&source(folder(dir.path()))).unwrap()).await.err();
+    assert!(error.as_ref().is_some_and(|error| error.to_string().contains("one of 3")), "{error:?}");
+    let archive = dir.path().join("frames.tar.gz");
+    support::write_frames(&archive);
+    let archive = open(&source(SourceKind::Archive { path: archive })).unwrap();
+    let error = Device::start(config(), single_bundle(), archive).await.err();
+    assert!(matches!(error, Some(DeviceError::CaptureSource(_))), "{error:?}");
+}
+
+#[cfg(feature = "http")]
+mod http {
+    use headwater_end_device::{HttpAuth, MAX_FRAME_BYTES, Secret};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// What the camera says to one request.
+    enum Says {
+        Image(Vec<u8>),
+        Reply(&'static str, &'static str, Vec<u8>),
+        /// Names a length and sends less.
+        Short(Vec<u8>),
+        /// Says that a large body follows, and sends it until nobody listens.
+        Endless,
+        Nothing,
+    }
+
+    async fn reply(mut socket: TcpStream, says: Says) -> Option<TcpStream> {
+        let head = |status: &str, kind: &str, length: usize| {
+            format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n")
+                .into_bytes()
+        };
+        let bytes = match says {
+            Says::Image(body) => [head("200 OK", "image/png", body.len()), body].concat(),
+            Says::Reply(status, kind, body) => [head(status, kind, body.len()), body].concat(),
+            Says::Short(body) => [head("200 OK", "image/png", body.len() + 1), body].concat(),
+            Says::Nothing => return Some(socket),
+            Says::Endless => {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                if socket.write_all(head.as_bytes()).await.is_ok() {
+                    let chunk = [b"10000\r\n".to_vec(), vec![0xff; 0x10000], b"\r\n".to_vec()].concat();
+                    // Beyond what the sockets' own buffers hold.
+                    let most = 16 * MAX_FRAME_BYTES as usize / chunk.len();
+                    for _ in 0..most {
+                        if socket.write_all(&chunk).await.is_err() {
+                            return None;
+                        }
+                    }
+                }
+                panic!("the whole body was taken");
+            }
+        };
+        // A peer that has gone before the end is what some of these are about.
+        let _ = socket.write_all(&bytes).await;
+        None
+    }
+
+    /// A camera with one answer for each request; gives the requests' heads.
+    async fn camera(script: Vec<Says>) -> (String, mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/snap.png?token=s3cret", listener.local_addr().unwrap());
+        let (heads, heard) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            for says in script {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(socket.read_u8().await.unwrap());
+                }
+                heads.send(String::from_utf8(head).unwrap()).unwrap();
+                open.extend(reply(socket, says).await);
+            }
+            std::future::pending::<()>().await;
+        });
+        (url, heard)
+    }
+
+    fn http(url: String, timeout_ms: u64) -> SourceConfig {
+        let auth = HttpAuth::Given(Secret("user:s3cret".into()));
+        source(SourceKind::Http { url, timeout_ms, auth })
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_asked_for_at_each_capture_with_user_and_password() {
+        let (url, mut heard) = camera(vec![Says::Image(png(1)), Says::Image(png(2))]).await;
+        let mut leader = leader_of("snapshot").await;
+        let device = started("snapshot", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        for seed in [1, 2] {
+            leader.triggers(seed);
+            assert_eq!(hears_summaries(&mut leader, [seed]).await, [seed as u32]);
+        }
+        let head = heard.recv().await.unwrap();
+        assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("authorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
+        assert_eq!(device.report().source_frames, 2);
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_no_image_leave_the_slot_silent_and_are_counted_by_kind() {
+        let broken = [&png(1)[..60], &[0; 20], &png(1)[80..]].concat();
+        let script = vec![
+            Says::Reply("200 OK", "text/html; charset=utf-8", b"<html>please log in</html>".to_vec()),
+            Says::Reply("404 Not Found", "text/plain", b"no".to_vec()),
+            Says::Reply("302 Found", "text/plain", Vec::new()),
+            Says::Reply("200 OK", "image/png", vec![0; MAX_FRAME_BYTES as usize + 1]),
+            Says::Endless,
+            Says::Image(broken),
+            Says::Image(png(1)[..70].to_vec()),
+            Says::Short(png(1)),
+            Says::Image(Vec::new()),
+            Says::Image(png(5)),
+        ];
+        let bad = script.len() as u64 - 1;
+        let (url, _heard) = camera(script).await;
+        let mut leader = leader_of("no-image").await;
+        let device = started("no-image", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        for sample in 1..=bad {
+            leader.triggers(sample);
+            until(&device, |report| report.frame_faults.values().sum::<u64>() == sample).await;
+        }
+        leader.triggers(bad + 1);
+        assert_eq!(hears_summaries(&mut leader, [5]).await, [bad as u32 + 1]);
+        let report = device.report();
+        let expected =
+            [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
+        assert_eq!(report.frame_faults, expected);
+        assert_eq!((report.captured, report.source_frames), (bad + 1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
+        let (url, _heard) = camera(vec![Says::Nothing, Says::Image(png(2))]).await;
+        let mut leader = leader_of("hangs").await;
+        let device = started("hangs", Capture::Trigger, open(&http(url, 300)).unwrap()).await;
+        leader.triggers(1);
+        until(&device, |report| report.frame_faults.get("timeout") == Some(&1)).await;
+        leader.triggers(2);
+        assert_eq!(hears_summaries(&mut leader, [2]).await, [2]);
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let leader = leader_of("no-camera").await;
+        let device = started("no-camera", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        leader.triggers(1);
+        until(&device, |report| report.frame_faults.get("unreachable") == Some(&1)).await;
+    }
+
+    #[tokio::test]
+    async fn captures_beyond_those_a_slow_camera_owes_are_silent_at_once() {
+        let (url, _heard) = camera((0..8).map(|_| Says::Nothing).collect()).await;
+        let leader = leader_of("slow-camera").await;
+        let device = started("slow-camera", Capture::Trigger, open(&http(url, 60_000)).unwrap()).await;
+        (1..=10).for_each(|sample| leader.triggers(sample));
+        until(&device, |report| report.captured == 10).await;
+        assert_eq!(faults(&device, "busy"), 6);
+    }
+}

@@ -1,0 +1,278 @@
+//! Region of interest: the part of a frame that becomes the view, cut out before anything is resized.
+
+use std::fmt;
+use std::str::FromStr;
+
+use image::{DynamicImage, GrayImage, RgbImage};
+
+use crate::image_codec::{self, CodecError};
+use crate::{Shape, View};
+
+/// A rectangle in a frame, as a user writes it: `"x,y,w,h"`, all in pixels or all in percent of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roi {
+    unit: Unit,
+    /// Left, top, width, height; percents in thousandths.
+    sides: [u32; 4],
+}
+
+/// What the four numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Pixels,
+    /// Thousandths of a percent: 100,000 is the whole side.
+    Percent,
+}
+
+/// A whole side in thousandths of a percent.
+const WHOLE: u32 = 100_000;
+
+/// Why a region cannot be read or cut, or a frame not be made a view.
+#[derive(Debug, thiserror::Error)]
+pub enum RoiError {
+    /// Not four numbers in one unit.
+    #[error(
+        "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
+    )]
+    Text(String),
+    /// Percents that go beyond the frame, whatever its size.
+    #[error("roi {0}: expected at most 100% from left to right and from top to bottom")]
+    BeyondWhole(Roi),
+    /// Pixels that this frame does not have.
+    #[error("roi {roi}: outside the frame, which is {width}x{height} pixels")]
+    Outside {
+        /// The region.
+        roi: Roi,
+        /// Columns of the frame.
+        width: u32,
+        /// Rows of the frame.
+        height: u32,
+    },
+    /// Raw pixels of another length than their size asks for.
+    #[error("raw frame of {width}x{height}: expected {expected} bytes, found {found}")]
+    RawLength {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Bytes of such a frame.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
+    /// The frame does not decode.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// Order of the bytes of a raw frame: row by row, pixel by pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawFormat {
+    /// Red, green, blue; one byte each.
+    Rgb24,
+    /// One byte a pixel.
+    Gray,
+}
+
+impl RawFormat {
+    /// Bytes of a frame of `width` by `height` pixels.
+    #[must_use]
+    pub const fn bytes(self, width: u32, height: u32) -> usize {
+        let channels = match self {
+            Self::Rgb24 => 3,
+            Self::Gray => 1,
+        };
+        channels * width as usize * height as usize
+    }
+}
+
+impl Roi {
+    /// The rectangle in a frame of this size: left, top, width, height in pixels; at least one pixel each way.
+    ///
+    /// # Errors
+    /// [`RoiError::Outside`], naming the frame's size.
+    pub fn within(self, width: u32, height: u32) -> Result<[u32; 4], RoiError> {
+        let outside = || RoiError::Outside { roi: self, width, height };
+        if width == 0 || height == 0 {
+            return Err(outside());
+        }
+        let [left, top, wide, high] = self.sides;
+        let (across, down) = match self.unit {
+            Unit::Pixels => ((left, wide), (top, high)),
+            Unit::Percent => (span(left, wide, width), span(top, high, height)),
+        };
+        let fits = |(start, length): (u32, u32), side: u32| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= side)
+        };
+        if fits(across, width) && fits(down, height) {
+            Ok([across.0, down.0, across.1, down.1])
+        } else {
+            Err(outside())
+        }
+    }
+
+    fn cut(self, image: &DynamicImage) -> Result<DynamicImage, RoiError> {
+        let [left, top, width, height] = self.within(image.width(), image.height())?;
+        Ok(image.crop_imm(left, top, width, height))
+    }
+}
+
+/// Start and length in pixels, both ends rounded to the nearest, at least one pixel long.
+fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
+    let at = |thousandths: u32| {
+        ((u64::from(thousandths) * u64::from(side) + u64::from(WHOLE) / 2) / u64::from(WHOLE)) as u32
+    };
+    let first = at(start).min(side - 1);
+    (first, at(start.saturating_add(length)).saturating_sub(first).max(1))
+}
+
+/// Decodes PNG, JPEG or WebP, cuts the region out where there is one, and resizes to `shape`, bytes CHW.
+///
+/// # Errors
+/// [`RoiError::Codec`] for what is no image, [`RoiError::Outside`] for a region the frame does not have.
+pub fn decode(bytes: &[u8], shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
+    let Some(roi) = roi else { return Ok(image_codec::decode(bytes, shape)?) };
+    image_codec::check(shape)?;
+    let image =
+        image_codec::decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
+    Ok(image_codec::fitted(roi.cut(&image)?, shape))
+}
+
+/// Raw pixels of a frame of `width` by `height`, cut and resized like a decoded one.
+///
+/// # Errors
+/// [`RoiError::RawLength`] when the bytes are not such a frame, [`RoiError::Outside`], [`RoiError::Codec`] for a shape no image has.
+pub fn from_raw(
+    pixels: Vec<u8>,
+    format: RawFormat,
+    [width, height]: [u32; 2],
+    shape: Shape,
+    roi: Option<Roi>,
+) -> Result<View, RoiError> {
+    image_codec::check(shape)?;
+    let (expected, found) = (format.bytes(width, height), pixels.len());
+    let image = if expected == found && found > 0 {
+        match format {
+            RawFormat::Rgb24 => RgbImage::from_raw(width, height, pixels).map(DynamicImage::from),
+            RawFormat::Gray => GrayImage::from_raw(width, height, pixels).map(DynamicImage::from),
+        }
+    } else {
+        None
+    };
+    let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
+    let image = match roi {
+        Some(roi) => roi.cut(&image)?,
+        None => image,
+    };
+    Ok(image_codec::fitted(image, shape))
+}
+
+impl FromStr for Roi {
+    type Err = RoiError;
+
+    fn from_str(text: &str) -> Result<Self, RoiError> {
+        let wrong = || RoiError::Text(text.chars().take(60).collect());
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        let parts: [&str; 4] = parts.try_into().map_err(|_| wrong())?;
+        let unit = if parts.iter().all(|part| part.ends_with('%')) { Unit::Percent } else { Unit::Pixels };
+        let mut sides = [0; 4];
+        for (side, part) in sides.iter_mut().zip(parts) {
+            *side = match unit {
+                Unit::Pixels => part.parse().ok(),
+                Unit::Percent => part.strip_suffix('%').and_then(thousandths),
+            }
+            .ok_or_else(wrong)?;
+        }
+        let [left, top, width, height] = sides;
+        if width == 0 || height == 0 {
+            return Err(wrong());
+        }
+        let roi = Self { unit, sides };
+        let is_beyond = |start: u32, length: u32| start.saturating_add(length) > WHOLE;
+        if unit == Unit::Percent && (is_beyond(left, width) || is_beyond(top, height)) {
+            return Err(RoiError::BeyondWhole(roi));
+        }
+        Ok(roi)
+    }
+}
+
+/// `12.5` as 12,500; at most 100, at most three decimals count.
+fn thousandths(text: &str) -> Option<u32> {
+    let percent: f64 = text.trim().parse().ok()?;
+    (0.0..=100.0).contains(&percent).then(|| (percent * 1000.0).round() as u32)
+}
+
+impl fmt::Display for Roi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, side) in self.sides.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            match self.unit {
+                Unit::Pixels => write!(f, "{comma}{side}")?,
+                Unit::Percent => write!(f, "{comma}{}%", f64::from(*side) / 1000.0)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, frame: [u32; 2], expected: [u32; 4]) {
+        let roi: Roi = text.parse().unwrap();
+        assert_eq!(roi.within(frame[0], frame[1]).unwrap(), expected, "{roi}");
+    }
+
+    #[test]
+    fn pixels_and_percents_name_rectangles() {
+        check("10, 20,30,40", [40, 60], [10, 20, 30, 40]);
+        check("10%,0%,50%,100%", [640, 480], [64, 0, 320, 480]);
+        check("33.333%,0%,33.334%,100%", [3, 1], [1, 0, 1, 1]);
+        check("99.999%,0%,0.001%,1%", [10, 10], [9, 0, 1, 1]);
+    }
+
+    #[test]
+    fn text_that_is_no_region_is_refused() {
+        for text in
+            ["", "1,2,3", "1,2,3,4,5", "1,2,0,4", "10%,0%,50%,100", "-1,0,1,1", "a,b,c,d", "nan%,0%,1%,1%"]
+        {
+            assert!(matches!(text.parse::<Roi>(), Err(RoiError::Text(_))), "{text}");
+        }
+        assert!(matches!("60%,0%,50%,100%".parse::<Roi>(), Err(RoiError::BeyondWhole(_))));
+    }
+
+    #[test]
+    fn a_region_outside_is_refused_and_names_the_frame() {
+        for text in ["31,0,2,1", "0,32,1,1", "4294967295,0,4294967295,1"] {
+            let error = text.parse::<Roi>().unwrap().within(32, 32).unwrap_err().to_string();
+            assert!(error.contains("32x32") && error.contains(text), "{error}");
+        }
+        assert!("0%,0%,1%,1%".parse::<Roi>().unwrap().within(0, 5).is_err());
+    }
+
+    #[test]
+    fn a_region_is_cut_before_the_frame_is_resized() {
+        // Left half black, right half white: the right half alone has no grey edge.
+        let frame: Vec<u8> = (0..8 * 4).map(|at| if at % 8 < 4 { 0 } else { 255 }).collect();
+        let shape = Shape { channels: 1, height: 2, width: 2 };
+        let right = Some("50%,0%,50%,100%".parse().unwrap());
+        let view = from_raw(frame.clone(), RawFormat::Gray, [8, 4], shape, right).unwrap();
+        assert_eq!(view.pixels, [255; 4]);
+        let file = image_codec::png(&View::new(Shape { channels: 1, height: 4, width: 8 }, frame)).unwrap();
+        assert_eq!(decode(&file, shape, right).unwrap(), view);
+        assert_eq!(decode(&file, shape, None).unwrap(), image_codec::decode(&file, shape).unwrap());
+    }
+
+    #[test]
+    fn raw_pixels_are_ordered_by_channel_and_must_fit() {
+        let shape = Shape::rgb(1, 2);
+        let view = from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], shape, None).unwrap();
+        assert_eq!(view.pixels, [1, 4, 2, 5, 3, 6]);
+        for size in [[3, 1], [0, 1], [2, 0]] {
+            let error = from_raw(vec![0; 6], RawFormat::Rgb24, size, shape, None).unwrap_err();
+            assert!(matches!(error, RoiError::RawLength { found: 6, .. }), "{error}");
+        }
+    }
+}
