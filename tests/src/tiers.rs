@@ -1,10 +1,13 @@
 //! All tiers in this process, each on its own sockets, over a real broker.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
-use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, Role};
+use headwater_edge_aggregator::{
+    Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, JournalConfig, Role,
+};
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
@@ -33,6 +36,8 @@ pub struct Plan {
     pub qos: QoS,
     /// Slots that get a device.
     pub slots: Vec<Slot>,
+    /// File of the leader's journal; without one a restart knows nothing.
+    pub journal: Option<PathBuf>,
 }
 
 /// The running tiers.
@@ -43,6 +48,8 @@ pub struct Tiers {
     pub cloud: Option<CloudHandle>,
     /// The leader.
     pub aggregator: AggregatorHandle,
+    /// What the leader was told, for one that takes its place.
+    pub leader_config: AggregatorConfig,
     /// Edges of a network with several, each as a service of its own; `None` where one was killed.
     pub edges: Vec<Option<EdgeHandle>>,
     /// By slot; `None` where there is none, or it was killed.
@@ -68,6 +75,7 @@ impl Default for Plan {
             cloud_url: None,
             qos: QoS::AtMostOnce,
             slots,
+            journal: None,
         }
     }
 }
@@ -111,14 +119,16 @@ impl Plan {
         let mut config = AggregatorConfig::new(site.clone(), group.clone(), broker.clone());
         config.cloud_url = Some(cloud_url);
         config.request_qos = self.qos;
+        config.journal = self.journal.map(JournalConfig::new);
         let policy_id = Policy::id_of(&serde_json::to_vec(&self.policy).expect("a policy becomes JSON"));
         config.policy = Some((self.policy, policy_id));
         let aggregator =
-            Aggregator::start(config, Arc::clone(&self.bundle)).await.expect("the aggregator starts");
+            Aggregator::start(config.clone(), Arc::clone(&self.bundle)).await.expect("the aggregator starts");
         let mut tiers = Tiers {
             broker,
             cloud,
             aggregator,
+            leader_config: config,
             edges: Vec::new(),
             devices: (0..self.bundle.manifest().slots).map(|_| None).collect(),
             topics: Topics::new(&site, &group),
@@ -175,6 +185,21 @@ impl Tiers {
     pub async fn kill_edge(&mut self, edge: usize) {
         self.edges[edge].take().expect("a running edge").kill().await;
         self.until_edges(|up| up >> edge & 1 == 0).await;
+    }
+
+    /// Ends the leader as SIGKILL would, starts another in its place, and waits until it knows everyone.
+    ///
+    /// # Panics
+    /// When it does not start, or does not hear of everyone in time.
+    #[must_use]
+    pub async fn restart_leader(mut self) -> Self {
+        self.aggregator.kill().await;
+        let started = Aggregator::start(self.leader_config.clone(), Arc::clone(&self.bundle)).await;
+        self.aggregator = started.expect("the aggregator starts again");
+        self.until_filled().await;
+        let running = self.edges.iter().flatten().count() as u32;
+        self.until_edges(|up| up.count_ones() >= running).await;
+        self
     }
 
     async fn until_edges(&self, is_so: impl Fn(u64) -> bool) {

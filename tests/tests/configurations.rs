@@ -1,13 +1,15 @@
 //! Every configuration, live over a broker and HTTP: what the tiers answer is what the same network answers in one piece. The
 //! networks are made up (weights from a seed), their thresholds put where about half of the samples leave.
 
+use std::collections::BTreeSet;
+
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Degraded, Exit, SampleId, View};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
 use headwater_tests::shipped;
 use headwater_tests::tiers::Plan;
 
@@ -131,17 +133,19 @@ async fn several_devices_several_edges_and_the_cloud() {
     }
 }
 
-/// Either edge of (f) killed and restarted, then the leader's other way round: every sample is decided, none twice, and the slots of the
-/// edge that is away are missing only where its answer was needed.
+/// Either edge of (f) killed and restarted, then the leader: every sample is decided or dropped with its reason, none twice, and the slots
+/// of an edge that is away are missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_that_is_killed_is_missed_and_comes_back() {
+async fn edges_and_then_the_leader_are_killed_and_come_back() {
     let mut network = network(Configuration::F);
     // Nothing leaves before the edges, so that every sample needs them; everything leaves there.
     network.policy.local.threshold = Threshold::One(ExitThreshold::NEVER);
     network.policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
     let bundle = Bundle::from_bytes(&network.bundle()).expect("a sound bundle");
     let groups = bundle.manifest().edge.as_ref().expect("edges").groups.clone();
-    let mut tiers = Plan::of(bundle).start().await;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = Plan { journal: Some(folder.path().join("journal.jsonl")), ..Plan::of(bundle) };
+    let mut tiers = plan.start().await;
     let mut observer = tiers.observer().await;
     let first = 11 * shipped::frames().len() as u64;
     let mut next = first;
@@ -177,6 +181,25 @@ async fn an_edge_that_is_killed_is_missed_and_comes_back() {
     }
     let all: Vec<_> = (first..next).map(SampleId).collect();
     assert_eq!(observer.decisions(&all).await.len(), all.len());
+
+    // The leader, in the middle of samples: what it had decided is said again unchanged, what was open is dropped as `restart`.
+    let ids: Vec<_> = (next..next + 40).map(SampleId).collect();
+    for &sample in &ids[..30] {
+        observer.trigger(sample).await;
+    }
+    observer.decisions(&ids[..3]).await;
+    tiers = tiers.restart_leader().await;
+    for &sample in &ids[30..] {
+        observer.trigger(sample).await;
+    }
+    observer.decisions(&ids[30..]).await;
+    let last = ids[ids.len() - 1];
+    let settled = observer.settled_when(|settled| settled.highest >= last).await;
+    let heard: BTreeSet<_> = observer.heard.iter().map(|decision| decision.sample).collect();
+    let dropped: u64 = settled.dropped.values().sum();
+    assert_eq!(settled.decided, heard.len() as u64, "{settled:?}");
+    assert!(settled.decided + dropped <= (all.len() + ids.len()) as u64, "{settled:?}");
+    assert!(settled.dropped.keys().all(|reason| *reason == Dropped::Restart), "{settled:?}");
     observer.assert_no_contradiction();
     tiers.shutdown().await;
 }

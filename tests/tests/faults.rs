@@ -111,6 +111,7 @@ async fn a_broker_that_comes_late_is_waited_for() {
     let mut policy = bundle.policy().clone();
     (policy.window_ms, policy.features_ms, policy.deadline_ms) = (10_000, 10_000, 20_000);
     config.policy = Some((policy, bundle.policy_id()));
+    let leader_config = config.clone();
     let aggregator = Aggregator::start(config, bundle.clone()).await.expect("starts without a broker");
     let mut devices = Vec::new();
     for index in 0..6 {
@@ -126,8 +127,16 @@ async fn a_broker_that_comes_late_is_waited_for() {
         device.connected().await;
     }
     let topics = headwater_protocol::Topics::new(&site, &group);
-    let tiers =
-        Tiers { broker: address, cloud: Some(cloud), aggregator, edges: Vec::new(), devices, topics, bundle };
+    let tiers = Tiers {
+        broker: address,
+        cloud: Some(cloud),
+        aggregator,
+        leader_config,
+        edges: Vec::new(),
+        devices,
+        topics,
+        bundle,
+    };
     tiers.until_filled().await;
     let mut observer = tiers.observer().await;
     assert_eq!(observer.decide(SampleId(1)).await.presence.missing_count(), 0);

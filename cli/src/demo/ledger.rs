@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use headwater_protocol::{Decision, Degraded, Dropped, Exit, SampleId, Settled};
+use headwater_protocol::{Decision, Degraded, Dropped, Exit, SampleId, Settled, Stages};
 
-use super::report::{ExitReport, Percentiles, share};
+use super::report::{ExitReport, Percentiles, StagesReport, share};
 
 /// Every sample of a run.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Ledger {
             lost: self.unsettled(),
             ..Account::default()
         };
-        let mut latencies: BTreeMap<Exit, (u64, Vec<f64>)> = BTreeMap::new();
+        let mut latencies: BTreeMap<Exit, Left> = BTreeMap::new();
         for entry in self.samples.values() {
             account.duplicated += u64::from(entry.contradicted);
             let Some((decision, latency)) = &entry.decision else { continue };
@@ -108,9 +108,10 @@ impl Ledger {
             for reason in &decision.degraded {
                 *account.degraded.entry(*reason).or_default() += 1;
             }
-            let (exit_right, exit_latencies) = latencies.entry(decision.exit).or_default();
-            *exit_right += right;
-            exit_latencies.push(latency.as_secs_f64() * 1e3);
+            let left = latencies.entry(decision.exit).or_default();
+            left.right += right;
+            left.latencies_ms.push(latency.as_secs_f64() * 1e3);
+            left.stages.push(decision.stages);
         }
         account.exits = latencies.into_iter().map(|(exit, row)| (exit, exit_report(row))).collect();
         if let (Some(first), Some(last)) = (self.first_trigger, self.last_decision) {
@@ -121,15 +122,28 @@ impl Ledger {
     }
 }
 
-fn exit_report((right, latencies): (u64, Vec<f64>)) -> ExitReport {
-    let count = latencies.len() as u64;
-    ExitReport { count, accuracy: share(right, count), latency_ms: Percentiles::of(latencies) }
+/// What left at one exit.
+#[derive(Default)]
+struct Left {
+    right: u64,
+    latencies_ms: Vec<f64>,
+    stages: Vec<Stages>,
+}
+
+fn exit_report(Left { right, latencies_ms, stages }: Left) -> ExitReport {
+    let count = latencies_ms.len() as u64;
+    ExitReport {
+        count,
+        accuracy: share(right, count),
+        latency_ms: Percentiles::of(latencies_ms),
+        stages_ms: StagesReport::of(&stages),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{HopBytes, NetworkId, PolicyId, Presence, Stages};
+    use headwater_protocol::{HopBytes, NetworkId, PolicyId, Presence};
 
     fn decision(sample: u64, class: u16) -> Decision {
         Decision {

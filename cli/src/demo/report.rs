@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Degraded, Dropped, Exit};
+use headwater_protocol::{Degraded, Dropped, Exit, Stages};
 use serde::Serialize;
 
 /// One run.
@@ -41,6 +41,54 @@ pub struct ExitReport {
     pub accuracy: f64,
     /// From the trigger on the wire to the decision at a subscriber: all of the sample's way and both ends of the broker.
     pub latency_ms: Percentiles,
+    /// Medians of what the leader wrote down, from capture to the end of each stage, ms; see `protocol`'s `Stages`.
+    pub stages_ms: StagesReport,
+}
+
+/// From capture to the end of each stage, ms; 0 where samples of the exit do not pass the stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StagesReport {
+    /// First message at the leader.
+    pub opened: f64,
+    /// All summaries in, or the window's end.
+    pub window: f64,
+    /// All features in, or the end of the wait.
+    pub features: f64,
+    /// All answers of edges in, or the end of the wait.
+    pub edge: f64,
+    /// The cloud's answer.
+    pub cloud: f64,
+    /// The decision, as journalled.
+    pub decided: f64,
+}
+
+impl StagesReport {
+    /// Medians over decisions.
+    pub fn of(stages: &[Stages]) -> Self {
+        let median = |stage: fn(&Stages) -> u64| {
+            Percentiles::of(stages.iter().map(|stages| stage(stages) as f64 / 1e3).collect()).p50
+        };
+        Self {
+            opened: median(|stages| stages.opened_us),
+            window: median(|stages| stages.window_us),
+            features: median(|stages| stages.features_us),
+            edge: median(|stages| stages.edge_us),
+            cloud: median(|stages| stages.cloud_us),
+            decided: median(|stages| stages.decided_us),
+        }
+    }
+
+    /// The stages by name, in order.
+    pub fn rows(&self) -> [(&'static str, f64); 6] {
+        [
+            ("opened", self.opened),
+            ("window", self.window),
+            ("features", self.features),
+            ("edge", self.edge),
+            ("cloud", self.cloud),
+            ("decided", self.decided),
+        ]
+    }
 }
 
 /// Milliseconds, by the nearest-rank method.
@@ -102,6 +150,12 @@ mod tests {
         assert_eq!(Percentiles::of(hundred), Percentiles { p50: 50.0, p95: 95.0, p99: 99.0 });
         assert_eq!(Percentiles::of(vec![7.0]), Percentiles { p50: 7.0, p95: 7.0, p99: 7.0 });
         assert_eq!(Percentiles::of(vec![]), Percentiles::default());
+    }
+
+    #[test]
+    fn stages_are_medians_in_milliseconds() {
+        let stages = [1000, 3000, 2000].map(|cloud_us| Stages { cloud_us, ..Stages::default() });
+        assert_eq!(StagesReport::of(&stages), StagesReport { cloud: 2.0, ..StagesReport::default() });
     }
 
     #[test]

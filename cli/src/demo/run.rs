@@ -39,9 +39,9 @@ pub(super) async fn run(args: &DemoArgs, material: &Material, policy: Policy) ->
         tokio::task::spawn_blocking(move || image_sizes(&frames)).await.context("encoding the views")??
     };
     let mut cast = Cast::start(args, material, policy).await?;
-    timeout(READY_LIMIT, cast.ready())
-        .await
-        .with_context(|| format!("waiting {READY_LIMIT:?} for all parts to connect"))?;
+    timeout(READY_LIMIT, cast.ready()).await.with_context(|| {
+        format!("waiting {READY_LIMIT:?} for all parts to connect over {}: is a broker there?", cast.broker())
+    })?;
 
     let mut director = Director::new(args, &cast, bundle, frames).await?;
     if cast.needs_rehearsal() {

@@ -42,6 +42,12 @@ fn exits(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
             row.latency_ms.p99,
         )?;
     }
+    writeln!(f, "\nmedian ms from capture to the end of each stage, at the leader")?;
+    for (exit, row) in &report.exits {
+        let passed = row.stages_ms.rows().into_iter().filter(|(_, ms)| *ms > 0.0);
+        let words: Vec<_> = passed.map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
+        writeln!(f, "{:<8} {}", exit.name(), words.join("   "))?;
+    }
     writeln!(f)
 }
 
