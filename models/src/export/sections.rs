@@ -24,7 +24,8 @@ pub fn onnx_sections(spec: &Spec, network: &Network, state: &State) -> Vec<(Stri
         sections.push(("local".into(), onnx));
     }
     for (index, (edge, shapes)) in network.edges.iter().zip(&shapes.edges).enumerate() {
-        sections.push(two(SectionManifest::edge_name(index), "features", &shapes.input, &edge.section));
+        // Not `features`, which is the name of an output.
+        sections.push(two(SectionManifest::edge_name(index), "maps", &shapes.input, &edge.section));
     }
     if let (Some(block), Some(layer)) = (&network.edge, &shapes.edge) {
         let onnx = chain("edge", "scores", &layer.input[..1], [block], &source, classes);
