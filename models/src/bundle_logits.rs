@@ -26,8 +26,7 @@ pub fn bundle_logits(
     let zeros = vec![0.0; samples.len() * classes];
     let devices = if manifest.configuration.has_device_section() { slots } else { 0 };
     let exits = manifest.configuration.exits().iter().map(|exit| (*exit, zeros.clone()));
-    let mut logits =
-        ExitLogits { classes, devices: vec![zeros.clone(); devices], exits: exits.collect() };
+    let mut logits = ExitLogits { classes, devices: vec![zeros.clone(); devices], exits: exits.collect() };
     for start in (0..samples.len()).step_by(CHUNK) {
         let chunk = start..(start + CHUNK).min(samples.len());
         let views = |index| (0..slots).map(|slot| samples.view(index, slot)).collect::<Vec<_>>();

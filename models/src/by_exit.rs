@@ -152,7 +152,9 @@ mod tests {
         let every = ByExit::from_iter([(Exit::Cloud, 0.1), (Exit::Local, 1.0)]);
         let figures = Figures { samples: 7, every, share: every.map(|_, value| value / 3.0) };
         let text = serde_json::to_string(&figures).unwrap();
-        assert!(text.starts_with(r#"{"samples":7,"local":1.0,"cloud":0.1,"local_share":0.3333333333333333,"#));
+        assert!(
+            text.starts_with(r#"{"samples":7,"local":1.0,"cloud":0.1,"local_share":0.3333333333333333,"#)
+        );
         assert_eq!(serde_json::from_str::<Figures>(&text).unwrap(), figures);
     }
 

@@ -60,7 +60,8 @@ fn chunk(network: &Network, state: &State, batch: &Batch, classes: usize) -> Exi
     let pass = Pass::inference(&network.layout, state);
     let answers = network.forward(&pass, batch);
     for (all, given) in devices.iter_mut().zip(&answers.devices) {
-        let Some((given, scores)) = given.as_ref().and_then(|given| Some((given, given.flat_scores()?))) else {
+        let Some((given, scores)) = given.as_ref().and_then(|given| Some((given, given.flat_scores()?)))
+        else {
             continue;
         };
         for (row, scores) in given.rows.iter().zip(values(scores).chunks_exact(classes)) {

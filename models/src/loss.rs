@@ -61,9 +61,7 @@ impl LossRecipe {
         // Deepest first: the order of the terms is part of the result, and this is the one that runs have been made with.
         let exits = || answers.exits.iter().rev();
         let mut terms: Vec<Tensor<1>> = exits()
-            .map(|(exit, logits)| {
-                soft_target_loss(logits.clone(), &labels, &scaled(self.weight(exit)), 1.0)
-            })
+            .map(|(exit, logits)| soft_target_loss(logits.clone(), &labels, &scaled(self.weight(exit)), 1.0))
             .collect();
         for (exit, logits) in exits().filter(|(exit, _)| taught.weight(*exit) > 0.0) {
             let weights = scaled(taught.weight(exit) * heat);

@@ -87,7 +87,8 @@ impl Network {
     pub fn new(spec: &Spec) -> Self {
         let mut builder = Builder::default();
         let shapes = &spec.shapes;
-        let devices = shapes.device.iter().flat_map(|device| (0..spec.slots()).map(move |slot| (slot, device)));
+        let devices =
+            shapes.device.iter().flat_map(|device| (0..spec.slots()).map(move |slot| (slot, device)));
         let devices = devices
             .map(|(slot, device)| ExitSection::new(&mut builder, &format!("device-{slot}"), device))
             .collect();

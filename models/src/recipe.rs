@@ -293,4 +293,22 @@ mod tests {
         assert!(error.starts_with("r.toml: batch: expected 1 to 65536, found 0; "), "{error}");
         assert!(error.contains("augment.failout: expected 0 to 1, found 7"), "{error}");
     }
+
+    #[test]
+    fn a_recipe_without_the_newer_weights_reads_and_identifies_a_run_as_before() {
+        let recipe = Recipe::read(None).unwrap();
+        let written = serde_json::to_string(&recipe.loss).unwrap();
+        assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");
+        assert_eq!(Exit::ALL.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
+        assert_eq!(Exit::ALL.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn weights_of_exits_may_be_left_out_or_chosen() {
+        let text = DEFAULT
+            .replace("device = 0.2 ", "device_exit = 0.7 # ")
+            .replace("local = 1.0\ncloud", "edge = 0.5\ncloud");
+        let loss = Recipe::parse(Path::new("r.toml"), &text).unwrap().loss;
+        assert_eq!((loss.device, Exit::ALL.map(|exit| loss.weight(exit))), (0.2, [0.7, 1.0, 0.5, 1.0]));
+    }
 }

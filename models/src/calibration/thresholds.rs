@@ -79,8 +79,7 @@ impl<'a> Search<'a> {
                 break;
             }
             if next > uncertainty {
-                chosen =
-                    if index + 1 == sure.len() { 1.0 } else { f32::midpoint(uncertainty, next) };
+                chosen = if index + 1 == sure.len() { 1.0 } else { f32::midpoint(uncertainty, next) };
             }
         }
         let chosen = chosen.clamp(0.0, 1.0);

@@ -16,6 +16,9 @@ pub(crate) fn print(part: &str, outcome: &Outcome) {
             percent(*every)
         );
     }
+    if outcome.no_view > 0 {
+        println!("  {} are seen by no device: the class prior answers, counted with the cloud's", outcome.no_view);
+    }
     println!("  {:.1} body bytes per device and sample", outcome.body_bytes);
     if !outcome.devices.is_empty() {
         let devices = outcome.devices.iter().map(|share| format!("{:.1}", 100.0 * share));

@@ -26,7 +26,10 @@ impl Reporter {
                 for error in *passed_over {
                     self.line(&format!("warning: {error}"));
                 }
-                self.line(&format!("resuming after epoch {} + {} steps", progress.epoch, progress.step_in_epoch));
+                self.line(&format!(
+                    "resuming after epoch {} + {} steps",
+                    progress.epoch, progress.step_in_epoch
+                ));
             }
             Notice::Step { progress, steps_per_epoch, elapsed, steps } => {
                 let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };

@@ -121,11 +121,7 @@ pub(crate) fn ship(
 pub(crate) fn fits(spec: &Spec, parts: &Parts) -> Result<(), Failure> {
     let mistakes = [
         ("device.count", spec.slots().to_string(), parts.slots().to_string()),
-        (
-            "device.input",
-            format!("{:?}", spec.view()),
-            format!("{:?}", parts.shape()),
-        ),
+        ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
         (
             "network.labels",
             format!("{:?}", spec.network.network.labels.get_ref()),

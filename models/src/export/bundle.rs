@@ -67,7 +67,8 @@ pub fn export(
     let source = Source { layout: &network.layout, state };
     let packed = network.devices.iter().map(|section| packed_section(section, &source, spec.view()));
     let packed: Result<Vec<_>, _> = packed.collect();
-    let packed = packed.and_then(|packed| if packed.is_empty() { Err(NoPackedForm::NoSection) } else { Ok(packed) });
+    let packed =
+        packed.and_then(|packed| if packed.is_empty() { Err(NoPackedForm::NoSection) } else { Ok(packed) });
     let writer = Slot::first(spec.slots())
         .zip(packed.as_deref().unwrap_or_default())
         .fold(writer, |writer, (slot, bytes)| {

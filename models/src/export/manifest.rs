@@ -1,8 +1,8 @@
 //! `network.json` of a trained network.
 
 use headwater_inference::manifest::{
-    Aggregation, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale,
-    Preprocessing, SectionInput, SectionManifest, SectionOutput, Tier,
+    Aggregation, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest,
+    OutputKind, PixelScale, Preprocessing, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 use headwater_protocol::Slot;
 

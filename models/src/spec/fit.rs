@@ -65,7 +65,9 @@ pub(super) fn chain(
         // What an fc block gives has no rows and columns to slide a window over.
         let is_flat = index > 0 && matches!(blocks[index - 1].get_ref(), BlockSpec::Fc(_));
         let fits = !is_flat || matches!(block.get_ref(), BlockSpec::Fc(_));
-        expect(block, fits, &name, "an fc block, as the one in front of it", || block.get_ref().name().into())?;
+        expect(block, fits, &name, "an fc block, as the one in front of it", || {
+            block.get_ref().name().into()
+        })?;
         let fitted = layer(&name, block, shape, classes)?;
         shape = fitted.output;
         shapes.push(fitted);

@@ -122,7 +122,8 @@ fn device(
         Misfit::new(spec.device.count.span(), key, expected, "nothing")
     };
     let blocks = spec.device.blocks.as_ref().ok_or_else(|| missing("device.blocks", "a list of blocks"))?;
-    let head = spec.device.head.as_ref().ok_or_else(|| missing("device.head", "a block or a list of them"))?;
+    let head =
+        spec.device.head.as_ref().ok_or_else(|| missing("device.head", "a block or a list of them"))?;
     section("device", blocks, head, view, classes).map(Some)
 }
 
@@ -222,11 +223,7 @@ fn there<'a, T>(
 }
 
 /// Slots of each edge.
-fn groups(
-    spec: &NetworkSpec,
-    configuration: Configuration,
-    slots: usize,
-) -> Result<Vec<Vec<usize>>, Misfit> {
+fn groups(spec: &NetworkSpec, configuration: Configuration, slots: usize) -> Result<Vec<Vec<usize>>, Misfit> {
     let has = configuration.has(Exit::Edge);
     let Some(edge) = there(spec, "edge", spec.edge.as_ref(), has)? else { return Ok(Vec::new()) };
     let several = configuration == Configuration::F;
@@ -249,8 +246,8 @@ fn groups(
     expect(groups, fits, "edge.groups", expected, found)?;
     let mut all: Vec<usize> = given.iter().flatten().copied().collect();
     all.sort_unstable();
-    let fits = all.into_iter().eq(0..slots)
-        && given.iter().all(|group| !group.is_empty() && group.is_sorted());
+    let fits =
+        all.into_iter().eq(0..slots) && given.iter().all(|group| !group.is_empty() && group.is_sorted());
     let expected = format!("each of the slots 0 to {} in one group, rising, no group empty", slots - 1);
     expect(groups, fits, "edge.groups", &expected, found)?;
     Ok(given.clone())
@@ -269,7 +266,8 @@ fn edges(
     });
     let edges = edges.collect::<Result<Vec<_>, _>>()?;
     if let Some(other) = edges.iter().find(|other| other.features != edges[0].features) {
-        let expected = format!("the same map from every edge, {:?} as from the first", edges[0].features.shape());
+        let expected =
+            format!("the same map from every edge, {:?} as from the first", edges[0].features.shape());
         let found = format!("{:?}; begin with a convp or conv block", other.features.shape());
         return Err(Misfit::new(edge.blocks.span(), "edge.blocks", expected, found));
     }
@@ -298,11 +296,7 @@ fn joined<T>(
 /// The layer behind the concatenated scores of several sources and their mask.
 fn concatenated(sources: usize, classes: usize) -> LayerShape {
     let fc = FcSpec { outputs: None, binary: false, activation: FcActivation::None };
-    LayerShape {
-        block: BlockSpec::Fc(fc),
-        input: [sources * (classes + 1), 1, 1],
-        output: [classes, 1, 1],
-    }
+    LayerShape { block: BlockSpec::Fc(fc), input: [sources * (classes + 1), 1, 1], output: [classes, 1, 1] }
 }
 
 fn map_of([channels, height, width]: [usize; 3], encoding: FeatureEncoding) -> FeatureMap {

@@ -79,9 +79,8 @@ impl<'a> Trained<'a> {
         });
         trained.devices = devices.collect();
         let edges = answers.edges.iter().zip(&network.edges);
-        let edges = edges.map(|(given, edge)| {
-            Values::of(&pass, Some(&edge.section), edge.section.map, given.as_ref())
-        });
+        let edges = edges
+            .map(|(given, edge)| Values::of(&pass, Some(&edge.section), edge.section.map, given.as_ref()));
         trained.edges = edges.collect();
         trained.exits = answers.exits.map(|_, logits| values(logits.clone()));
         trained
