@@ -59,13 +59,15 @@ impl LossRecipe {
         let heat = taught.temperature * taught.temperature;
 
         // Deepest first: the order of the terms is part of the result, and this is the one that runs have been made with.
-        let exits = || answers.exits.iter().rev();
-        let mut terms: Vec<Tensor<1>> = exits()
-            .map(|(exit, logits)| soft_target_loss(logits.clone(), &labels, &scaled(self.weight(exit)), 1.0))
-            .collect();
-        for (exit, logits) in exits().filter(|(exit, _)| taught.weight(*exit) > 0.0) {
+        let of_labels = |exit| {
+            let logits: &Tensor<2> = &answers.exits[exit];
+            soft_target_loss(logits.clone(), &labels, &scaled(self.weight(exit)), 1.0)
+        };
+        let in_front = || answers.exits.iter().rev().filter(|(exit, _)| *exit != Exit::Cloud);
+        let mut total = in_front().fold(of_labels(Exit::Cloud), |total, (exit, _)| total + of_labels(exit));
+        for (exit, logits) in in_front().filter(|(exit, _)| taught.weight(*exit) > 0.0) {
             let weights = scaled(taught.weight(exit) * heat);
-            terms.push(soft_target_loss(logits.clone(), &lessons, &weights, taught.temperature));
+            total = total + soft_target_loss(logits.clone(), &lessons, &weights, taught.temperature);
         }
         // Where a device decides, its head is the exit `device` above.
         let heads = if answers.exits.get(Exit::Device).is_some() { &[][..] } else { &answers.devices };
@@ -75,13 +77,12 @@ impl LossRecipe {
                 given.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
             };
             let weights = |by: f32| vec![share * by; given.rows.len()];
-            terms.push(soft_target_loss(scores.clone(), &targets(&labels), &weights(self.device), 1.0));
+            total = total + soft_target_loss(scores.clone(), &targets(&labels), &weights(self.device), 1.0);
             if taught.device > 0.0 {
                 let weights = weights(taught.device * heat);
-                terms.push(soft_target_loss(scores, &targets(&lessons), &weights, taught.temperature));
+                total = total + soft_target_loss(scores, &targets(&lessons), &weights, taught.temperature);
             }
         }
-        let total = terms.into_iter().reduce(|total, term| total + term).expect("every network has an exit");
         let figures = Figures {
             samples: batch.len() as u64,
             loss: f64::from(values(&total)[0]) * batch.len() as f64,

@@ -17,7 +17,10 @@ pub(crate) fn print(part: &str, outcome: &Outcome) {
         );
     }
     if outcome.no_view > 0 {
-        println!("  {} are seen by no device: the class prior answers, counted with the cloud's", outcome.no_view);
+        println!(
+            "  {} are seen by no device: the class prior answers, counted with the cloud's",
+            outcome.no_view
+        );
     }
     println!("  {:.1} body bytes per device and sample", outcome.body_bytes);
     if !outcome.devices.is_empty() {

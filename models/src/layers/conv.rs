@@ -22,7 +22,7 @@ pub struct Conv {
 enum Behind {
     /// Batch norm (which would remove a bias) with the activation.
     Norm(Norm),
-    /// A bias, `[1, filters, 1, 1]`, then the activation: BranchyNet's convolutions.
+    /// A bias, `[1, filters, 1, 1]`, then the activation: the convolutions of `BranchyNet`.
     Bias(ParameterId),
 }
 

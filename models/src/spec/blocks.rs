@@ -20,7 +20,7 @@ pub enum BlockSpec {
     Fc(FcSpec),
 }
 
-/// From features to scores: one block, or a list of them (BranchyNet's branches).
+/// From features to scores: one block, or a list of them (the branches of `BranchyNet`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum HeadSpec {

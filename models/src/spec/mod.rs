@@ -2,6 +2,7 @@
 
 mod blocks;
 mod cost;
+mod edges;
 mod error;
 mod fit;
 mod shapes;
