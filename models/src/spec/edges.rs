@@ -18,7 +18,12 @@ pub(super) fn groups(
     let several = configuration == Configuration::F;
     if let (Some(fusion), false) = (&edge.fusion, several) {
         let expected = "nothing, since there is one edge";
-        return Err(Misfit::new(fusion.span(), "edge.fusion", expected, format!("{:?}", fusion.get_ref())));
+        return Err(Misfit::new(
+            fusion.span(),
+            "edge.fusion",
+            expected,
+            format!("{:?}", fusion.get_ref()).to_lowercase(),
+        ));
     }
     let every = vec![(0..slots).collect()];
     let Some(groups) = &edge.groups else {

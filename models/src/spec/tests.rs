@@ -204,7 +204,7 @@ fn every_slot_belongs_to_one_edge() {
         "ddnn-e.toml",
         "[edge] ",
         "[edge]\nfusion = \"ap\"\n#",
-        "19: edge.fusion: expected nothing, since there is one edge, found Ap",
+        "19: edge.fusion: expected nothing, since there is one edge, found ap",
     );
 }
 
