@@ -196,8 +196,13 @@ impl ExitSection {
 
     fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> Given {
         let features = self.blocks.iter().fold(input.clone(), |x, block| block.forward(pass, x));
-        let scores = self.head.iter().fold(features.clone(), |x, block| block.forward(pass, x));
+        let scores = self.scores(pass, features.clone());
         Given { rows, input, scores: Some(scores), features }
+    }
+
+    /// Scores `[rows, classes, 1, 1]` of features.
+    pub fn scores(&self, pass: &Pass<'_>, features: Tensor<4>) -> Tensor<4> {
+        self.head.iter().fold(features, |x, block| block.forward(pass, x))
     }
 
     /// The numbers whose signs are the features, by the running statistics; `None` where the features are floats.

@@ -6,7 +6,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit};
-use headwater_kernels::pack_signs;
+use headwater_kernels::{pack_signs, unpack_signs};
 use headwater_protocol::{Exit, Slot};
 
 use super::{Parity, ParityError};
@@ -19,6 +19,8 @@ use crate::network::{ExitSection, Given, Network};
 /// What the trained network gives for some samples, section by section: every section of an engine is given
 /// what the trained one gets, so that a difference is named where it arises.
 pub struct Trained<'a> {
+    network: &'a Network,
+    state: &'a State,
     samples: &'a Samples,
     /// The first of them.
     start: usize,
@@ -44,6 +46,22 @@ struct Values {
     elements: Vec<f32>,
 }
 
+/// A section with scores and a map.
+#[derive(Clone, Copy)]
+enum Place {
+    Device(usize),
+    Edge(usize),
+}
+
+impl Place {
+    fn name(self) -> String {
+        match self {
+            Self::Device(slot) => format!("device {slot}"),
+            Self::Edge(edge) => format!("edge {edge}"),
+        }
+    }
+}
+
 /// What the sources of one sample send, as the section behind them takes it.
 struct Sent {
     /// `[sources, classes]`.
@@ -55,11 +73,13 @@ struct Sent {
 
 impl<'a> Trained<'a> {
     /// Runs the trained network on a range of samples, which are held in memory as floats.
-    pub fn new(network: &Network, state: &State, samples: &'a Samples, range: Range<usize>) -> Self {
+    pub fn new(network: &'a Network, state: &'a State, samples: &'a Samples, range: Range<usize>) -> Self {
         let batch = Batch::plain(samples, range.clone());
         let groups = network.edges.iter().map(|edge| edge.slots.clone()).collect();
         let (start, count) = (range.start, range.len());
         let mut trained = Self {
+            network,
+            state,
             samples,
             start,
             count,
@@ -102,7 +122,7 @@ impl<'a> Trained<'a> {
             let pixels: Vec<u8> = seen.flatten().copied().collect();
             for (row, answer) in section.run(&pixels, values.rows.len())?.iter().enumerate() {
                 let found = (&answer.scores[..], &answer.features[..]);
-                self.compare_given(&mut parity, &format!("device {slot}"), values, row, found, engine)?;
+                self.compare_given(&mut parity, Place::Device(slot), values, row, found, engine)?;
             }
         }
         Ok(parity)
@@ -154,7 +174,7 @@ impl<'a> Trained<'a> {
                 let sent = self.sent(&sources, sample as usize);
                 for answer in section.run(1, &sent.maps, &sent.presence)? {
                     let found = (&answer.scores[..], &answer.features[..]);
-                    self.compare_given(parity, &format!("edge {index}"), values, row, found, engine)?;
+                    self.compare_given(parity, Place::Edge(index), values, row, found, engine)?;
                 }
             }
         }
@@ -162,26 +182,47 @@ impl<'a> Trained<'a> {
     }
 
     /// Scores and map of one row of a device or an edge.
+    ///
+    /// Scores are made of the map. Where bits at their threshold differ, the trained head is given the engine's bits: what is
+    /// left then is the head's own difference.
     fn compare_given(
         &self,
         parity: &mut Parity,
-        section: &str,
+        place: Place,
         values: &Values,
         row: usize,
         (scores, map): (&[f32], &[u8]),
         engine: &dyn Engine,
     ) -> Result<(), ParityError> {
-        let sample = self.start + values.rows[row] as usize;
-        let expected = values.scores(row, self.samples.classes);
-        parity.floats(&format!("scores of {section}"), sample, expected, scores, engine.name())?;
-        parity.other_class += u64::from(best(expected) != best(scores));
+        let (section, sample) = (place.name(), self.start + values.rows[row] as usize);
+        let mut expected = values.scores(row, self.samples.classes).to_vec();
+        parity.other_class += u64::from(best(&expected) != best(scores));
         let elements = values.elements(row);
         if values.map.encoding == FeatureEncoding::Bits {
-            return parity.compare_bits((section, sample), elements, map, engine.name());
+            let differed = parity.bits_at_threshold;
+            parity.compare_bits((&section, sample), elements, map, engine.name())?;
+            if parity.bits_at_threshold > differed {
+                expected = self.scores_of_bits(place, map);
+            }
+        } else {
+            let (fours, _) = map.as_chunks();
+            let found: Vec<f32> = fours.iter().map(|four| f32::from_le_bytes(*four)).collect();
+            parity.floats(&format!("features of {section}"), sample, elements, &found, engine.name())?;
         }
-        let (fours, _) = map.as_chunks();
-        let found: Vec<f32> = fours.iter().map(|four| f32::from_le_bytes(*four)).collect();
-        parity.floats(&format!("features of {section}"), sample, elements, &found, engine.name())
+        parity.floats(&format!("scores of {section}"), sample, &expected, scores, engine.name())
+    }
+
+    /// What the trained head makes of packed bits.
+    fn scores_of_bits(&self, place: Place, bits: &[u8]) -> Vec<f32> {
+        let section = match place {
+            Place::Device(slot) => &self.network.devices[slot],
+            Place::Edge(edge) => &self.network.edges[edge].section,
+        };
+        let pass = Pass::inference(&self.network.layout, self.state);
+        let [channels, h, w] = section.map.shape();
+        let mut signs = vec![0.0; section.map.elements()];
+        unpack_signs(bits, &mut signs);
+        values(section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
     }
 
     /// What the sources send of one sample.
@@ -259,4 +300,53 @@ impl Values {
 
 fn values<const D: usize>(tensor: burn::tensor::Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use headwater_inference::bundle::BundleWriter;
+    use headwater_inference::engine::TractEngine;
+    use headwater_inference::policy::Policy;
+    use headwater_samples::Part;
+
+    use super::*;
+    use crate::data::Parts;
+    use crate::export::{manifest, onnx_sections};
+    use crate::spec::Spec;
+
+    /// The trained sections of ddnn-f.toml, untrained, with another sign in front of one bit of edge 1, `distance` from its threshold,
+    /// and the scores that belong to it.
+    fn compare(distance: f32) -> Result<Parity, ParityError> {
+        let spec = Spec::parse(Path::new("f"), include_str!("../../../networks/ddnn-f.toml")).unwrap();
+        let network = Network::new(&spec);
+        let state = network.initial(1);
+        let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
+        let writer = BundleWriter::new(manifest(&spec, vec![0.1; 10]), Policy::default());
+        let sections = onnx_sections(&spec, &network, &state).into_iter();
+        let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+        let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+        let mut trained = Trained::new(&network, &state, &samples, 0..8);
+        let edge = &mut trained.edges[1];
+        edge.elements[77] = if edge.elements[77] >= 0.0 { -distance } else { distance };
+        let bits = edge.encoded(0);
+        let scores = trained.scores_of_bits(Place::Edge(1), &bits);
+        assert_ne!(trained.edges[1].scores(0, 10), scores);
+        trained.edges[1].scores[..10].copy_from_slice(&scores);
+        let mut parity = Parity::default();
+        trained.compare_edges(&mut parity, &bundle, &TractEngine)?;
+        Ok(parity)
+    }
+
+    #[test]
+    fn scores_behind_a_bit_at_its_threshold_are_compared_for_the_bits_that_the_engine_gave() {
+        assert_eq!(compare(0.5e-5).unwrap().bits_at_threshold, 1);
+    }
+
+    #[test]
+    fn a_bit_that_is_not_at_its_threshold_is_named() {
+        let error = compare(2e-5).unwrap_err().to_string();
+        assert!(error.contains("features of edge 1, sample 0, bit 77"), "{error}");
+    }
 }
