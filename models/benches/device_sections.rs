@@ -39,7 +39,7 @@ fn measure(spec: &Spec, engines: &[&dyn Engine]) -> Vec<f64> {
     let state = network.initial(1);
     let (_, onnx) = onnx_sections(spec, &network, &state).swap_remove(0);
     let source = Source { layout: &network.layout, state: &state };
-    let view = *spec.network.device.input.get_ref();
+    let view = spec.view();
     let packed = packed_section(&network.devices[0], &source, view).expect("every block is binary");
     let classes = spec.classes();
     let manifest = manifest(spec, vec![1.0 / classes as f32; classes]);

@@ -1,5 +1,6 @@
 //! What the exits of a trained network say about a part of the data.
 
+use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::layers::{Pass, State};
 use crate::loss::best;
@@ -14,12 +15,10 @@ const CHUNK: usize = 128;
 pub struct ExitLogits {
     /// Number of classes.
     pub classes: usize,
-    /// For each slot `[samples, classes]`; zeros where it does not see the sample.
+    /// For each slot `[samples, classes]`; zeros where it does not see the sample. None where devices have no section.
     pub devices: Vec<Vec<f32>>,
-    /// `[samples, classes]`; zeros where no slot sees the sample.
-    pub local: Vec<f32>,
-    /// `[samples, classes]`; zeros where no slot sees the sample.
-    pub cloud: Vec<f32>,
+    /// `[samples, classes]` of each exit; zeros where no slot sees the sample.
+    pub exits: ByExit<Vec<f32>>,
 }
 
 impl ExitLogits {
@@ -27,8 +26,9 @@ impl ExitLogits {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
         self.devices.iter_mut().zip(other.devices).for_each(|(all, more)| all.extend(more));
-        self.local.extend(other.local);
-        self.cloud.extend(other.cloud);
+        for (exit, more) in other.exits.iter() {
+            self.exits.slot(exit).get_or_insert_default().extend(more);
+        }
     }
 }
 
@@ -52,16 +52,19 @@ pub fn evaluate(workers: &Workers, network: &Network, state: &State, samples: &S
 
 fn chunk(network: &Network, state: &State, batch: &Batch, classes: usize) -> ExitLogits {
     let zeros = vec![0.0; batch.len() * classes];
-    let mut devices = vec![zeros.clone(); batch.views.len()];
+    let mut devices = vec![zeros.clone(); network.devices.len()];
     if batch.is_blank() {
-        return ExitLogits { classes, devices, local: zeros.clone(), cloud: zeros };
+        let exits = network.configuration.exits().iter().map(|exit| (*exit, zeros.clone()));
+        return ExitLogits { classes, devices, exits: exits.collect() };
     }
     let pass = Pass::inference(&network.layout, state);
     let answers = network.forward(&pass, batch);
-    for ((all, scores), views) in devices.iter_mut().zip(&answers.devices).zip(&batch.views) {
-        let Some(scores) = scores else { continue };
-        let scores = values(scores.clone());
-        for (row, scores) in views.rows.iter().zip(scores.chunks_exact(classes)) {
+    for (all, given) in devices.iter_mut().zip(&answers.devices) {
+        let Some((given, scores)) = given.as_ref().and_then(|given| Some((given, given.flat_scores()?)))
+        else {
+            continue;
+        };
+        for (row, scores) in given.rows.iter().zip(values(scores).chunks_exact(classes)) {
             all[*row as usize * classes..][..classes].copy_from_slice(scores);
         }
     }
@@ -73,7 +76,7 @@ fn chunk(network: &Network, state: &State, batch: &Batch, classes: usize) -> Exi
         }
         logits
     };
-    ExitLogits { classes, devices, local: seen(values(answers.local)), cloud: seen(values(answers.cloud)) }
+    ExitLogits { classes, devices, exits: answers.exits.map(|_, logits| seen(values(logits.clone()))) }
 }
 
 fn values(tensor: burn::tensor::Tensor<2>) -> Vec<f32> {
@@ -87,10 +90,8 @@ pub struct ExitCounts {
     pub samples: usize,
     /// For each slot: samples it sees, correct ones among them.
     pub devices: Vec<(usize, usize)>,
-    /// Correct at the exit `local`.
-    pub local: usize,
-    /// Correct at the exit `cloud`.
-    pub cloud: usize,
+    /// Correct at each exit.
+    pub exits: ByExit<usize>,
 }
 
 impl ExitCounts {
@@ -107,8 +108,7 @@ impl ExitCounts {
         Self {
             samples: samples.len(),
             devices: devices.collect(),
-            local: hits(&logits.local, &|_| true),
-            cloud: hits(&logits.cloud, &|_| true),
+            exits: logits.exits.map(|_, logits| hits(logits, &|_| true)),
         }
     }
 
@@ -117,8 +117,7 @@ impl ExitCounts {
         let share = |hits: usize, of: usize| hits as f64 / of.max(1) as f64;
         ExitShares {
             devices: self.devices.iter().map(|(seen, hits)| share(*hits, *seen)).collect(),
-            local: share(self.local, self.samples),
-            cloud: share(self.cloud, self.samples),
+            exits: self.exits.map(|_, hits| share(*hits, self.samples)),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The joint loss: the sum over every exit, and what the cloud exit teaches the exits in front of it.
 
 use burn::tensor::Tensor;
+use headwater_protocol::Exit;
 
+use crate::by_exit::ByExit;
 use crate::data::Batch;
 use crate::fused::{soft_target_loss, softmax};
 use crate::network::Answers;
@@ -22,10 +24,9 @@ pub struct Figures {
     pub samples: u64,
     /// Loss, summed over samples.
     pub loss: f64,
-    /// Correct answers of the exit `local`.
-    pub local: u64,
-    /// Correct answers of the exit `cloud`.
-    pub cloud: u64,
+    /// Correct answers of each exit.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub correct: ByExit<u64>,
 }
 
 impl Figures {
@@ -33,8 +34,9 @@ impl Figures {
     pub fn add(&mut self, other: &Self) {
         self.samples += other.samples;
         self.loss += other.loss;
-        self.local += other.local;
-        self.cloud += other.cloud;
+        for (exit, more) in other.correct.iter() {
+            *self.correct.slot(exit).get_or_insert(0) += more;
+        }
     }
 }
 
@@ -45,41 +47,46 @@ impl LossRecipe {
     /// no part in any: no exit fires for it.
     pub fn of(&self, answers: &Answers, batch: &Batch) -> Loss {
         let share = 1.0 / batch.len() as f32;
-        let cloud = values(&answers.cloud);
+        let logits = answers.exits.map(|_, logits| values(logits));
+        let cloud = &logits[Exit::Cloud];
         let classes = cloud.len() / batch.len();
         let labels = self.label_targets(&batch.labels, classes);
         let voting: Vec<f32> = batch.present.iter().map(|n| if *n > 0 { share } else { 0.0 }).collect();
         let scaled = |by: f32| voting.iter().map(|weight| weight * by).collect::<Vec<f32>>();
-
-        let mut total = soft_target_loss(answers.cloud.clone(), &labels, &scaled(self.cloud), 1.0)
-            + soft_target_loss(answers.local.clone(), &labels, &scaled(self.local), 1.0);
         let taught = &self.distillation;
-        let lessons = self.lessons(&cloud, classes);
+        let lessons = self.lessons(cloud, classes);
         // The square keeps the size of the gradient as the temperature changes (Hinton et al. 2015, section 2).
         let heat = taught.temperature * taught.temperature;
-        if taught.local > 0.0 {
-            let weights = scaled(taught.local * heat);
-            total = total + soft_target_loss(answers.local.clone(), &lessons, &weights, taught.temperature);
+
+        // Deepest first: the order of the terms is part of the result, and this is the one that runs have been made with.
+        let of_labels = |exit| {
+            let logits: &Tensor<2> = &answers.exits[exit];
+            soft_target_loss(logits.clone(), &labels, &scaled(self.weight(exit)), 1.0)
+        };
+        let in_front = || answers.exits.iter().rev().filter(|(exit, _)| *exit != Exit::Cloud);
+        let mut total = in_front().fold(of_labels(Exit::Cloud), |total, (exit, _)| total + of_labels(exit));
+        for (exit, logits) in in_front().filter(|(exit, _)| taught.weight(*exit) > 0.0) {
+            let weights = scaled(taught.weight(exit) * heat);
+            total = total + soft_target_loss(logits.clone(), &lessons, &weights, taught.temperature);
         }
-        for (scores, views) in answers.devices.iter().zip(&batch.views) {
-            let Some(scores) = scores else { continue };
+        // Where a device decides, its head is the exit `device` above.
+        let heads = if answers.exits.get(Exit::Device).is_some() { &[][..] } else { &answers.devices };
+        for given in heads.iter().flatten() {
+            let Some(scores) = given.flat_scores() else { continue };
             let targets = |of: &[f32]| -> Vec<f32> {
-                views.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
+                given.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
             };
-            let weights = |by: f32| vec![share * by; views.rows.len()];
+            let weights = |by: f32| vec![share * by; given.rows.len()];
             total = total + soft_target_loss(scores.clone(), &targets(&labels), &weights(self.device), 1.0);
             if taught.device > 0.0 {
                 let weights = weights(taught.device * heat);
-                total = total
-                    + soft_target_loss(scores.clone(), &targets(&lessons), &weights, taught.temperature);
+                total = total + soft_target_loss(scores, &targets(&lessons), &weights, taught.temperature);
             }
         }
-        let loss = values(&total)[0];
         let figures = Figures {
             samples: batch.len() as u64,
-            loss: f64::from(loss) * batch.len() as f64,
-            local: correct(&values(&answers.local), &batch.labels),
-            cloud: correct(&cloud, &batch.labels),
+            loss: f64::from(values(&total)[0]) * batch.len() as f64,
+            correct: logits.map(|_, logits| correct(logits, &batch.labels)),
         };
         Loss { total, figures }
     }

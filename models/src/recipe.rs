@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -60,11 +61,21 @@ pub struct Optimiser {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossRecipe {
-    /// Weight of each device's exit, over the samples it sees.
+    /// Weight of each device's head where it is no exit of its own (c, e, f), over the samples it sees.
+    #[serde(default = "a_fifth")]
     pub device: f32,
+    /// Weight of the exit `device`, where a device decides (b, d); 1 when left out.
+    // Left out of what identifies a run when left out here, so that older runs can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_exit: Option<f32>,
     /// Weight of the exit `local`.
+    #[serde(default = "whole")]
     pub local: f32,
+    /// Weight of the exit `edge`; 1 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<f32>,
     /// Weight of the exit `cloud`.
+    #[serde(default = "whole")]
     pub cloud: f32,
     /// Share of the label's probability spread over all classes, in `[0, 1)`.
     #[serde(default)]
@@ -79,14 +90,20 @@ pub struct LossRecipe {
 pub struct Distillation {
     /// Weight for the exit `local`; 0 switches it off.
     pub local: f32,
-    /// Weight for each device's exit.
+    /// Weight for each device's head where it is no exit of its own.
     #[serde(default)]
     pub device: f32,
+    /// Weight for the exit `device`; that of `local` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_exit: Option<f32>,
+    /// Weight for the exit `edge`; that of `local` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<f32>,
     /// Divides both logits.
     pub temperature: f32,
 }
 
-/// Choice of the local exit's threshold, from the validation part.
+/// Choice of the thresholds, from the validation part.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitRecipe {
@@ -95,10 +112,42 @@ pub struct ExitRecipe {
     /// Standard errors of the measured loss that must fit in too: 1.64 keeps the promise on new data with probability 0.95.
     #[serde(default = "one_sided_95")]
     pub standard_errors: f32,
-    /// Whether samples that the exit `local` has right and the cloud wrong make up for the others. More leave early then, and the
-    /// promise leans on luck: on new data the wins may be fewer.
+    /// Whether samples that an exit has right and the cloud wrong make up for the others. More leave early then, and the promise
+    /// leans on luck: on new data the wins may be fewer.
     #[serde(default)]
     pub count_wins: bool,
+}
+
+impl LossRecipe {
+    /// Weight of an exit.
+    pub fn weight(&self, exit: Exit) -> f32 {
+        match exit {
+            Exit::Device => self.device_exit.unwrap_or(1.0),
+            Exit::Local => self.local,
+            Exit::Edge => self.edge.unwrap_or(1.0),
+            Exit::Cloud => self.cloud,
+        }
+    }
+}
+
+impl Distillation {
+    /// Weight for an exit; the last one is the teacher.
+    pub fn weight(&self, exit: Exit) -> f32 {
+        match exit {
+            Exit::Device => self.device_exit.unwrap_or(self.local),
+            Exit::Local => self.local,
+            Exit::Edge => self.edge.unwrap_or(self.local),
+            Exit::Cloud => 0.0,
+        }
+    }
+}
+
+fn a_fifth() -> f32 {
+    0.2
+}
+
+fn whole() -> f32 {
+    1.0
 }
 
 fn one_sided_95() -> f32 {
@@ -186,6 +235,7 @@ impl Recipe {
 
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
+        let taught = &self.loss.distillation;
         let mut number = |key: &str, found: f32, low: f32, high: f32| {
             if !(low..=high).contains(&found) {
                 mistakes.push(format!("{key}: expected {low} to {high}, found {found}"));
@@ -201,12 +251,16 @@ impl Recipe {
         number("optimiser.weight_decay", self.optimiser.weight_decay, 0.0, 10.0);
         number("optimiser.statistics_momentum", self.optimiser.statistics_momentum, 1e-6, 1.0);
         number("loss.device", self.loss.device, 0.0, 1e3);
+        number("loss.device_exit", self.loss.weight(Exit::Device), 0.0, 1e3);
         number("loss.local", self.loss.local, 0.0, 1e3);
+        number("loss.edge", self.loss.weight(Exit::Edge), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
-        number("loss.distillation.local", self.loss.distillation.local, 0.0, 1e3);
-        number("loss.distillation.device", self.loss.distillation.device, 0.0, 1e3);
-        number("loss.distillation.temperature", self.loss.distillation.temperature, 0.01, 100.0);
+        number("loss.distillation.local", taught.local, 0.0, 1e3);
+        number("loss.distillation.device", taught.device, 0.0, 1e3);
+        number("loss.distillation.device_exit", taught.device_exit.unwrap_or(0.0), 0.0, 1e3);
+        number("loss.distillation.edge", taught.edge.unwrap_or(0.0), 0.0, 1e3);
+        number("loss.distillation.temperature", taught.temperature, 0.01, 100.0);
         number("augment.failout", self.augment.failout, 0.0, 1.0);
         number("augment.shift", self.augment.shift as f32, 0.0, 64.0);
         number("augment.exposure", self.augment.exposure, 0.0, 1.0);
@@ -238,5 +292,23 @@ mod tests {
         let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
         assert!(error.starts_with("r.toml: batch: expected 1 to 65536, found 0; "), "{error}");
         assert!(error.contains("augment.failout: expected 0 to 1, found 7"), "{error}");
+    }
+
+    #[test]
+    fn a_recipe_without_the_newer_weights_reads_and_identifies_a_run_as_before() {
+        let recipe = Recipe::read(None).unwrap();
+        let written = serde_json::to_string(&recipe.loss).unwrap();
+        assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");
+        assert_eq!(Exit::ALL.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
+        assert_eq!(Exit::ALL.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn weights_of_exits_may_be_left_out_or_chosen() {
+        let text = DEFAULT
+            .replace("device = 0.2 ", "device_exit = 0.7 # ")
+            .replace("local = 1.0\ncloud", "edge = 0.5\ncloud");
+        let loss = Recipe::parse(Path::new("r.toml"), &text).unwrap().loss;
+        assert_eq!((loss.device, Exit::ALL.map(|exit| loss.weight(exit))), (0.2, [0.7, 1.0, 0.5, 1.0]));
     }
 }

@@ -8,7 +8,7 @@ use crate::layers::{Block, Builder, Layout, Pass, State};
 use crate::loss::{Figures, best};
 use crate::random::Random;
 use crate::recipe::Optimiser;
-use crate::spec::{BlockSpec, ConvSpec, FcActivation, FcSpec, LayerShape};
+use crate::spec::{BlockSpec, ConvSpec, FcActivation, FcSpec, FloatActivation, LayerShape};
 use crate::training::{Adam, StepResult, Workers, average, update_statistics};
 
 /// Samples of one step.
@@ -37,7 +37,10 @@ struct Plain {
 
 impl Plain {
     fn new(input: [usize; 3], classes: usize) -> Self {
-        let conv = |filters, stride| BlockSpec::Conv(ConvSpec { filters, kernel: 3, stride, pad: 1 });
+        let conv = |filters, stride| {
+            let activation = FloatActivation::Relu;
+            BlockSpec::Conv(ConvSpec { filters, kernel: 3, stride, pad: 1, norm: true, activation })
+        };
         let fc = FcSpec { outputs: Some(classes), binary: false, activation: FcActivation::None };
         let mut builder = Builder::default();
         let mut shape = input;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_models::layers::State;
 use headwater_models::training::{Adam, Checkpoint, Progress};
+use headwater_protocol::Exit;
 
 /// An empty folder of that name.
 fn folder(name: &str) -> PathBuf {
@@ -61,4 +62,15 @@ fn a_checkpoint_of_another_run_is_refused() {
     checkpoint(1).write(&folder, "one").unwrap();
     let error = Checkpoint::newest(&folder, "two").unwrap_err().to_string();
     assert!(error.contains("expected run two, found run one"), "{error}");
+}
+
+#[test]
+fn a_run_of_configuration_c_from_before_other_exits_reads_and_is_written_as_it_was() {
+    let progress = r#"{"epoch":1,"step_in_epoch":2,"step":9,"figures":{"samples":32,"loss":0.5,"local":20,"cloud":21},"epochs":[{"epoch":1,"loss":2.5,"train_local":0.25,"train_cloud":0.5,"validation":{"devices":[0.5,0.75],"local":0.125,"cloud":0.375},"learning_rate":0.5}],"seconds":1.5}"#;
+    let read: Progress = serde_json::from_str(progress).unwrap();
+    assert_eq!(
+        (read.figures.correct[Exit::Local], read.epochs[0].validation.exits[Exit::Cloud]),
+        (20, 0.375)
+    );
+    assert_eq!(serde_json::to_string(&read).unwrap(), progress);
 }

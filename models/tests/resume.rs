@@ -6,8 +6,6 @@ use std::process::{Command, Stdio};
 use headwater_models::run::RunInfo;
 use headwater_models::training::Checkpoint;
 
-const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/networks/ddnn-c.toml");
-
 fn recipe(folder: &Path) -> PathBuf {
     let file = folder.join("recipe.toml");
     let text = headwater_models::recipe::DEFAULT
@@ -18,19 +16,11 @@ fn recipe(folder: &Path) -> PathBuf {
     file
 }
 
-fn command(folder: &Path, run: &str) -> Command {
+fn command(network: &str, folder: &Path, run: &str) -> Command {
+    let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks").join(network);
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-train"));
-    command.args([
-        "train",
-        "--network",
-        NETWORK,
-        "--data",
-        "drawn",
-        "--data-dir",
-        ".",
-        "--limit-train",
-        "160",
-    ]);
+    command.args(["train", "--data", "drawn", "--data-dir", ".", "--limit-train", "160", "--network"]);
+    command.arg(network);
     command.arg("--recipe").arg(recipe(folder)).arg("--out").arg(folder.join(run));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -48,7 +38,18 @@ fn checkpoints(folder: &Path) -> usize {
 
 #[test]
 fn a_run_killed_halfway_and_started_again_ends_with_the_same_weights() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resume");
+    check("ddnn-c.toml");
+}
+
+#[test]
+fn a_run_with_edges_killed_halfway_and_started_again_ends_with_the_same_weights() {
+    check("ddnn-f.toml");
+}
+
+#[track_caller]
+fn check(network: &str) {
+    let command = |folder: &Path, run| command(network, folder, run);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resume").join(network);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     assert!(command(&folder, "whole").status().unwrap().success());

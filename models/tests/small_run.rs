@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
-use headwater_models::calibration::Outcome;
+use headwater_models::calibration::{DeviceBytes, Outcome};
 use headwater_models::data::{Parts, load};
 use headwater_models::network::Network;
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{Finished, Held, RunInfo, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Trainer, Workers};
+use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::Wanted;
 
@@ -41,11 +42,12 @@ fn trained(spec: &Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     let logits = bundle_logits(&bundle, &TractEngine, &test).unwrap();
-    let bytes = bundle.manifest().features.packed_bytes();
-    let shipped = Outcome::of(&logits, &test, &bundle.manifest().class_prior, bundle.policy(), bytes);
+    let manifest = bundle.manifest();
+    let bytes = DeviceBytes::of(manifest.configuration, manifest.classes(), &manifest.features);
+    let shipped = Outcome::of(&logits, &test, &manifest.class_prior, bundle.policy(), bytes);
     for (shipped, trained) in [
-        (shipped.local, finished.test.local),
-        (shipped.cloud, finished.test.cloud),
+        (shipped.every[Exit::Local], finished.test.every[Exit::Local]),
+        (shipped.every[Exit::Cloud], finished.test.every[Exit::Cloud]),
         (shipped.overall, finished.test.overall),
     ] {
         assert!(
@@ -68,16 +70,18 @@ fn spec(text: &str) -> Spec {
 fn a_run_of_seconds_beats_guessing_and_exports_what_it_trained() {
     let finished =
         trained(&spec(SHIPPED), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 1000, 2);
-    let outcome = &finished.test;
-    assert!(outcome.cloud > 0.5 && outcome.local > 0.5, "ten classes, guessing has a tenth: {outcome:?}");
-    assert!(finished.validation.overall >= finished.validation.cloud - 0.0051, "{:?}", finished.validation);
+    let every = finished.test.every;
+    let [local, cloud] = [every[Exit::Local], every[Exit::Cloud]];
+    assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
+    let validation = &finished.validation;
+    assert!(validation.overall >= validation.every[Exit::Cloud] - 0.0051, "{validation:?}");
 }
 
 #[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
     let finished = trained(&spec(&text), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 600, 1);
-    assert!(finished.test.local > 0.2, "ten classes, guessing has a tenth: {:?}", finished.test);
+    assert!(finished.test.every[Exit::Local] > 0.2, "ten classes, guessing has a tenth: {:?}", finished.test);
 }
 
 #[test]
@@ -89,5 +93,6 @@ fn a_run_of_seconds_on_real_articles_beats_its_floor() {
         return;
     };
     let finished = trained(&spec(SHIPPED), &parts, 2000, 3);
-    assert!(finished.test.cloud > 0.6 && finished.test.local > 0.6, "{:?}", finished.test);
+    let every = finished.test.every;
+    assert!(every[Exit::Cloud] > 0.6 && every[Exit::Local] > 0.6, "{every:?}");
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
-use headwater_models::calibration::Outcome;
+use headwater_models::calibration::{DeviceBytes, Outcome};
 use headwater_samples::Shape;
 use headwater_samples::data_set::Wanted;
 
@@ -57,7 +57,7 @@ impl Eval {
         let samples = parts.part(part, self.limit, threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
-        let bytes = manifest.features.packed_bytes();
+        let bytes = DeviceBytes::of(manifest.configuration, manifest.classes(), &manifest.features);
         let outcome = Outcome::of(&logits, &samples, &manifest.class_prior, bundle.policy(), bytes);
         if self.json {
             let mut value = serde_json::to_value(&outcome).context("writing JSON")?;

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use headwater_models::by_exit::ByExit;
 use headwater_models::run::Notice;
 
 /// Prints what happens in a run.
@@ -25,7 +26,10 @@ impl Reporter {
                 for error in *passed_over {
                     self.line(&format!("warning: {error}"));
                 }
-                self.line(&format!("resuming after epoch {} + {} steps", progress.epoch, progress.step_in_epoch));
+                self.line(&format!(
+                    "resuming after epoch {} + {} steps",
+                    progress.epoch, progress.step_in_epoch
+                ));
             }
             Notice::Step { progress, steps_per_epoch, elapsed, steps } => {
                 let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };
@@ -37,16 +41,17 @@ impl Reporter {
                 let rate = *steps as f64 / elapsed.as_secs_f64().max(1e-9);
                 let left = Duration::from_secs(((all - progress.step) as f64 / rate.max(1e-9)) as u64);
                 let figures = &progress.figures;
-                let share = |hits: u64| 100.0 * hits as f64 / figures.samples.max(1) as f64;
+                let exits = figures.correct.iter().map(|(exit, hits)| {
+                    format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / figures.samples.max(1) as f64)
+                });
                 let text = format!(
-                    "epoch {:>3}/{} step {:>4}/{}  loss {:.3}  local {:.1} %  cloud {:.1} %  {:.1} steps/s  left {}",
+                    "epoch {:>3}/{} step {:>4}/{}  loss {:.3}{}  {:.1} steps/s  left {}",
                     progress.epoch + 1,
                     self.epochs,
                     progress.step_in_epoch,
                     steps_per_epoch,
                     figures.loss / figures.samples.max(1) as f64,
-                    share(figures.local),
-                    share(figures.cloud),
+                    exits.collect::<String>(),
                     rate,
                     clock(left),
                 );
@@ -58,14 +63,12 @@ impl Reporter {
                 }
             }
             Notice::Epoch(record) => self.line(&format!(
-                "epoch {:>3}/{}  loss {:.4}  train local {:.2} % cloud {:.2} %  validation local {:.2} % cloud {:.2} %",
+                "epoch {:>3}/{}  loss {:.4}  train{}  validation{}",
                 record.epoch,
                 self.epochs,
                 record.loss,
-                100.0 * record.train_local,
-                100.0 * record.train_cloud,
-                100.0 * record.validation.local,
-                100.0 * record.validation.cloud,
+                percents(&record.train),
+                percents(&record.validation.exits),
             )),
         }
     }
@@ -75,6 +78,11 @@ impl Reporter {
         let clear = if self.terminal { "\r\x1b[2K" } else { "" };
         eprintln!("{clear}{text}");
     }
+}
+
+/// ` local 87.21 % cloud 88.40 %`.
+fn percents(shares: &ByExit<f64>) -> String {
+    shares.iter().map(|(exit, share)| format!(" {} {:.2} %", exit.name(), 100.0 * share)).collect()
 }
 
 fn clock(time: Duration) -> String {

@@ -21,7 +21,7 @@ use super::{Failure, print_json};
 /// Arguments of `train`.
 #[derive(Args)]
 pub(crate) struct Train {
-    /// Network spec (TOML): devices, blocks, aggregation, cloud; see models/networks/.
+    /// Network spec (TOML): configuration, devices, blocks, exits, edges, cloud; see models/networks/.
     #[arg(long, value_name = "FILE")]
     network: PathBuf,
     #[command(flatten)]
@@ -87,7 +87,7 @@ impl Train {
         let class_prior = samples.prior();
         drop(samples);
         reporter.line(
-            "choosing temperatures and threshold on the validation part, measuring the test part, exporting",
+            "choosing temperatures and thresholds on the validation part, measuring the test part, exporting",
         );
         let test = parts.part(Part::Test, None, recipe.workers);
         let held = Held { validation: &validation, test: &test, class_prior };
@@ -121,11 +121,7 @@ pub(crate) fn ship(
 pub(crate) fn fits(spec: &Spec, parts: &Parts) -> Result<(), Failure> {
     let mistakes = [
         ("device.count", spec.slots().to_string(), parts.slots().to_string()),
-        (
-            "device.input",
-            format!("{:?}", spec.network.device.input.get_ref()),
-            format!("{:?}", parts.shape()),
-        ),
+        ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
         (
             "network.labels",
             format!("{:?}", spec.network.network.labels.get_ref()),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headwater_samples::data_set::{self, DataSetError, Wanted};
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataSet, Part};
+use headwater_samples::{DataSet, Part, Shape};
 
 use super::Samples;
 
@@ -13,12 +13,14 @@ pub struct Parts {
     data: Box<dyn DataSet>,
 }
 
-/// Opens the data set `name`, whose files are in `dir`, as a network wants it; `drawn` are figures made up for tests, without files.
+/// Opens the data set `name`, whose files are in `dir`, as a network wants it; `drawn` are figures made up for tests, without files,
+/// before six cameras or, where one slot is wanted, before the first of them.
 ///
 /// # Errors
 /// [`DataSetError`]: no such data set, or its files are missing or damaged.
 pub fn load(name: &str, dir: &Path, wanted: Wanted) -> Result<Parts, DataSetError> {
     match name {
+        "drawn" if wanted.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
         "drawn" => Ok(Parts::drawn(2000, 256, 512)),
         name => Ok(Parts::of(data_set::open(name, dir, wanted)?)),
     }
@@ -38,6 +40,12 @@ impl Parts {
     /// Simple figures before the cameras of `fashion-6cam`, for tests without the data.
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
         Self { data: Box::new(Fashion6Cam::drawn(train, validation, test)) }
+    }
+
+    /// What the first slot alone sees of them.
+    #[must_use]
+    pub fn first_slot(self) -> Self {
+        Self { data: Box::new(FirstSlot(self.data)) }
     }
 
     /// Class names.
@@ -97,5 +105,34 @@ impl Parts {
 
     fn count(&self, part: Part, limit: Option<usize>) -> usize {
         self.data.len(part).min(limit.unwrap_or(usize::MAX))
+    }
+}
+
+/// A data set as its first slot alone sees it.
+struct FirstSlot(Box<dyn DataSet>);
+
+impl DataSet for FirstSlot {
+    fn labels(&self) -> Vec<String> {
+        self.0.labels()
+    }
+
+    fn slots(&self) -> usize {
+        1
+    }
+
+    fn shape(&self) -> Shape {
+        self.0.shape()
+    }
+
+    fn len(&self, part: Part) -> usize {
+        self.0.len(part)
+    }
+
+    fn label(&self, part: Part, index: usize) -> u16 {
+        self.0.label(part, index)
+    }
+
+    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
+        self.0.view_into(part, index, slot, pixels)
     }
 }

@@ -65,9 +65,10 @@ pub fn export(
         |writer, (name, onnx)| writer.section(name, onnx),
     );
     let source = Source { layout: &network.layout, state };
-    let view = *spec.network.device.input.get_ref();
-    let packed = network.devices.iter().map(|layers| packed_section(layers, &source, view));
+    let packed = network.devices.iter().map(|section| packed_section(section, &source, spec.view()));
     let packed: Result<Vec<_>, _> = packed.collect();
+    let packed =
+        packed.and_then(|packed| if packed.is_empty() { Err(NoPackedForm::NoSection) } else { Ok(packed) });
     let writer = Slot::first(spec.slots())
         .zip(packed.as_deref().unwrap_or_default())
         .fold(writer, |writer, (slot, bytes)| {

@@ -1,58 +1,79 @@
 //! `network.json` of a trained network.
 
 use headwater_inference::manifest::{
-    FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest, OutputKind, PixelScale,
-    Preprocessing, SectionInput, SectionManifest, SectionOutput, Tier,
+    Aggregation, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest,
+    OutputKind, PixelScale, Preprocessing, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 use headwater_protocol::Slot;
 
-use crate::spec::{SectionCost, Spec};
+use crate::spec::{LayerShape, SectionCost, Spec};
 
 /// The manifest without the hashes of the sections, which the bundle writer fills in.
 pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     let shapes = &spec.shapes;
-    let cost = spec.cost();
-    let view = spec.network.device.input.get_ref();
-    let [channels, height, width] = view.map(|n| n as u32);
-    let mut sections: Vec<SectionManifest> = Slot::first(spec.slots())
-        .map(|slot| {
-            let outputs = vec![
-                output("scores", OutputKind::F32, &[spec.classes()]),
-                output("features", OutputKind::Bits, &shapes.features),
-            ];
-            let name = SectionManifest::device_name(slot);
-            section(name, (Tier::Device, Some(slot)), (InputKind::Pixels, view), outputs, cost.device)
-        })
-        .collect();
-    let logits = || vec![output("logits", OutputKind::F32, &[spec.classes()])];
-    if let Some(input) = shapes.local_input {
-        let input = (InputKind::Floats, &input[..1]);
-        sections.push(section("local".into(), (Tier::Edge, None), input, logits(), cost.local));
-    }
-    let input = (InputKind::Floats, &shapes.cloud_input[..]);
-    sections.push(section("cloud".into(), (Tier::Cloud, None), input, logits(), cost.cloud));
-    let [maps, rows, columns] = shapes.features.map(|n| n as u32);
+    let tables = &spec.network;
+    let [channels, height, width] = spec.view().map(|n| n as u32);
     NetworkManifest {
         format: FORMAT_VERSION,
-        name: spec.network.network.name.clone(),
-        configuration: spec.network.network.configuration,
-        labels: spec.network.network.labels.get_ref().clone(),
+        name: tables.network.name.clone(),
+        configuration: spec.configuration(),
+        labels: tables.network.labels.get_ref().clone(),
         class_prior,
         preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
         slots: spec.slots() as u8,
-        scores: spec.network.wire.scores,
-        features: FeatureMap {
-            channels: maps,
-            height: rows,
-            width: columns,
-            encoding: FeatureEncoding::Bits,
-        },
-        local_aggregation: spec.network.local.aggregation,
-        edge: None,
-        cloud_aggregation: spec.network.cloud.aggregation,
-        sections,
-        spec: serde_json::json!(spec.network),
+        scores: tables.wire.scores,
+        features: shapes.features,
+        // Not looked at without the exit `local`.
+        local_aggregation: tables.local.as_ref().map_or(Aggregation::Mp, |it| it.get_ref().aggregation),
+        edge: edge_tier(spec),
+        cloud_aggregation: tables.cloud.aggregation,
+        sections: sections(spec),
+        spec: serde_json::json!(tables),
     }
+}
+
+fn edge_tier(spec: &Spec) -> Option<EdgeTier> {
+    let edge = spec.network.edge.as_ref()?.get_ref();
+    let slots: Vec<Slot> = Slot::first(spec.slots()).collect();
+    let group = |group: &Vec<usize>| group.iter().map(|slot| slots[*slot]).collect();
+    Some(EdgeTier {
+        groups: spec.shapes.groups.iter().map(group).collect(),
+        aggregation: edge.aggregation,
+        fusion: spec.fusion(),
+        features: spec.shapes.edges.first()?.features,
+    })
+}
+
+/// Device sections first, by slot; then `local`, the edges, `edge`, `cloud`.
+fn sections(spec: &Spec) -> Vec<SectionManifest> {
+    let (shapes, cost, classes) = (&spec.shapes, spec.cost(), spec.classes());
+    let given = |map: &FeatureMap| {
+        let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };
+        vec![output("scores", OutputKind::F32, &[classes]), output("features", kind, &map.shape())]
+    };
+    let logits = || vec![output("logits", OutputKind::F32, &[classes])];
+    let exit = |name: &str, layer: &LayerShape, cost| {
+        let input = (InputKind::Floats, &layer.input[..1]);
+        section(name.into(), (Tier::Edge, None), input, logits(), cost)
+    };
+    let mut sections = Vec::new();
+    if let Some(device) = &shapes.device {
+        sections.extend(Slot::first(spec.slots()).map(|slot| {
+            let input = (InputKind::Pixels, &device.input[..]);
+            let name = SectionManifest::device_name(slot);
+            section(name, (Tier::Device, Some(slot)), input, given(&device.features), cost.device)
+        }));
+    }
+    sections.extend(shapes.local.iter().map(|layer| exit("local", layer, cost.local)));
+    for (index, (edge, cost)) in shapes.edges.iter().zip(&cost.edges).enumerate() {
+        let input = (InputKind::Floats, &edge.input[..]);
+        let name = SectionManifest::edge_name(index);
+        sections.push(section(name, (Tier::Edge, None), input, given(&edge.features), *cost));
+    }
+    sections.extend(shapes.edge.iter().map(|layer| exit("edge", layer, cost.edge)));
+    let input = (InputKind::Floats, &shapes.cloud_input[..]);
+    sections.push(section("cloud".into(), (Tier::Cloud, None), input, logits(), cost.cloud));
+    sections
 }
 
 fn section(

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::fused::Window;
 use crate::layers::{Block, Convp, Fc, Folded, Source};
-use crate::network::DeviceLayers;
+use crate::network::ExitSection;
 
 /// Largest sum whose thresholds are searched for.
 const REACH_MAX: usize = 1 << 24;
@@ -21,9 +21,12 @@ pub enum NoPackedForm {
     /// A block is not binary.
     #[error("block {0} is not a `convp` block")]
     NotBinary(usize),
-    /// The head is not a binary layer to the classes.
-    #[error("the head is not a binary `fc` layer")]
+    /// The head is not one binary layer to the classes.
+    #[error("the head is not one binary `fc` layer")]
     Head,
+    /// Devices send their views.
+    #[error("devices have no section in configuration (a)")]
+    NoSection,
     /// The sums of a filter are too large to look at each.
     #[error("block {block} has {taps} weights a filter, more than are packed")]
     Reach {
@@ -51,7 +54,7 @@ struct Parts {
 /// # Errors
 /// [`NoPackedForm`] with the first thing that cannot be packed.
 pub fn packed_section(
-    layers: &DeviceLayers,
+    layers: &ExitSection,
     source: &Source<'_>,
     [channels, height, width]: [usize; 3],
 ) -> Result<Vec<u8>, NoPackedForm> {
@@ -63,7 +66,8 @@ pub fn packed_section(
         input = parts.shape.output();
         blocks.push(parts);
     }
-    let head = layers.head.as_fc().ok_or(NoPackedForm::Head)?;
+    let [head] = &layers.head[..] else { return Err(NoPackedForm::Head) };
+    let head = head.as_fc().ok_or(NoPackedForm::Head)?;
     let (weights, classes, scale) = pack_head(head, source)?;
     let blocks: Vec<_> = blocks
         .iter()

@@ -1,46 +1,68 @@
 //! The ONNX of each section.
 
+use headwater_inference::manifest::SectionManifest;
+
 use super::onnx::Graph;
 use crate::layers::{Block, Source, State};
-use crate::network::Network;
+use crate::network::{ExitSection, Network};
 use crate::spec::Spec;
 
 /// ONNX files of a network by section name, device sections first.
 pub fn onnx_sections(spec: &Spec, network: &Network, state: &State) -> Vec<(String, Vec<u8>)> {
     let source = Source { layout: &network.layout, state };
-    let classes = spec.classes();
+    let (shapes, classes) = (&spec.shapes, spec.classes());
+    let two = |name: String, input: &str, shape: &[usize], section: &ExitSection| {
+        let onnx = two_outputs((&name, input, shape), section, &source, classes);
+        (name, onnx)
+    };
     let mut sections = Vec::new();
-    for (slot, layers) in network.devices.iter().enumerate() {
-        let mut graph = Graph::new(&format!("device-{slot}"));
-        let view = graph.input("view", spec.network.device.input.get_ref());
-        let features = layers.blocks.iter().fold(view, |x, block| block.export(&source, &mut graph, &x));
-        let scores = layers.head.export(&source, &mut graph, &features);
-        graph.output("scores", &scores, &[classes]);
-        graph.output("features", &features, &spec.shapes.features);
-        sections.push((format!("device-{slot}"), graph.finish()));
+    for (slot, section) in network.devices.iter().enumerate() {
+        sections.push(two(format!("device-{slot}"), "view", &spec.view(), section));
     }
-    if let (Some(block), Some(input)) = (&network.local, spec.shapes.local_input) {
-        sections.push(("local".into(), chain("local", "scores", &input[..1], &[block], &source, classes)));
+    if let (Some(block), Some(layer)) = (&network.local, &shapes.local) {
+        let onnx = chain("local", "scores", &layer.input[..1], [block], &source, classes);
+        sections.push(("local".into(), onnx));
     }
-    let blocks: Vec<&Block> = network.cloud.iter().collect();
-    sections.push((
-        "cloud".into(),
-        chain("cloud", "features", &spec.shapes.cloud_input, &blocks, &source, classes),
-    ));
+    for (index, (edge, shapes)) in network.edges.iter().zip(&shapes.edges).enumerate() {
+        // Not `features`, which is the name of an output.
+        sections.push(two(SectionManifest::edge_name(index), "maps", &shapes.input, &edge.section));
+    }
+    if let (Some(block), Some(layer)) = (&network.edge, &shapes.edge) {
+        let onnx = chain("edge", "scores", &layer.input[..1], [block], &source, classes);
+        sections.push(("edge".into(), onnx));
+    }
+    let onnx = chain("cloud", "features", &shapes.cloud_input, &network.cloud, &source, classes);
+    sections.push(("cloud".into(), onnx));
     sections
 }
 
-fn chain(
-    name: &str,
-    input: &str,
-    shape: &[usize],
-    blocks: &[&Block],
+/// A section with scores and a map.
+fn two_outputs(
+    (name, input, shape): (&str, &str, &[usize]),
+    section: &ExitSection,
     source: &Source<'_>,
     classes: usize,
 ) -> Vec<u8> {
     let mut graph = Graph::new(name);
     let input = graph.input(input, shape);
-    let logits = blocks.iter().fold(input, |x, block| block.export(source, &mut graph, &x));
+    let features = section.blocks.iter().fold(input, |x, block| block.export(source, &mut graph, &x));
+    let scores = section.head.iter().fold(features.clone(), |x, block| block.export(source, &mut graph, &x));
+    graph.output("scores", &scores, &[classes]);
+    graph.output("features", &features, &section.map.shape());
+    graph.finish()
+}
+
+fn chain<'b>(
+    name: &str,
+    input: &str,
+    shape: &[usize],
+    blocks: impl IntoIterator<Item = &'b Block>,
+    source: &Source<'_>,
+    classes: usize,
+) -> Vec<u8> {
+    let mut graph = Graph::new(name);
+    let input = graph.input(input, shape);
+    let logits = blocks.into_iter().fold(input, |x, block| block.export(source, &mut graph, &x));
     graph.output("logits", &logits, &[classes]);
     graph.finish()
 }

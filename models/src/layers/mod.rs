@@ -49,7 +49,7 @@ impl Source<'_> {
 pub enum Block {
     /// Binary convolution, max pool, batch norm, sign.
     Convp(Convp),
-    /// Float convolution, batch norm, relu.
+    /// Float convolution, batch norm or bias, relu.
     Conv(Conv),
     /// Max pool.
     Pool(Pool),
@@ -63,7 +63,7 @@ impl Block {
         match &shape.block {
             BlockSpec::Convp(spec) => Self::Convp(Convp::new(builder, name, spec, shape.input[0])),
             BlockSpec::Conv(spec) => Self::Conv(Conv::new(builder, name, spec, shape.input[0])),
-            BlockSpec::Pool(spec) => Self::Pool(Pool::new(spec.window())),
+            BlockSpec::Pool(spec) => Self::Pool(Pool::new(spec)),
             BlockSpec::Fc(spec) => {
                 Self::Fc(Fc::new(builder, name, spec, shape.input.iter().product(), shape.output[0]))
             }
@@ -77,6 +77,22 @@ impl Block {
             Self::Conv(layer) => layer.forward(pass, x),
             Self::Pool(layer) => layer.forward(x),
             Self::Fc(layer) => layer.forward(pass, x),
+        }
+    }
+
+    /// The numbers whose signs a map of the block is made of, by the running statistics; `None` where the map has floats.
+    pub fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Option<Tensor<4>> {
+        match self {
+            Self::Convp(layer) => Some(layer.before_sign(pass, x)),
+            Self::Conv(_) | Self::Pool(_) | Self::Fc(_) => None,
+        }
+    }
+
+    /// The layer itself when it is fully connected.
+    pub fn as_fc(&self) -> Option<&Fc> {
+        match self {
+            Self::Fc(layer) => Some(layer),
+            _ => None,
         }
     }
 

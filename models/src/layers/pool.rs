@@ -1,29 +1,34 @@
-//! Max pool.
+//! Max pool, then relu or nothing.
 
 use burn::tensor::Tensor;
+use burn::tensor::activation::relu;
 
 use crate::export::onnx::{Graph, Value};
 use crate::fused::{Window, max_pool};
+use crate::spec::{FloatActivation, PoolSpec};
 
 /// Largest value of each window; padding is never chosen.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub(crate) window: Window,
+    activation: FloatActivation,
 }
 
 impl Pool {
-    /// A pool with that window.
-    pub fn new(window: Window) -> Self {
-        Self { window }
+    /// A pool as the spec says.
+    pub fn new(spec: &PoolSpec) -> Self {
+        Self { window: spec.window(), activation: spec.activation }
     }
 
     /// `[batch, channels, h, w]` to `[batch, channels, positions(h), positions(w)]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        max_pool(x, self.window)
+        let y = max_pool(x, self.window);
+        if self.activation == FloatActivation::Relu { relu(y) } else { y }
     }
 
-    /// `MaxPool`.
+    /// `MaxPool`, `Relu` where there is one.
     pub fn export(&self, graph: &mut Graph, x: &Value) -> Value {
-        graph.max_pool(x, self.window)
+        let y = graph.max_pool(x, self.window);
+        if self.activation == FloatActivation::Relu { graph.relu(&y) } else { y }
     }
 }

@@ -4,7 +4,7 @@ use headwater_inference::policy::{Policy, PolicyError};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::calibration::{Outcome, policy};
+use crate::calibration::{DeviceBytes, Outcome, policy};
 use crate::data::Samples;
 use crate::evaluation::evaluate;
 use crate::export::{ExportError, Exported, Shipped, export};
@@ -81,13 +81,13 @@ pub fn finish(
     (state, progress): (&State, &Progress),
     held: Held<'_>,
 ) -> Result<Finished, FinishError> {
-    let feature_bytes = spec.cost().link.features as usize;
+    let bytes = DeviceBytes::of(spec.configuration(), spec.classes(), &spec.shapes.features);
     let prior = held.class_prior;
     let logits = evaluate(workers, network, state, held.validation);
     let policy = policy(&logits, held.validation, &prior, recipe.exit)?;
-    let validation = Outcome::of(&logits, held.validation, &prior, &policy, feature_bytes);
+    let validation = Outcome::of(&logits, held.validation, &prior, &policy, bytes);
     let logits = evaluate(workers, network, state, held.test);
-    let test = Outcome::of(&logits, held.test, &prior, &policy, feature_bytes);
+    let test = Outcome::of(&logits, held.test, &prior, &policy, bytes);
     let report = Report {
         network: &spec.network.network.name,
         run: info,

@@ -2,18 +2,23 @@
 
 use serde::Serialize;
 
-use super::{BlockSpec, LayerShape, Spec};
+use super::{BlockSpec, LayerShape, SectionShapes, Shapes, Spec};
 
 /// Costs of a network, worked out from its shapes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// One device section, head included.
+    /// One device section, head included; zero where devices have none.
     pub device: SectionCost,
     /// The section `local`; zero unless scores are concatenated.
     pub local: SectionCost,
+    /// The section of each edge, head included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<SectionCost>,
+    /// The section `edge`; zero unless the scores of several edges are concatenated.
+    pub edge: SectionCost,
     /// The cloud section.
     pub cloud: SectionCost,
-    /// Bytes per device and sample.
+    /// Bytes per device, or edge, and sample.
     pub link: LinkBytes,
 }
 
@@ -28,36 +33,37 @@ pub struct SectionCost {
     pub memory_bytes: u64,
 }
 
-/// Body bytes of one device for one sample.
+/// Body bytes for one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkBytes {
-    /// Scores, always sent: `4|C|`.
+    /// Scores of one device: `4|C|`; 0 where devices have no section.
     pub scores: u64,
-    /// Features, sent on request: `f o / 8`.
+    /// Map of one device, `f o / 8` for signs; its view where devices have no section.
     pub features: u64,
     /// The raw view, for comparison.
     pub raw: u64,
+    /// Scores and map of one edge; 0 without edges.
+    pub edge: u64,
 }
 
 impl Spec {
     /// What the network costs.
     pub fn cost(&self) -> Cost {
-        let shapes = &self.shapes;
-        let classes = self.classes();
-        let mut local = SectionCost::default();
-        if let Some([inputs, ..]) = shapes.local_input {
-            local.parameters = (inputs * classes + classes) as u64;
-            local.macs = (inputs * classes) as u64;
-            local.memory_bytes = 4 * (inputs + classes) as u64;
-        }
+        let Shapes { device, features, local, edges, edge, cloud, .. } = &self.shapes;
+        let scores = 4 * self.classes() as u64;
+        let of_section = |section: &SectionShapes| total(section.blocks.iter().chain(&section.head));
+        let of_edge = |edge: &SectionShapes| scores + edge.features.packed_bytes() as u64;
         Cost {
-            device: total(shapes.device.iter().chain([&shapes.head])),
-            local,
-            cloud: total(&shapes.cloud),
+            device: device.as_ref().map(of_section).unwrap_or_default(),
+            local: total(local),
+            edges: edges.iter().map(of_section).collect(),
+            edge: total(edge),
+            cloud: total(cloud),
             link: LinkBytes {
-                scores: 4 * classes as u64,
-                features: len(shapes.features).div_ceil(8),
-                raw: len(*self.network.device.input.get_ref()),
+                scores: if device.is_some() { scores } else { 0 },
+                features: features.packed_bytes() as u64,
+                raw: len(self.view()),
+                edge: edges.first().map_or(0, of_edge),
             },
         }
     }
@@ -84,7 +90,8 @@ impl LayerShape {
             }
             BlockSpec::Conv(spec) => {
                 let taps = (self.input[0] * spec.kernel * spec.kernel) as u64;
-                (taps * channels + 2 * channels, taps * output, output)
+                let behind = if spec.norm { 2 * channels } else { channels };
+                (taps * channels + behind, taps * output, output)
             }
             BlockSpec::Pool(_) => (0, 0, output),
             BlockSpec::Fc(spec) => {
@@ -93,13 +100,6 @@ impl LayerShape {
             }
         };
         SectionCost { parameters, macs, memory_bytes: 4 * (input + held.max(output)) }
-    }
-}
-
-impl super::FcSpec {
-    /// Whether batch norm follows instead of a bias.
-    pub fn has_norm(&self) -> bool {
-        self.binary || self.activation != super::FcActivation::None
     }
 }
 

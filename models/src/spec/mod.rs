@@ -1,21 +1,24 @@
 //! The network spec: a TOML file that says which network is trained and where it is cut.
 
+mod blocks;
 mod cost;
+mod edges;
 mod error;
+mod fit;
 mod shapes;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use headwater_inference::manifest::{Aggregation, Configuration, ScoreEncoding};
+use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, ScoreEncoding};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use blocks::{BlockSpec, ConvSpec, ConvpSpec, FcActivation, FcSpec, FloatActivation, HeadSpec, PoolSpec};
 pub use cost::{Cost, LinkBytes, SectionCost};
 pub use error::SpecError;
-pub use shapes::{LayerShape, Shapes};
-
-use crate::fused::{Activation, Window};
+pub use fit::LayerShape;
+pub use shapes::{SectionShapes, Shapes};
 
 /// A parsed spec, with the text it came from for messages that name a line.
 #[derive(Clone, Debug)]
@@ -38,8 +41,12 @@ pub struct NetworkSpec {
     pub network: Header,
     /// The part on each device slot.
     pub device: DeviceSpec,
-    /// The exit `local`.
-    pub local: LocalSpec,
+    /// The exit `local`, in configurations that have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Spanned<LocalSpec>>,
+    /// The edges between devices and cloud, in configurations that have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<Spanned<EdgeSpec>>,
     /// The part in the cloud.
     pub cloud: CloudSpec,
     /// How scores and features travel.
@@ -54,7 +61,7 @@ pub struct Header {
     /// Name of the network.
     pub name: String,
     /// DDNN configuration.
-    pub configuration: Configuration,
+    pub configuration: Spanned<Configuration>,
     /// Class names.
     pub labels: Spanned<Vec<String>>,
 }
@@ -67,10 +74,12 @@ pub struct DeviceSpec {
     pub count: Spanned<usize>,
     /// `[channels, height, width]` of a view.
     pub input: Spanned<[usize; 3]>,
-    /// Blocks up to the features.
-    pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
+    /// Blocks up to the features; none where devices send their views.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Spanned<Vec<Spanned<BlockSpec>>>>,
     /// From the features to the scores.
-    pub head: Spanned<BlockSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Spanned<HeadSpec>>,
 }
 
 /// `[local]`.
@@ -79,6 +88,24 @@ pub struct DeviceSpec {
 pub struct LocalSpec {
     /// How scores are joined.
     pub aggregation: Aggregation,
+}
+
+/// `[edge]`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeSpec {
+    /// Slots of each edge; one edge with all of them when left out. Each edge has its own weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Spanned<Vec<Vec<usize>>>>,
+    /// How the maps of an edge's devices are joined.
+    pub aggregation: Aggregation,
+    /// Blocks up to the map for the cloud.
+    pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
+    /// From that map to the scores of the edge.
+    pub head: Spanned<HeadSpec>,
+    /// How the scores of several edges are joined for the exit `edge`; mp when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Spanned<Aggregation>>,
 }
 
 /// `[cloud]`.
@@ -97,157 +124,14 @@ pub struct CloudSpec {
 pub struct WireSpec {
     /// How scores travel.
     pub scores: ScoreEncoding,
-    /// How features travel.
-    pub features: FeatureEncoding,
+    /// How the maps of the devices travel; follows from the last device block when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<Spanned<FeatureEncoding>>,
 }
 
 impl Default for WireSpec {
     fn default() -> Self {
-        Self { scores: ScoreEncoding::F32, features: FeatureEncoding::Bits }
-    }
-}
-
-/// How features travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FeatureEncoding {
-    /// One bit an element.
-    Bits,
-}
-
-/// One block.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum BlockSpec {
-    /// Binary convolution, max pool, batch norm, sign.
-    Convp(ConvpSpec),
-    /// Float convolution, batch norm, relu.
-    Conv(ConvSpec),
-    /// Max pool.
-    Pool(PoolSpec),
-    /// Fully connected layer over the flattened input.
-    Fc(FcSpec),
-}
-
-/// `kind = "convp"`; the defaults are DDNN's device block.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConvpSpec {
-    /// Output channels.
-    pub filters: usize,
-    /// Side of the kernel.
-    #[serde(default = "three")]
-    pub kernel: usize,
-    /// Step of the convolution.
-    #[serde(default = "one")]
-    pub stride: usize,
-    /// Zero padding of the convolution.
-    #[serde(default = "one")]
-    pub pad: usize,
-    /// Side of the pooling window.
-    #[serde(default = "three")]
-    pub pool: usize,
-    /// Step of the pooling; 2 on devices, 1 in DDNN's cloud.
-    #[serde(default = "two")]
-    pub pool_stride: usize,
-    /// Padding of the pooling, never chosen.
-    #[serde(default = "one")]
-    pub pool_pad: usize,
-}
-
-/// `kind = "conv"`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConvSpec {
-    /// Output channels.
-    pub filters: usize,
-    /// Side of the kernel.
-    #[serde(default = "three")]
-    pub kernel: usize,
-    /// Step.
-    #[serde(default = "one")]
-    pub stride: usize,
-    /// Zero padding.
-    #[serde(default = "one")]
-    pub pad: usize,
-}
-
-/// `kind = "pool"`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct PoolSpec {
-    /// Side of the window.
-    #[serde(default = "two")]
-    pub size: usize,
-    /// Step.
-    #[serde(default = "two")]
-    pub stride: usize,
-    /// Padding, never chosen.
-    #[serde(default)]
-    pub pad: usize,
-}
-
-/// `kind = "fc"`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct FcSpec {
-    /// Outputs; the number of classes when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<usize>,
-    /// 1-bit weights and batch norm; else float weights and bias.
-    #[serde(default)]
-    pub binary: bool,
-    /// Behind it; `none` for scores and logits.
-    #[serde(default)]
-    pub activation: FcActivation,
-}
-
-/// What follows a fully connected layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FcActivation {
-    /// Nothing: scores or logits.
-    #[default]
-    None,
-    /// Batch norm and relu.
-    Relu,
-    /// Batch norm and sign.
-    Sign,
-}
-
-impl From<FcActivation> for Activation {
-    fn from(value: FcActivation) -> Self {
-        match value {
-            FcActivation::None => Self::None,
-            FcActivation::Relu => Self::Relu,
-            FcActivation::Sign => Self::Sign,
-        }
-    }
-}
-
-impl ConvpSpec {
-    /// Window of the convolution.
-    pub fn conv_window(&self) -> Window {
-        Window { kernel: self.kernel, stride: self.stride, pad: self.pad }
-    }
-
-    /// Window of the pooling.
-    pub fn pool_window(&self) -> Window {
-        Window { kernel: self.pool, stride: self.pool_stride, pad: self.pool_pad }
-    }
-}
-
-impl ConvSpec {
-    /// Window of the convolution.
-    pub fn window(&self) -> Window {
-        Window { kernel: self.kernel, stride: self.stride, pad: self.pad }
-    }
-}
-
-impl PoolSpec {
-    /// Window of the pooling.
-    pub fn window(&self) -> Window {
-        Window { kernel: self.size, stride: self.stride, pad: self.pad }
+        Self { scores: ScoreEncoding::F32, features: None }
     }
 }
 
@@ -287,6 +171,22 @@ impl Spec {
         self.network.network.labels.get_ref().len()
     }
 
+    /// DDNN configuration.
+    pub fn configuration(&self) -> Configuration {
+        *self.network.network.configuration.get_ref()
+    }
+
+    /// `[channels, height, width]` of a view.
+    pub fn view(&self) -> [usize; 3] {
+        *self.network.device.input.get_ref()
+    }
+
+    /// How the scores of several edges are joined; not looked at with fewer.
+    pub fn fusion(&self) -> Aggregation {
+        let fusion = self.network.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
+        fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())
+    }
+
     /// Number of device slots.
     pub fn slots(&self) -> usize {
         *self.network.device.count.get_ref()
@@ -297,99 +197,5 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
     1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
 }
 
-fn one() -> usize {
-    1
-}
-
-fn two() -> usize {
-    2
-}
-
-fn three() -> usize {
-    3
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The shipped spec with `from` replaced by `to`.
-    #[track_caller]
-    fn changed(from: &str, to: &str) -> Result<Spec, SpecError> {
-        let text = include_str!("../../networks/ddnn-c.toml");
-        assert!(text.contains(from), "{from:?} is not in the shipped spec");
-        Spec::parse(Path::new("ddnn-c.toml"), &text.replace(from, to))
-    }
-
-    #[track_caller]
-    fn refuses(from: &str, to: &str, message: &str) {
-        let error = changed(from, to).expect_err("must be refused").to_string();
-        assert_eq!(error, message);
-    }
-
-    #[test]
-    fn the_shipped_specs_fit() {
-        let spec = changed("ddnn-c", "ddnn-c").unwrap();
-        assert_eq!(spec.shapes.features, [8, 16, 16]);
-        assert_eq!(spec.shapes.cloud_input, [54, 16, 16]);
-        let published = include_str!("../../networks/ddnn-c-published.toml");
-        let published = Spec::parse(Path::new("published"), published).unwrap();
-        assert_eq!(published.shapes.features, [4, 16, 16]);
-    }
-
-    #[test]
-    fn zero_devices_are_refused_with_the_line() {
-        refuses(
-            "count = 6",
-            "count = 0",
-            "ddnn-c.toml:10: device.count: expected 1 to 32 device slots, found 0",
-        );
-    }
-
-    #[test]
-    fn a_window_larger_than_its_map_is_refused_with_the_line() {
-        refuses(
-            "filters = 64, kernel = 3, stride = 2, pad = 1",
-            "filters = 64, kernel = 11, stride = 2, pad = 1",
-            "ddnn-c.toml:25: cloud block 3 (conv): expected a window of at most 10x10 (map 8x8, padding 1), found 11x11",
-        );
-    }
-
-    #[test]
-    fn features_that_are_not_binary_are_refused_with_the_line() {
-        refuses(
-            r#"{ kind = "convp", filters = 8 }"#,
-            r#"{ kind = "conv", filters = 8 }"#,
-            "ddnn-c.toml:13: last device block: expected a block that ends in sign (convp), since features travel as bits, found conv",
-        );
-    }
-
-    #[test]
-    fn a_cloud_that_does_not_end_in_the_classes_is_refused_with_the_line() {
-        refuses(
-            r#"{ kind = "fc" },"#,
-            r#"{ kind = "fc", outputs = 7 },"#,
-            "ddnn-c.toml:26: last cloud block: expected an fc block with 10 outputs (one a class) and no activation, found 7 outputs",
-        );
-    }
-
-    #[test]
-    fn an_unknown_key_and_an_unknown_block_are_refused_with_the_line() {
-        let error = changed("count = 6", "count = 6\ncuont = 7").unwrap_err().to_string();
-        assert!(error.starts_with("ddnn-c.toml:11: ") && error.contains("cuont"), "{error}");
-        let error = changed(r#"kind = "fc" }"#, r#"kind = "fcc" }"#).unwrap_err().to_string();
-        assert!(error.contains("fcc"), "{error}");
-        let error = changed("filters = 8", "filtres = 8").unwrap_err().to_string();
-        assert!(error.contains("filtres"), "{error}");
-    }
-
-    #[test]
-    fn the_costs_follow_the_formula() {
-        let spec = changed("ddnn-c", "ddnn-c").unwrap();
-        let cost = spec.cost();
-        assert_eq!((cost.link.scores, cost.link.features, cost.link.raw), (40, 256, 3072));
-        assert_eq!(cost.device.macs, 27 * 8 * 32 * 32 + 2048 * 10);
-        assert_eq!(cost.device.parameters, 27 * 8 + 2 * 8 + 2048 * 10 + 2 * 10);
-        assert_eq!(cost.cloud.macs, 54 * 9 * 32 * 256 + 32 * 9 * 48 * 64 + 48 * 9 * 64 * 16 + 1024 * 10);
-    }
-}
+mod tests;

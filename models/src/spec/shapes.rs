@@ -1,208 +1,254 @@
-//! The shape pass: which shape every block gives, or why the spec does not fit.
+//! The shape pass: which shape every section gives, or why the spec does not fit.
 
-use std::ops::Range;
-
-use headwater_inference::manifest::Aggregation;
+use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
+use headwater_protocol::Exit;
 use toml::Spanned;
 
-use super::{BlockSpec, FcActivation, NetworkSpec};
-use crate::fused::Window;
+use super::edges::{edges, groups};
+use super::fit::{LayerShape, Misfit, chain, ends_in_classes, expect};
+use super::{BlockSpec, FcActivation, FcSpec, HeadSpec, NetworkSpec};
 
 /// Largest number of device slots; a presence mask has 32 bits.
 const MAX_SLOTS: usize = 32;
-/// Largest number of values in one sample's map, so that sizes never overflow and memory stays bounded.
-const MAX_VALUES: usize = 1 << 24;
-
-/// Input and output of one block, `[channels, height, width]`; fully connected layers give `[outputs, 1, 1]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerShape {
-    /// The block.
-    pub block: BlockSpec,
-    /// What it takes.
-    pub input: [usize; 3],
-    /// What it gives.
-    pub output: [usize; 3],
-}
+/// Largest number of values in the joined maps of a sample; a bundle takes no more.
+const MAX_JOINED: usize = 1 << 24;
 
 /// All shapes of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shapes {
-    /// Blocks of one device up to the features.
-    pub device: Vec<LayerShape>,
-    /// From features to scores.
-    pub head: LayerShape,
-    /// What a device sends on request.
-    pub features: [usize; 3],
-    /// What the section `local` takes, `[slots * classes + slots, 1, 1]`; `None` unless scores are concatenated.
-    pub local_input: Option<[usize; 3]>,
+    /// The section of each device; `None` where devices have none (a).
+    pub device: Option<SectionShapes>,
+    /// What a device sends upward: its features, or its view.
+    pub features: FeatureMap,
+    /// The layer of the section `local`; `None` unless the scores of the devices are concatenated.
+    pub local: Option<LayerShape>,
+    /// Slots of each edge; none without edges.
+    pub groups: Vec<Vec<usize>>,
+    /// The section of each edge.
+    pub edges: Vec<SectionShapes>,
+    /// The layer of the section `edge`; `None` unless the scores of several edges are concatenated.
+    pub edge: Option<LayerShape>,
     /// What the cloud section takes.
     pub cloud_input: [usize; 3],
     /// Blocks of the cloud.
     pub cloud: Vec<LayerShape>,
 }
 
-/// Why a spec does not fit, and where in its text.
-#[derive(Clone, Debug)]
-pub(super) struct Misfit {
-    pub(super) at: Range<usize>,
-    pub(super) what: String,
-    pub(super) expected: String,
-    pub(super) found: String,
+/// A section with a map for the next tier and scores of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SectionShapes {
+    /// What it takes.
+    pub input: [usize; 3],
+    /// Blocks up to the features.
+    pub blocks: Vec<LayerShape>,
+    /// From the features to the scores.
+    pub head: Vec<LayerShape>,
+    /// The map for the next tier.
+    pub features: FeatureMap,
 }
 
 impl Shapes {
     pub(super) fn work_out(spec: &NetworkSpec) -> Result<Self, Misfit> {
+        let configuration = *spec.network.configuration.get_ref();
         let classes = spec.network.labels.get_ref().len();
+        check_header(spec, configuration, classes)?;
         let slots = *spec.device.count.get_ref();
-        expect(
-            &spec.network.labels,
-            (2..=65_535).contains(&classes),
-            "network.labels",
-            "at least 2 labels",
-            || classes.to_string(),
-        )?;
-        let range = format!("1 to {MAX_SLOTS} device slots");
-        expect(&spec.device.count, (1..=MAX_SLOTS).contains(&slots), "device.count", &range, || {
-            slots.to_string()
-        })?;
-        let input = *spec.device.input.get_ref();
-        let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
-        expect(
-            &spec.device.input,
-            fits,
-            "device.input",
-            "[1 or 3, height, width], each side 1 to 4096",
-            || format!("{input:?}"),
-        )?;
+        let view = *spec.device.input.get_ref();
 
-        let device = chain("device", &spec.device.blocks, input, classes)?;
-        let features = device.last().map_or(input, |layer| layer.output);
-        let last = spec.device.blocks.get_ref().last();
-        if !matches!(last.map(Spanned::get_ref), Some(BlockSpec::Convp(_))) {
-            return Err(Misfit {
-                at: last.map_or_else(|| spec.device.blocks.span(), Spanned::span),
-                what: "last device block".into(),
-                expected: "a block that ends in sign (convp), since features travel as bits".into(),
-                found: last.map_or("no block".into(), |block| block.get_ref().name().into()),
-            });
-        }
-        let head = layer("device.head", &spec.device.head, features, classes)?;
-        ends_in_classes("device.head", &spec.device.head, classes)?;
-
-        let cloud_input = match spec.cloud.aggregation {
-            Aggregation::Cc => [slots * (features[0] + 1), features[1], features[2]],
-            Aggregation::Mp | Aggregation::Ap => features,
+        let device = device(spec, configuration, view, classes)?;
+        let features = device.as_ref().map_or(map_of(view, FeatureEncoding::Pixels), |it| it.features);
+        check_wire(spec, &features)?;
+        let local = local(spec, configuration, slots, classes)?;
+        let groups = groups(spec, configuration, slots)?;
+        let edges = match &spec.edge {
+            Some(edge) => edges(edge.get_ref(), &groups, &features, classes)?,
+            None => Vec::new(),
         };
-        let cloud = chain("cloud", &spec.cloud.blocks, cloud_input, classes)?;
-        match spec.cloud.blocks.get_ref().last() {
-            Some(last) => ends_in_classes("last cloud block", last, classes)?,
-            None => {
-                expect(&spec.cloud.blocks, false, "cloud.blocks", "at least one fc block", || "none".into())?;
-            }
-        }
-        let local_input =
-            (spec.local.aggregation == Aggregation::Cc).then_some([slots * (classes + 1), 1, 1]);
-        Ok(Self { device, head, features, local_input, cloud_input, cloud })
+        let edge = spec.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
+        let edge = edge.is_some_and(|fusion| *fusion.get_ref() == Aggregation::Cc);
+        let edge = edge.then(|| concatenated(groups.len(), classes));
+
+        let (sources, map) = edges.first().map_or((slots, features), |edge| (edges.len(), edge.features));
+        let cloud_input = joined("cloud", &spec.cloud.blocks, spec.cloud.aggregation, sources, &map)?;
+        let cloud = chain("cloud", spec.cloud.blocks.get_ref(), cloud_input, classes)?;
+        let last = spec.cloud.blocks.get_ref().last();
+        let last = last.ok_or_else(|| {
+            Misfit::new(spec.cloud.blocks.span(), "cloud.blocks", "at least one fc block", "none")
+        })?;
+        ends_in_classes("last cloud block", last, classes)?;
+        Ok(Self { device, features, local, groups, edges, edge, cloud_input, cloud })
     }
 }
 
-impl BlockSpec {
-    /// The word in the spec.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Convp(_) => "convp",
-            Self::Conv(_) => "conv",
-            Self::Pool(_) => "pool",
-            Self::Fc(_) => "fc",
-        }
-    }
-}
-
-fn chain(
-    section: &str,
-    blocks: &Spanned<Vec<Spanned<BlockSpec>>>,
-    input: [usize; 3],
-    classes: usize,
-) -> Result<Vec<LayerShape>, Misfit> {
-    let mut shapes = Vec::new();
-    let mut shape = input;
-    for (index, block) in blocks.get_ref().iter().enumerate() {
-        let name = format!("{section} block {} ({})", index + 1, block.get_ref().name());
-        let fitted = layer(&name, block, shape, classes)?;
-        shape = fitted.output;
-        shapes.push(fitted);
-    }
-    Ok(shapes)
-}
-
-fn layer(
-    what: &str,
-    block: &Spanned<BlockSpec>,
-    input: [usize; 3],
-    classes: usize,
-) -> Result<LayerShape, Misfit> {
-    let output = match block.get_ref() {
-        BlockSpec::Convp(spec) => {
-            let map = slide(what, block, spec.conv_window(), [input[1], input[2]])?;
-            let [h, w] = slide(what, block, spec.pool_window(), map)?;
-            [spec.filters, h, w]
-        }
-        BlockSpec::Conv(spec) => {
-            let [h, w] = slide(what, block, spec.window(), [input[1], input[2]])?;
-            [spec.filters, h, w]
-        }
-        BlockSpec::Pool(spec) => {
-            let [h, w] = slide(what, block, spec.window(), [input[1], input[2]])?;
-            [input[0], h, w]
-        }
-        BlockSpec::Fc(spec) => [spec.outputs.unwrap_or(classes), 1, 1],
-    };
-    let values = output.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).unwrap_or(usize::MAX);
-    let expected = format!("an output of 1 to {MAX_VALUES} values");
-    expect(block, (1..=MAX_VALUES).contains(&values), what, &expected, || format!("{output:?}"))?;
-    Ok(LayerShape { block: block.get_ref().clone(), input, output })
-}
-
-fn slide(
-    what: &str,
-    block: &Spanned<BlockSpec>,
-    window: Window,
-    [h, w]: [usize; 2],
-) -> Result<[usize; 2], Misfit> {
-    let Window { kernel, stride, pad } = window;
-    expect(block, (1..=64).contains(&kernel), what, "a window of 1 to 64", || kernel.to_string())?;
-    expect(block, (1..=64).contains(&stride), what, "a stride of 1 to 64", || stride.to_string())?;
-    expect(block, pad < kernel, what, &format!("a padding below the window's side {kernel}"), || {
-        pad.to_string()
+fn check_header(spec: &NetworkSpec, configuration: Configuration, classes: usize) -> Result<(), Misfit> {
+    let labels = &spec.network.labels;
+    expect(labels, (2..=65_535).contains(&classes), "network.labels", "at least 2 labels", || {
+        classes.to_string()
     })?;
-    let (room_h, room_w) = (h + 2 * pad, w + 2 * pad);
-    let expected = format!("a window of at most {room_h}x{room_w} (map {h}x{w}, padding {pad})");
-    expect(block, kernel <= room_h && kernel <= room_w, what, &expected, || format!("{kernel}x{kernel}"))?;
-    Ok([window.positions(h), window.positions(w)])
-}
-
-fn ends_in_classes(what: &str, block: &Spanned<BlockSpec>, classes: usize) -> Result<(), Misfit> {
-    let expected = format!("an fc block with {classes} outputs (one a class) and no activation");
-    let found = match block.get_ref() {
-        BlockSpec::Fc(spec) if spec.activation != FcActivation::None => Some("an activation".to_owned()),
-        BlockSpec::Fc(spec) => spec.outputs.filter(|n| *n != classes).map(|n| format!("{n} outputs")),
-        other => Some(other.name().to_owned()),
-    };
-    match found {
-        None => Ok(()),
-        Some(found) => expect(block, false, what, &expected, || found),
+    let slots = *spec.device.count.get_ref();
+    let found = || slots.to_string();
+    if configuration.has(Exit::Device) {
+        let expected = format!("1 device slot in configuration ({})", configuration.letter());
+        expect(&spec.device.count, slots == 1, "device.count", &expected, found)?;
     }
+    let range = format!("1 to {MAX_SLOTS} device slots");
+    expect(&spec.device.count, (1..=MAX_SLOTS).contains(&slots), "device.count", &range, found)?;
+    let input = *spec.device.input.get_ref();
+    let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
+    expect(&spec.device.input, fits, "device.input", "[1 or 3, height, width], each side 1 to 4096", || {
+        format!("{input:?}")
+    })
 }
 
-fn expect<T>(
-    at: &Spanned<T>,
-    holds: bool,
-    what: &str,
-    expected: &str,
-    found: impl FnOnce() -> String,
-) -> Result<(), Misfit> {
-    if holds {
+/// The section of a device, where the configuration has one.
+fn device(
+    spec: &NetworkSpec,
+    configuration: Configuration,
+    view: [usize; 3],
+    classes: usize,
+) -> Result<Option<SectionShapes>, Misfit> {
+    if !configuration.has_device_section() {
+        let expected = "nothing, since devices send their views in configuration (a)";
+        if let Some(blocks) = &spec.device.blocks {
+            return Err(Misfit::new(blocks.span(), "device.blocks", expected, "blocks"));
+        }
+        if let Some(head) = &spec.device.head {
+            return Err(Misfit::new(head.span(), "device.head", expected, "a head"));
+        }
+        return Ok(None);
+    }
+    let letter = configuration.letter();
+    let missing = |key: &str, expected: &str| {
+        let expected = format!("{expected}, since devices run a section in configuration ({letter})");
+        Misfit::new(spec.device.count.span(), key, expected, "nothing")
+    };
+    let blocks = spec.device.blocks.as_ref().ok_or_else(|| missing("device.blocks", "a list of blocks"))?;
+    let head =
+        spec.device.head.as_ref().ok_or_else(|| missing("device.head", "a block or a list of them"))?;
+    section("device", blocks, head, view, classes).map(Some)
+}
+
+/// A section with features and scores.
+pub(super) fn section(
+    name: &str,
+    blocks: &Spanned<Vec<Spanned<BlockSpec>>>,
+    head: &Spanned<HeadSpec>,
+    input: [usize; 3],
+    classes: usize,
+) -> Result<SectionShapes, Misfit> {
+    let fitted = chain(name, blocks.get_ref(), input, classes)?;
+    let (Some(last), Some(shape)) = (blocks.get_ref().last(), fitted.last()) else {
+        return Err(Misfit::new(blocks.span(), format!("{name}.blocks"), "at least one block", "none"));
+    };
+    if matches!(last.get_ref(), BlockSpec::Fc(_)) {
+        let expected = "a block that gives a map (convp, conv, pool)";
+        return Err(Misfit::new(last.span(), format!("last {name} block"), expected, "fc"));
+    }
+    let is_bits = last.get_ref().ends_in_sign();
+    let features = map_of(shape.output, if is_bits { FeatureEncoding::Bits } else { FeatureEncoding::F32 });
+    let output = shape.output;
+    let what = format!("{name}.head");
+    let head_blocks = HeadSpec::blocks(head);
+    let Some(last) = head_blocks.last() else {
+        return Err(Misfit::new(head.span(), what, "at least one fc block", "none"));
+    };
+    // One block is the head itself; of several each has its number.
+    let head = match &head_blocks[..] {
+        [_] => chain(&what, &head_blocks, output, classes)?,
+        _ => chain(&format!("{name} head"), &head_blocks, output, classes)?,
+    };
+    ends_in_classes(&what, last, classes)?;
+    Ok(SectionShapes { input, blocks: fitted, head, features })
+}
+
+/// The encoding in `[wire]`, where it is written, must be what the last device block gives.
+fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
+    let Some(written) = &spec.wire.features else { return Ok(()) };
+    let (found, fits) = (*written.get_ref(), features.encoding);
+    if found == fits {
         return Ok(());
     }
-    Err(Misfit { at: at.span(), what: what.to_owned(), expected: expected.to_owned(), found: found() })
+    let last = spec.device.blocks.as_ref().and_then(|blocks| blocks.get_ref().last());
+    if let (FeatureEncoding::Bits, Some(last)) = (found, last) {
+        let expected = "a block that ends in sign (convp), since features travel as bits";
+        return Err(Misfit::new(last.span(), "last device block", expected, last.get_ref().name()));
+    }
+    let why = match fits {
+        FeatureEncoding::Bits => "the last device block ends in sign",
+        FeatureEncoding::Pixels => "devices send their views in configuration (a)",
+        FeatureEncoding::F32 => "the last device block gives floats",
+    };
+    Err(Misfit::new(written.span(), "wire.features", format!("{}, since {why}", word(fits)), word(found)))
+}
+
+fn word(encoding: FeatureEncoding) -> &'static str {
+    match encoding {
+        FeatureEncoding::Bits => "bits",
+        FeatureEncoding::Pixels => "pixels",
+        FeatureEncoding::F32 => "f32",
+    }
+}
+
+/// The layer behind concatenated scores of the devices.
+fn local(
+    spec: &NetworkSpec,
+    configuration: Configuration,
+    slots: usize,
+    classes: usize,
+) -> Result<Option<LayerShape>, Misfit> {
+    let has = configuration.has(Exit::Local);
+    let Some(local) = there(spec, "local", spec.local.as_ref(), has)? else { return Ok(None) };
+    Ok((local.aggregation == Aggregation::Cc).then(|| concatenated(slots, classes)))
+}
+
+/// The table of an exit is there exactly where the configuration has the exit.
+pub(super) fn there<'a, T>(
+    spec: &NetworkSpec,
+    name: &str,
+    table: Option<&'a Spanned<T>>,
+    wanted: bool,
+) -> Result<Option<&'a T>, Misfit> {
+    let letter = spec.network.configuration.get_ref().letter();
+    match (table, wanted) {
+        (Some(table), true) => Ok(Some(table.get_ref())),
+        (None, false) => Ok(None),
+        (Some(table), false) => {
+            let expected = format!("no [{name}], since configuration ({letter}) has no exit `{name}`");
+            Err(Misfit::new(table.span(), name, expected, format!("[{name}]")))
+        }
+        (None, true) => {
+            let expected = format!("[{name}], since configuration ({letter}) has the exit `{name}`");
+            Err(Misfit::new(spec.network.configuration.span(), name, expected, "none"))
+        }
+    }
+}
+
+/// Shape of the maps of several sources, joined.
+pub(super) fn joined<T>(
+    section: &str,
+    at: &Spanned<T>,
+    aggregation: Aggregation,
+    sources: usize,
+    map: &FeatureMap,
+) -> Result<[usize; 3], Misfit> {
+    let [channels, h, w] = map.shape();
+    let input = match aggregation {
+        Aggregation::Cc => [sources * (channels + 1), h, w],
+        Aggregation::Mp | Aggregation::Ap => [channels, h, w],
+    };
+    let expected = format!("joined maps of at most {MAX_JOINED} values");
+    let fits = input.iter().product::<usize>() <= MAX_JOINED;
+    expect(at, fits, &format!("{section} input"), &expected, || format!("{input:?}"))?;
+    Ok(input)
+}
+
+/// The layer behind the concatenated scores of several sources and their mask.
+fn concatenated(sources: usize, classes: usize) -> LayerShape {
+    let fc = FcSpec { outputs: None, binary: false, activation: FcActivation::None };
+    LayerShape { block: BlockSpec::Fc(fc), input: [sources * (classes + 1), 1, 1], output: [classes, 1, 1] }
+}
+
+fn map_of([channels, height, width]: [usize; 3], encoding: FeatureEncoding) -> FeatureMap {
+    let [channels, height, width] = [channels, height, width].map(|side| side as u32);
+    FeatureMap { channels, height, width, encoding }
 }

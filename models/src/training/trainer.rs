@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Adam, Checkpoint, Progress, Workers, step, update_statistics};
+use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::{ExitCounts, evaluate};
 use crate::loss::Figures;
@@ -28,10 +29,9 @@ pub struct EpochRecord {
     pub epoch: u32,
     /// Mean loss over the train part, as it was changed for training.
     pub loss: f64,
-    /// Share of correct answers of the exit `local` while training.
-    pub train_local: f64,
-    /// Share of correct answers of the exit `cloud` while training.
-    pub train_cloud: f64,
+    /// Share of correct answers of each exit while training.
+    #[serde(flatten, with = "crate::by_exit::train")]
+    pub train: ByExit<f64>,
     /// Share of correct answers on the validation part.
     pub validation: ExitShares,
     /// Step size at the end of the epoch.
@@ -41,12 +41,11 @@ pub struct EpochRecord {
 /// Share of correct answers by exit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitShares {
-    /// Each device, over the samples it sees.
+    /// Each device, over the samples it sees; none where devices have no section.
     pub devices: Vec<f64>,
-    /// Exit `local`.
-    pub local: f64,
-    /// Exit `cloud`.
-    pub cloud: f64,
+    /// Each exit.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub exits: ByExit<f64>,
 }
 
 /// What happened.
@@ -126,13 +125,14 @@ impl<'a> Trainer<'a> {
     fn end_epoch(&mut self, epoch: u32, steps: u32) -> EpochRecord {
         let answers = evaluate(self.workers, self.network, &self.at.state, self.validation);
         let progress = &mut self.at.progress;
-        let Figures { samples, loss, local, cloud } = progress.figures;
+        let Figures { samples, loss, correct } = progress.figures;
         let samples = samples.max(1) as f64;
+        let exits = self.network.configuration.exits().iter();
+        let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
         let record = EpochRecord {
             epoch,
             loss: loss / samples,
-            train_local: local as f64 / samples,
-            train_cloud: cloud as f64 / samples,
+            train: train.collect(),
             validation: ExitCounts::of(&answers, self.validation).shares(),
             learning_rate: self
                 .recipe

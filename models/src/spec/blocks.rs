@@ -1,0 +1,281 @@
+//! The blocks that sections are made of, as a spec writes them.
+
+use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Spanned;
+
+use crate::fused::{Activation, Window};
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum BlockSpec {
+    /// Binary convolution, max pool, batch norm, sign.
+    Convp(ConvpSpec),
+    /// Float convolution, batch norm, relu.
+    Conv(ConvSpec),
+    /// Max pool.
+    Pool(PoolSpec),
+    /// Fully connected layer over the flattened input.
+    Fc(FcSpec),
+}
+
+/// From features to scores: one block, or a list of them (the branches of `BranchyNet`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum HeadSpec {
+    /// One block.
+    One(BlockSpec),
+    /// Blocks in order.
+    Several(Vec<Spanned<BlockSpec>>),
+}
+
+/// `kind = "convp"`; the defaults are DDNN's device block.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvpSpec {
+    /// Output channels.
+    pub filters: usize,
+    /// Side of the kernel.
+    #[serde(default = "three")]
+    pub kernel: usize,
+    /// Step of the convolution.
+    #[serde(default = "one")]
+    pub stride: usize,
+    /// Zero padding of the convolution.
+    #[serde(default = "one")]
+    pub pad: usize,
+    /// Side of the pooling window.
+    #[serde(default = "three")]
+    pub pool: usize,
+    /// Step of the pooling; 2 on devices, 1 in DDNN's cloud.
+    #[serde(default = "two")]
+    pub pool_stride: usize,
+    /// Padding of the pooling, never chosen.
+    #[serde(default = "one")]
+    pub pool_pad: usize,
+}
+
+/// `kind = "conv"`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvSpec {
+    /// Output channels.
+    pub filters: usize,
+    /// Side of the kernel.
+    #[serde(default = "three")]
+    pub kernel: usize,
+    /// Step.
+    #[serde(default = "one")]
+    pub stride: usize,
+    /// Zero padding.
+    #[serde(default = "one")]
+    pub pad: usize,
+    /// Batch norm behind it; else a bias.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub norm: bool,
+    /// Behind that.
+    #[serde(default = "relu", skip_serializing_if = "is_relu")]
+    pub activation: FloatActivation,
+}
+
+/// `kind = "pool"`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// Side of the window.
+    #[serde(default = "two")]
+    pub size: usize,
+    /// Step.
+    #[serde(default = "two")]
+    pub stride: usize,
+    /// Padding, never chosen.
+    #[serde(default)]
+    pub pad: usize,
+    /// Behind it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub activation: FloatActivation,
+}
+
+/// `kind = "fc"`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FcSpec {
+    /// Outputs; the number of classes when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<usize>,
+    /// 1-bit weights and batch norm; else float weights and bias.
+    #[serde(default)]
+    pub binary: bool,
+    /// Behind it; `none` for scores and logits.
+    #[serde(default)]
+    pub activation: FcActivation,
+}
+
+/// What follows a float convolution or a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FloatActivation {
+    /// Nothing.
+    #[default]
+    None,
+    /// Relu.
+    Relu,
+}
+
+/// What follows a fully connected layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FcActivation {
+    /// Nothing: scores or logits.
+    #[default]
+    None,
+    /// Batch norm and relu.
+    Relu,
+    /// Batch norm and sign.
+    Sign,
+}
+
+impl From<FcActivation> for Activation {
+    fn from(value: FcActivation) -> Self {
+        match value {
+            FcActivation::None => Self::None,
+            FcActivation::Relu => Self::Relu,
+            FcActivation::Sign => Self::Sign,
+        }
+    }
+}
+
+impl From<FloatActivation> for Activation {
+    fn from(value: FloatActivation) -> Self {
+        match value {
+            FloatActivation::None => Self::None,
+            FloatActivation::Relu => Self::Relu,
+        }
+    }
+}
+
+impl BlockSpec {
+    /// The word in the spec.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Convp(_) => "convp",
+            Self::Conv(_) => "conv",
+            Self::Pool(_) => "pool",
+            Self::Fc(_) => "fc",
+        }
+    }
+
+    /// Whether what it gives are signs.
+    pub fn ends_in_sign(&self) -> bool {
+        match self {
+            Self::Convp(_) => true,
+            Self::Fc(spec) => spec.activation == FcActivation::Sign,
+            Self::Conv(_) | Self::Pool(_) => false,
+        }
+    }
+}
+
+impl HeadSpec {
+    /// The blocks, each with its place in the text; `head` is where the whole head stands.
+    pub(super) fn blocks(head: &Spanned<Self>) -> Vec<Spanned<BlockSpec>> {
+        match head.get_ref() {
+            Self::One(block) => vec![Spanned::new(head.span(), block.clone())],
+            Self::Several(blocks) => blocks.clone(),
+        }
+    }
+}
+
+/// By hand, since serde's untagged enums lose the places in the text.
+impl<'de> Deserialize<'de> for HeadSpec {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral;
+
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = HeadSpec;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a block or a list of blocks")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeadSpec, A::Error> {
+                BlockSpec::deserialize(MapAccessDeserializer::new(map)).map(HeadSpec::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<HeadSpec, A::Error> {
+                let mut blocks = Vec::new();
+                while let Some(block) = list.next_element()? {
+                    blocks.push(block);
+                }
+                Ok(HeadSpec::Several(blocks))
+            }
+        }
+
+        from.deserialize_any(OneOrSeveral)
+    }
+}
+
+impl ConvpSpec {
+    /// Window of the convolution.
+    pub fn conv_window(&self) -> Window {
+        Window { kernel: self.kernel, stride: self.stride, pad: self.pad }
+    }
+
+    /// Window of the pooling.
+    pub fn pool_window(&self) -> Window {
+        Window { kernel: self.pool, stride: self.pool_stride, pad: self.pool_pad }
+    }
+}
+
+impl ConvSpec {
+    /// Window of the convolution.
+    pub fn window(&self) -> Window {
+        Window { kernel: self.kernel, stride: self.stride, pad: self.pad }
+    }
+}
+
+impl PoolSpec {
+    /// Window of the pooling.
+    pub fn window(&self) -> Window {
+        Window { kernel: self.size, stride: self.stride, pad: self.pad }
+    }
+}
+
+impl FcSpec {
+    /// Whether batch norm follows instead of a bias.
+    pub fn has_norm(&self) -> bool {
+        self.binary || self.activation != FcActivation::None
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn two() -> usize {
+    2
+}
+
+fn three() -> usize {
+    3
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn relu() -> FloatActivation {
+    FloatActivation::Relu
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn is_relu(value: &FloatActivation) -> bool {
+    *value == FloatActivation::Relu
+}
+
+fn is_none(value: &FloatActivation) -> bool {
+    *value == FloatActivation::None
+}

@@ -1,0 +1,284 @@
+//! Specs that fit and specs that do not.
+
+use super::*;
+
+/// The shipped spec with `from` replaced by `to`.
+#[track_caller]
+fn changed(from: &str, to: &str) -> Result<Spec, SpecError> {
+    let text = include_str!("../../networks/ddnn-c.toml");
+    assert!(text.contains(from), "{from:?} is not in the shipped spec");
+    Spec::parse(Path::new("ddnn-c.toml"), &text.replace(from, to))
+}
+
+#[track_caller]
+fn refuses(from: &str, to: &str, message: &str) {
+    let error = changed(from, to).expect_err("must be refused").to_string();
+    assert_eq!(error, message);
+}
+
+#[test]
+fn the_shipped_specs_fit() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    assert_eq!(spec.shapes.features.shape(), [8, 16, 16]);
+    assert_eq!(spec.shapes.cloud_input, [54, 16, 16]);
+    let published = include_str!("../../networks/ddnn-c-published.toml");
+    let published = Spec::parse(Path::new("published"), published).unwrap();
+    assert_eq!(published.shapes.features.shape(), [4, 16, 16]);
+}
+
+#[test]
+fn zero_devices_are_refused_with_the_line() {
+    refuses("count = 6", "count = 0", "ddnn-c.toml:10: device.count: expected 1 to 32 device slots, found 0");
+}
+
+#[test]
+fn a_window_larger_than_its_map_is_refused_with_the_line() {
+    refuses(
+        "filters = 64, kernel = 3, stride = 2, pad = 1",
+        "filters = 64, kernel = 11, stride = 2, pad = 1",
+        "ddnn-c.toml:25: cloud block 3 (conv): expected a window of at most 10x10 (map 8x8, padding 1), found 11x11",
+    );
+}
+
+#[test]
+fn features_that_are_not_binary_are_refused_with_the_line() {
+    refuses(
+        r#"{ kind = "convp", filters = 8 }"#,
+        r#"{ kind = "conv", filters = 8 }"#,
+        "ddnn-c.toml:13: last device block: expected a block that ends in sign (convp), since features travel as bits, found conv",
+    );
+}
+
+#[test]
+fn a_cloud_that_does_not_end_in_the_classes_is_refused_with_the_line() {
+    refuses(
+        r#"{ kind = "fc" },"#,
+        r#"{ kind = "fc", outputs = 7 },"#,
+        "ddnn-c.toml:26: last cloud block: expected an fc block with 10 outputs (one a class) and no activation, found 7 outputs",
+    );
+}
+
+#[test]
+fn an_unknown_key_and_an_unknown_block_are_refused_with_the_line() {
+    let error = changed("count = 6", "count = 6\ncuont = 7").unwrap_err().to_string();
+    assert!(error.starts_with("ddnn-c.toml:11: ") && error.contains("cuont"), "{error}");
+    let error = changed(r#"kind = "fc" }"#, r#"kind = "fcc" }"#).unwrap_err().to_string();
+    assert!(error.contains("fcc"), "{error}");
+    let error = changed("filters = 8", "filtres = 8").unwrap_err().to_string();
+    assert!(error.contains("filtres"), "{error}");
+}
+
+#[test]
+fn the_costs_follow_the_formula() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    let cost = spec.cost();
+    assert_eq!((cost.link.scores, cost.link.features, cost.link.raw), (40, 256, 3072));
+    assert_eq!(cost.device.macs, 27 * 8 * 32 * 32 + 2048 * 10);
+    assert_eq!(cost.device.parameters, 27 * 8 + 2 * 8 + 2048 * 10 + 2 * 10);
+    assert_eq!(cost.cloud.macs, 54 * 9 * 32 * 256 + 32 * 9 * 48 * 64 + 48 * 9 * 64 * 16 + 1024 * 10);
+}
+
+/// A spec in `models/networks` with `from` replaced by `to`.
+#[track_caller]
+fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, SpecError> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks").join(name);
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{from:?} is not in {name}");
+    Spec::parse(Path::new(name), &text.replacen(from, to, 1))
+}
+
+#[track_caller]
+fn refuses_in(name: &str, from: &str, to: &str, message: &str) {
+    let error = changed_in(name, from, to).expect_err("must be refused").to_string();
+    assert_eq!(error, format!("{name}:{message}"));
+}
+
+#[test]
+fn every_network_in_the_folder_fits() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks");
+    let mut letters: Vec<char> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| Spec::read(&file.unwrap().path()).unwrap().configuration().letter())
+        .collect();
+    letters.sort_unstable();
+    letters.dedup();
+    assert_eq!(letters, ['a', 'b', 'c', 'd', 'e', 'f']);
+}
+
+#[test]
+fn a_spec_without_wire_sends_what_its_last_device_block_gives() {
+    let encoding = |name| changed_in(name, "name", "name").unwrap().shapes.features.encoding;
+    assert_eq!(encoding("ddnn-a.toml"), FeatureEncoding::Pixels);
+    assert_eq!(encoding("ddnn-f.toml"), FeatureEncoding::Bits);
+    let wire = "\n[wire]\nscores = \"f32\"\nfeatures = \"f32\"";
+    assert_eq!(
+        changed_in("b-lenet-b.toml", wire, "").unwrap().shapes.features.encoding,
+        FeatureEncoding::F32
+    );
+}
+
+#[test]
+fn blocks_and_a_head_are_for_devices_with_a_section() {
+    refuses_in(
+        "ddnn-a.toml",
+        "count = 6",
+        "count = 6\nblocks = [{ kind = \"convp\", filters = 4 }]",
+        "11: device.blocks: expected nothing, since devices send their views in configuration (a), found blocks",
+    );
+    refuses_in(
+        "ddnn-a.toml",
+        "count = 6",
+        "count = 6\nhead = { kind = \"fc\" }",
+        "11: device.head: expected nothing, since devices send their views in configuration (a), found a head",
+    );
+    refuses_in(
+        "ddnn-a.toml",
+        "configuration = \"a\"",
+        "configuration = \"b\"",
+        "10: device.count: expected 1 device slot in configuration (b), found 6",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "head = {",
+        "# {",
+        "10: device.head: expected a block or a list of them, since devices run a section in configuration (b), found nothing",
+    );
+}
+
+#[test]
+fn the_tables_of_exits_are_there_where_the_configuration_has_them() {
+    refuses_in(
+        "ddnn-e.toml",
+        "[local]\naggregation = \"ap\" ",
+        "#",
+        "6: local: expected [local], since configuration (e) has the exit `local`, found none",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "[cloud]",
+        "[local]\naggregation = \"ap\"\n[cloud]",
+        "18: local: expected no [local], since configuration (b) has no exit `local`, found [local]",
+    );
+    refuses_in(
+        "ddnn-d.toml",
+        "configuration = \"d\"",
+        "configuration = \"b\"",
+        "17: edge: expected no [edge], since configuration (b) has no exit `edge`, found [edge]",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "configuration = \"b\"",
+        "configuration = \"d\"",
+        "6: edge: expected [edge], since configuration (d) has the exit `edge`, found none",
+    );
+}
+
+#[test]
+fn every_slot_belongs_to_one_edge() {
+    let groups = "groups = [[0, 1, 2], [3, 4, 5]]";
+    let refuses = |to: &str, message: &str| refuses_in("ddnn-f.toml", groups, to, message);
+    let each = "each of the slots 0 to 5 in one group, rising, no group empty";
+    for bad in [
+        "[[0, 1, 2], [3, 4]]",
+        "[[0, 1, 2], [2, 3, 4, 5]]",
+        "[[0, 1, 2, 3, 4, 5], []]",
+        "[[2, 1, 0], [3, 4, 5]]",
+    ] {
+        refuses(&format!("groups = {bad}"), &format!("19: edge.groups: expected {each}, found {bad}"));
+    }
+    refuses(
+        "groups = [[0, 1, 2, 3, 4, 5]]",
+        "19: edge.groups: expected two edges or more, found [[0, 1, 2, 3, 4, 5]]",
+    );
+    refuses(
+        "#",
+        "21: edge.groups: expected the slots of each edge, as in [[0, 1, 2], [3, 4, 5]], found nothing",
+    );
+    refuses_in(
+        "ddnn-e.toml",
+        "[edge] ",
+        "[edge]\ngroups = [[0, 1], [2, 3, 4, 5]]\n#",
+        "19: edge.groups: expected one edge, found [[0, 1], [2, 3, 4, 5]]",
+    );
+    refuses_in(
+        "ddnn-e.toml",
+        "[edge] ",
+        "[edge]\nfusion = \"ap\"\n#",
+        "19: edge.fusion: expected nothing, since there is one edge, found ap",
+    );
+}
+
+#[test]
+fn edges_of_other_sizes_have_weights_of_other_sizes_and_give_the_same_map() {
+    let groups = "[[0, 1, 2], [3, 4, 5]]";
+    let spec = changed_in("ddnn-f.toml", groups, "[[0, 5], [1, 2, 3, 4]]").unwrap();
+    let inputs: Vec<_> = spec.shapes.edges.iter().map(|edge| edge.input).collect();
+    assert_eq!(inputs, [[18, 16, 16], [36, 16, 16]]);
+    assert_eq!(spec.shapes.cloud_input, [2 * 16 + 2, 8, 8]);
+    let edges = spec.cost().edges;
+    assert!(edges[0].parameters < edges[1].parameters && edges[0].macs < edges[1].macs);
+    let text = "[[0, 5], [1, 2, 3, 4]]\nblocks = [{ kind = \"pool\" }]\nhead = { kind = \"fc\" }\naggregation = \"cc\"\n[cloud]";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks/ddnn-f.toml");
+    let whole = std::fs::read_to_string(file).unwrap();
+    let (before, _) = whole.split_once(groups).unwrap();
+    let (_, behind) = whole.split_once("[cloud]").unwrap();
+    let error = Spec::parse(Path::new("f"), &[before, text, behind].concat()).unwrap_err().to_string();
+    let expected = "f:20: edge.blocks: expected the same map from every edge, [18, 8, 8] as from the first, found [36, 8, 8]";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn wire_features_must_be_what_the_last_device_block_gives() {
+    refuses(
+        "features = \"bits\"",
+        "features = \"f32\"",
+        "ddnn-c.toml:31: wire.features: expected bits, since the last device block ends in sign, found f32",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "features = \"f32\"",
+        "features = \"pixels\"",
+        "39: wire.features: expected f32, since the last device block gives floats, found pixels",
+    );
+    refuses(
+        r#"{ kind = "convp", filters = 8 }"#,
+        r#"{ kind = "fc", outputs = 9, activation = "sign" }"#,
+        "ddnn-c.toml:13: last device block: expected a block that gives a map (convp, conv, pool), found fc",
+    );
+}
+
+#[test]
+fn a_block_of_a_head_or_behind_an_fc_block_that_does_not_fit_is_refused_with_the_line() {
+    refuses_in(
+        "b-lenet-b.toml",
+        "filters = 10, kernel = 3, pad = 1",
+        "filters = 10, kernel = 33, pad = 1",
+        "21: device head block 1 (conv): expected a window of at most 17x17 (map 15x15, padding 1), found 33x33",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "    { kind = \"fc\" },",
+        "    { kind = \"fc\", outputs = 12 },",
+        "23: device.head: expected an fc block with 10 outputs (one a class) and no activation, found 12 outputs",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "{ kind = \"fc\", outputs = 84 },",
+        "{ kind = \"fc\", outputs = 84 }, { kind = \"pool\" },",
+        "33: cloud block 6 (pool): expected an fc block, as the one in front of it, found pool",
+    );
+    let error = changed_in("b-lenet-b.toml", "head = [", "head = [7,").unwrap_err().to_string();
+    assert!(error.starts_with("b-lenet-b.toml:20: "), "{error}");
+}
+
+#[test]
+fn branchynets_lenet_costs_what_it_cost_there() {
+    let cost = changed_in("b-lenet-b.toml", "b-lenet-b", "b-lenet-b").unwrap().cost();
+    let (first, branch) = (25 * 5 * 30 * 30, 9 * 5 * 10 * 15 * 15 + 640 * 10);
+    // 0.220 M up to exit 1 and 1.140 M along the trunk, as the reference counts.
+    assert_eq!((cost.device.macs, first + branch), (220_150, 220_150));
+    assert_eq!(first + cost.cloud.macs, 1_140_070);
+    let d = changed_in("b-lenet-d.toml", "b-lenet-d", "b-lenet-d").unwrap().cost();
+    assert_eq!(d.edges[0].macs + d.cloud.macs, cost.cloud.macs + 810 * 10);
+    assert_eq!((d.link.features, d.link.edge), (4 * 5 * 15 * 15, 40 + 4 * 10 * 9 * 9));
+}
