@@ -72,7 +72,7 @@ pub struct DemoArgs {
     /// Use this broker, mqtt://host:port, instead of the embedded one. The group's topics should be nobody else's.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
     pub broker: Option<BrokerAddress>,
-    /// QoS of the devices' messages and of requests for features: 1 is acknowledged, which costs bytes and time.
+    /// `QoS` of the devices' messages and of requests for features: 1 is acknowledged, which costs bytes and time.
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub qos: u8,
     /// Port of the embedded broker on loopback; a free one by default.

@@ -100,7 +100,7 @@ impl Inbox {
             Some(Route::Device(device, leaf)) => self.message(device, leaf, payload, newest, &mut event),
             Some(Route::Edge(edge, EdgeTopic::Status)) => self.edge_status(edge, payload, &mut event),
             Some(Route::Edge(edge, EdgeTopic::Features)) => {
-                self.edge_message(edge, payload, newest, &mut event)
+                self.edge_message(edge, payload, newest, &mut event);
             }
         }
     }

@@ -113,7 +113,7 @@ impl Whole {
         let edges = self.run_edges(&devices)?;
         let cloud = self.run_cloud(&devices, &edges)?;
         let given = devices.into_iter().zip(edges).zip(cloud);
-        given.map(|((devices, edges), cloud)| self.answer(devices, edges, cloud)).collect()
+        given.map(|((devices, edges), cloud)| self.answer(devices, edges, &cloud)).collect()
     }
 
     fn check(&self, samples: &[&[Option<&[u8]>]]) -> Result<(), SectionError> {
@@ -195,7 +195,7 @@ impl Whole {
         &mut self,
         devices: Vec<Option<DeviceOutput>>,
         edges: Vec<Option<EdgeOutput>>,
-        cloud: Vec<f32>,
+        cloud: &[f32],
     ) -> Result<WholeAnswer, SectionError> {
         let mask: Vec<bool> = devices.iter().map(Option::is_some).collect();
         let presence = Presence::from_mask(&mask);
@@ -217,7 +217,7 @@ impl Whole {
                         let scores = edges.iter().map(|edge| edge.as_ref().map(|it| &it.scores[..]));
                         joined(self.edge.as_mut(), scores, self.class_prior.len())?
                     }
-                    Exit::Cloud => cloud.clone(),
+                    Exit::Cloud => cloud.to_vec(),
                 };
             }
             self.leave(&logits, present)

@@ -119,9 +119,9 @@ impl Tiers {
         self.sent.push(Sent::Summary(slot, output.scores));
     }
 
-    fn deliver(&mut self, message: Sent) {
+    fn deliver(&mut self, message: &Sent) {
         let (sample, age_ms, late) = (SAMPLE, 0, false);
-        match &message {
+        match message {
             Sent::Input(slot, pixels) => {
                 self.tell(Event::Input { slot: *slot, sample, age_ms, late, pixels });
             }
@@ -203,7 +203,7 @@ impl Tiers {
                 std::mem::take(&mut late).into_iter().for_each(|slot| self.capture(slot));
             } else {
                 let message = self.sent.swap_remove(order(self.sent.len()));
-                self.deliver(message);
+                self.deliver(&message);
             }
         }
         panic!("it does not end");

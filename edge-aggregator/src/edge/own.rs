@@ -65,7 +65,7 @@ impl OwnEdges {
     pub(crate) fn overhear(&mut self, now: Micros, event: &Event<'_>) {
         match *event {
             Event::Features { slot, sample, bits } => {
-                self.hear(now, EdgeEvent::Features { slot, sample, bits })
+                self.hear(now, EdgeEvent::Features { slot, sample, bits });
             }
             Event::Gone { slot, sample } => self.hear(now, EdgeEvent::Gone { slot, sample }),
             Event::DeviceDown { slot } => self.hear(now, EdgeEvent::DeviceDown { slot }),

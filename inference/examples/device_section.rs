@@ -1,0 +1,24 @@
+//! A device section in your own program, in ten lines: a bundle, a view, scores and the features to send on.
+//! `cargo run --release -p headwater-inference --features tract --example device_section -- models/shipped/fashion-6cam.hwb`
+
+use std::error::Error;
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::PackedEngine;
+use headwater_inference::policy::Policy;
+use headwater_inference::sections::DeviceSection;
+use headwater_protocol::Slot;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: device_section BUNDLE")?;
+    let bundle = Bundle::open(&path)?;
+    let mut section = DeviceSection::load(&bundle, Slot::new(0)?, &PackedEngine::new())?;
+    // Your camera's pixels go here: channels, rows, columns, a byte each; `headwater-samples` decodes and resizes images.
+    let view: Vec<u8> = (0..bundle.manifest().preprocessing.view_bytes()).map(|at| at as u8).collect();
+    let output = section.run(&view, 1)?.remove(0);
+    let Policy { local, .. } = bundle.policy();
+    let answer = local.assess(&output.scores, 1);
+    println!("{}: confidence {:.2}", bundle.manifest().labels[usize::from(answer.class)], answer.confidence);
+    println!("features: {} bytes", output.features.len());
+    Ok(())
+}
