@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, Slot, Status};
+use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, SampleId, Slot, Status};
 use tracing::warn;
 
 /// One device, from its first message on.
@@ -23,6 +23,8 @@ pub(crate) struct Device {
 pub(crate) struct Life {
     pub(crate) slot: Slot,
     pub(crate) boot: Boot,
+    /// The id of its clock's samples at its start; 0 where triggers give the ids.
+    pub(crate) sample: SampleId,
     /// Why this life is not let in.
     pub(crate) refusal: Option<Fault>,
 }
@@ -47,7 +49,8 @@ impl Device {
         if self.life.is_none_or(|life| life.boot != birth.boot) {
             self.named.clear();
         }
-        self.life = Some(Life { slot: birth.slot, boot: birth.boot, refusal });
+        let sample = birth.sample.unwrap_or_default();
+        self.life = Some(Life { slot: birth.slot, boot: birth.boot, sample, refusal });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }

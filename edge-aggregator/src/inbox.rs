@@ -125,6 +125,11 @@ impl Inbox {
         self.strays
     }
 
+    /// The newest id of which a device said that its samples begin there; 0 where triggers give the ids.
+    pub(crate) fn newest_at_birth(&self) -> SampleId {
+        self.registry.newest_at_birth()
+    }
+
     /// Bit `i` set where a device fills slot `i`.
     pub(crate) fn filled_slots(&self) -> u64 {
         self.registry.filled()
@@ -264,7 +269,8 @@ impl Inbox {
                 return self.registry.refuse(device, fault, "a message of a device that is not let in");
             }
         };
-        let sample = SampleId::widen(header.sample_low, newest);
+        let near = newest.max(self.registry.sample_at_birth(device));
+        let sample = SampleId::widen(header.sample_low, near);
         if self.last_sample.is_some_and(|last| sample > last) {
             return;
         }

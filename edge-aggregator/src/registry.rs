@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use headwater_protocol::{Birth, Boot, DeviceId, Fault, NetworkId, Slot, Status};
+use headwater_protocol::{Birth, Boot, DeviceId, Fault, NetworkId, SampleId, Slot, Status};
 
 use crate::device::Device;
 use crate::report::DeviceRefusals;
@@ -111,6 +111,17 @@ impl Registry {
             Some(holder) if holder == index => Ok(life.slot),
             Some(_) => Err(Fault::SlotTaken),
         }
+    }
+
+    /// The id of the device's samples when its life began; 0 where triggers give the ids.
+    pub(crate) fn sample_at_birth(&self, index: DeviceIndex) -> SampleId {
+        self.devices[index.0].life().map_or(SampleId(0), |life| life.sample)
+    }
+
+    /// The newest of those of all devices that fill a slot.
+    pub(crate) fn newest_at_birth(&self) -> SampleId {
+        let holders = self.holders.iter().flatten();
+        holders.map(|holder| self.sample_at_birth(*holder)).max().unwrap_or_default()
     }
 
     /// Counts a refusal under its device.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, Status, Topic, Topics};
+use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, SampleId, Status, Topic, Topics};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -213,6 +213,7 @@ fn link_config(
         boot,
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
+        sample: first_sample(config.capture),
         capabilities: Vec::new(),
     };
     let status = |state| json(&heard.status, &Status { state, boot });
@@ -230,6 +231,16 @@ fn link_config(
     link.down = Some(status(DeviceState::Down)?);
     link.keep_alive_s = config.keep_alive_s;
     Ok(link)
+}
+
+/// The id of a sample at this moment, where the clock gives them.
+fn first_sample(capture: Capture) -> Option<SampleId> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    match capture {
+        Capture::Trigger => None,
+        Capture::Clock { period_ms } => Some(Schedule::new(period_ms).sample_at(now)),
+        Capture::Source => Some(SampleId(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))),
+    }
 }
 
 fn json(topic: &str, value: &impl serde::Serialize) -> Result<RetainedMessage, DeviceError> {

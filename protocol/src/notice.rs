@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Boot, DeviceId, NetworkId, Slot};
+use crate::ids::{Boot, DeviceId, NetworkId, SampleId, Slot};
 
 /// `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,10 @@ pub struct Birth {
     pub software: String,
     /// The network it runs.
     pub network: NetworkId,
+    /// Where ids of samples come from its clock: the id of the moment of its start. Headers carry the low half of an id, and the rest is
+    /// found near this one while nothing newer is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<SampleId>,
     /// What it can do beyond the version's basics; unknown words are ignored.
     #[serde(default)]
     pub capabilities: Vec<String>,

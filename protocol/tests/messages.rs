@@ -150,6 +150,13 @@ fn golden_messages() {
     check_golden("request", Body::Request(0b101), "1400abcd08070605070003000500000000000000");
     check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f");
     check_golden("gone", Body::Gone, "1600abcd0807060507000300");
+    let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
+    check_golden("decided", Body::Decided(decision), "1800abcd080706050700030003000000003f0404040404040404");
+    check_golden(
+        "edge_features",
+        Body::EdgeFeatures { slots: 0b101, scores: &scores, map: &[0x01, 0x07] },
+        "1900abcd080706050700030005000000000000000000803f000020c0000000000107",
+    );
 }
 
 #[track_caller]
@@ -172,6 +179,18 @@ fn each_wrong_byte_is_named() {
         Body::Summary(&[0; 12]),
         &DecodeError::NotFinite,
     );
+    let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
+    for wrong in [-0.1f32, 1.1, f32::NAN] {
+        check_refused(
+            |b| b[14..18].copy_from_slice(&wrong.to_le_bytes()),
+            Body::Decided(decision),
+            &DecodeError::Confidence,
+        );
+    }
+    let edge = Body::EdgeFeatures { slots: 1, scores: &[0; 12], map: &[0; 2] };
+    check_refused(|b| b[12] = 0, edge, &DecodeError::NoSlots);
+    check_refused(|b| b[33] = 0x08, edge, &DecodeError::TailBits);
+    check_refused(|b| b[20..24].copy_from_slice(&f32::NAN.to_le_bytes()), edge, &DecodeError::NotFinite);
     check_refused(
         |b| b.resize(1000, 0),
         Body::Gone,

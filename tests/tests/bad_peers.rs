@@ -74,6 +74,7 @@ async fn a_second_device_on_a_slot_is_refused() {
         boot: Boot(1),
         software: "test".into(),
         network: tiers.bundle.network_id(),
+        sample: None,
         capabilities: Vec::new(),
     };
     let status = Status { state: DeviceState::Up, boot: birth.boot };

@@ -44,7 +44,7 @@ fn exits(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
     }
     writeln!(f, "\nmedian ms from capture to the end of each stage, at the leader")?;
     for (exit, row) in &report.exits {
-        let passed = row.stages_ms.rows().into_iter().filter(|(_, ms)| *ms > 0.0);
+        let passed = row.stages_ms.rows().into_iter().filter(|(stage, ms)| *ms > 0.0 || *stage == "decided");
         let words: Vec<_> = passed.map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
         writeln!(f, "{:<8} {}", exit.name(), words.join("   "))?;
     }

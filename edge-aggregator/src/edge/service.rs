@@ -213,7 +213,8 @@ impl Worker {
         if topic == self.request_topic {
             return match decode(&payload, &self.limits) {
                 Ok(Message { header, body: Body::Request(slots) }) if header.network == self.network => {
-                    let sample = SampleId::widen(header.sample_low, self.newest);
+                    let near = self.newest.max(self.inbox.newest_at_birth());
+                    let sample = SampleId::widen(header.sample_low, near);
                     self.newest = self.newest.max(sample);
                     self.edges.hear(at, EdgeEvent::Collect { sample, slots });
                 }

@@ -29,12 +29,17 @@ impl Group {
     }
 
     fn introduces(&mut self, id: &str, slot: u8, network: NetworkId) {
+        self.introduces_from(id, slot, network, None);
+    }
+
+    fn introduces_from(&mut self, id: &str, slot: u8, network: NetworkId, sample: Option<SampleId>) {
         let birth = Birth {
             device: device(id),
             slot: Slot::new(slot).unwrap(),
             boot: Boot(1),
             software: "test".into(),
             network,
+            sample,
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
@@ -97,6 +102,17 @@ fn each_message_becomes_its_event() {
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
     assert_eq!(group.inbox.refusals(), []);
+}
+
+#[test]
+fn where_a_clock_gives_the_ids_the_birth_says_where_they_begin() {
+    let mut group = Group::new();
+    let first = SampleId((7 << 32) - 5);
+    group.introduces_from("a", 0, OURS, Some(first));
+    group.seen.clear();
+    assert_eq!(group.inbox.newest_at_birth(), first);
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", (7u64 << 32) + 101)]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Group {
             boot: Boot(boot),
             software: "test".into(),
             network,
+            sample: None,
             capabilities: Vec::new(),
         };
         let index = self.index(id);

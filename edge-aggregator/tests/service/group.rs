@@ -100,6 +100,7 @@ impl Group {
             boot: Boot(1),
             software: "by hand".into(),
             network,
+            sample: None,
             capabilities: Vec::new(),
         };
         let mut config = LinkConfig::new(self.broker.clone(), id.as_str())

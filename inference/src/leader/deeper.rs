@@ -55,10 +55,13 @@ impl Leader {
             return;
         }
         let pushes = self.config.configuration.pushes_maps();
+        if pushes && bits.is_some() && !self.open.contains_key(&sample) {
+            // Messages on two topics may overtake each other: features can be the first that is heard of a sample.
+            self.answering(now, slot, sample, 0, false, actions);
+        }
         let takes_part = |open: &super::open::Open| {
             let is_new = open.delivered >> slot.index() & 1 == 0;
-            open.owes(slot)
-                || pushes && is_new && open.stage == Stage::Window && open.presence.is_present(slot)
+            open.owes(slot) || pushes && is_new && open.stage == Stage::Window
         };
         // Where there are edges they take the features; the leader only wants to know that a device sent them unasked.
         let has_edges = !self.config.edges.is_empty();

@@ -200,7 +200,7 @@ impl Leader {
     }
 
     /// The open sample that an answer of `slot` belongs to, opened if it is new; `None` when the answer is not to be taken.
-    fn answering(
+    pub(super) fn answering(
         &mut self,
         now: Micros,
         slot: Slot,

@@ -1,6 +1,8 @@
 //! The state machine, in sentences; `properties` below it, over random orders, losses and times.
 
-use headwater_protocol::{Decision, Degraded, Dropped, Exit, NetworkId, PolicyId, SampleId, Slot, View};
+use headwater_protocol::{
+    Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, Slot, View,
+};
 
 use super::journal::{Entry, replay};
 use super::{Action, Event, Exits, Leader, LeaderConfig, Micros};
@@ -326,6 +328,91 @@ fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
     assert_eq!(next.leader.settled().highest, SampleId(2));
     assert_eq!(next.summary(0, 1, &UNSURE), [], "a decided sample is not opened again");
     assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
+}
+
+/// A leader of one device that may decide itself.
+fn alone() -> Leader {
+    let config = LeaderConfig { configuration: Configuration::B, slots: 1, ..config() };
+    let mut leader = Leader::new(config, Exits { local: None, edge: None });
+    leader.handle(Micros(0), Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
+    leader
+}
+
+fn decided(class: u16) -> Event<'static> {
+    let decision = DeviceDecision { class, confidence: 0.75, policy: PolicyId([9; 8]) };
+    Event::DeviceDecided { slot: slot(0), sample: SampleId(1), age_ms: 2, late: false, decision }
+}
+
+#[test]
+fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    leader.handle(Micros::from_ms(9), decided(2), &mut actions);
+    let found = decision(&actions);
+    assert_eq!((found.exit, found.class, found.confidence), (Exit::Device, 2, 0.75));
+    assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
+    assert_eq!(leader.settled().decided, 1);
+    actions.clear();
+    leader.handle(Micros::from_ms(10), decided(1), &mut actions);
+    assert_eq!((actions.len(), leader.counts().after_close), (0, 1));
+}
+
+#[test]
+fn a_decision_that_no_device_may_take_or_of_no_class_is_a_misfit() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    leader.handle(Micros(0), decided(CLASSES as u16), &mut actions);
+    assert_eq!((actions.len(), leader.counts().misfits), (0, 1));
+    let mut group = Group::new();
+    assert_eq!(group.event(decided(1)), []);
+    assert_eq!(group.leader.counts().misfits, 1);
+}
+
+#[test]
+fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    let (sample, slot) = (SampleId(1), slot(0));
+    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    leader.handle(Micros(0), summary, &mut actions);
+    assert_eq!(actions, [Action::Open(sample)]);
+    leader.handle(Micros(0), Event::Features { slot, sample, bits: &[7; PACKED] }, &mut actions);
+    assert!(matches!(&actions[1..], [Action::AskCloud { features, .. }] if *features == [7; PACKED]));
+    actions.clear();
+    let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
+    leader.handle(Micros(0), failed, &mut actions);
+    // The device's scores answer, though it was not sure.
+    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Device, 1));
+}
+
+#[test]
+fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_when_the_window_ends() {
+    let (sample, slot) = (SampleId(1), slot(0));
+    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    let features = Event::Features { slot, sample, bits: &[7; PACKED] };
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    leader.handle(Micros(0), features, &mut actions);
+    leader.handle(Micros(0), summary, &mut actions);
+    assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
+
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    leader.handle(Micros(0), features, &mut actions);
+    leader.handle(Micros::from_ms(50), Event::Tick, &mut actions);
+    assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
+    actions.clear();
+    let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
+    leader.handle(Micros::from_ms(51), failed, &mut actions);
+    // No scores came, so the prior is all there is.
+    assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
+    leader.handle(Micros::from_ms(52), features, &mut actions);
+    assert_eq!((actions.len(), leader.counts().after_close), (1, 1));
+}
+
+#[test]
+fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    let (sample, slot) = (SampleId(1), slot(0));
+    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    leader.handle(Micros(0), summary, &mut actions);
+    leader.handle(Micros::from_ms(50), Event::Tick, &mut actions);
+    assert_eq!(actions[1..], [Action::Request { sample, slots: 1 }]);
 }
 
 #[test]

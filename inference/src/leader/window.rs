@@ -1,6 +1,6 @@
 //! The window and the exit at its end.
 
-use headwater_protocol::{Degraded, Exit, SampleId};
+use headwater_protocol::{Degraded, Exit, SampleId, Slot, View};
 
 use super::open::{Answer, Stage};
 use super::{Action, Leader, Micros};
@@ -31,6 +31,13 @@ impl Leader {
         open.stages.window_us = open.elapsed(now);
         self.counts.missing += u64::from(open.presence.missing_count());
         self.devices.window_closed(open.presence.answered_mask());
+        let has_scores = open.presence.present_count() > 0;
+        if self.config.configuration.pushes_maps() {
+            // A device whose summary was lost has a view all the same: its map came.
+            for slot in Slot::first(self.sizes.slots).filter(|slot| open.delivered >> slot.index() & 1 == 1) {
+                open.presence.set(slot, View::Present);
+            }
+        }
         let present = open.presence.present_count();
         let first = self.config.configuration.exits()[0];
         if present == 0 {
@@ -40,7 +47,7 @@ impl Leader {
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if nothing deeper does.
-            Exit::Device => Some(&open.scores[..self.sizes.classes]),
+            Exit::Device => has_scores.then(|| &open.scores[..self.sizes.classes]),
             Exit::Local => self.exits.local.as_mut().and_then(|exit| {
                 let mask = open.presence.present_mask();
                 exit.scores(&open.scores, mask, &mut self.logits).ok().map(|()| &self.logits[..])

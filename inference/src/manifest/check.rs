@@ -259,3 +259,69 @@ fn error(what: impl Into<String>, expected: impl ToString, found: impl ToString)
 fn clipped(text: &str) -> String {
     text.chars().take(200).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TinyNetwork;
+
+    #[track_caller]
+    fn refused(configuration: Configuration, change: impl FnOnce(&mut NetworkManifest), words: &str) {
+        let mut manifest = TinyNetwork::of(configuration).manifest();
+        assert_eq!(manifest.check(), Ok(()));
+        change(&mut manifest);
+        let error = manifest.check().expect_err("must be refused").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+
+    fn slots(slots: &[u8]) -> Vec<Slot> {
+        slots.iter().map(|slot| Slot::new(*slot).expect("a slot")).collect()
+    }
+
+    #[test]
+    fn edges_where_there_are_none_and_none_where_there_are_are_refused() {
+        let edge = TinyNetwork::of(Configuration::E).manifest().edge;
+        refused(Configuration::C, |manifest| manifest.edge = edge, "expected no edges in configuration (c)");
+        refused(Configuration::E, |manifest| manifest.edge = None, "expected edges in configuration (e)");
+    }
+
+    #[test]
+    fn every_slot_belongs_to_one_edge() {
+        let with = |groups: &'static [&'static [u8]]| {
+            move |manifest: &mut NetworkManifest| {
+                let edge = manifest.edge.as_mut().expect("edges");
+                edge.groups = groups.iter().map(|group| slots(group)).collect();
+            }
+        };
+        refused(Configuration::F, with(&[&[0, 1, 2]]), "edge.groups: expected 2 or more");
+        refused(Configuration::E, with(&[&[0, 1], &[2]]), "edge.groups: expected 1, found 2");
+        for groups in [&[&[0u8, 1][..], &[1, 2]][..], &[&[0, 1], &[]], &[&[0], &[1]], &[&[1, 0], &[2]]] {
+            let change = |manifest: &mut NetworkManifest| {
+                let edge = manifest.edge.as_mut().expect("edges");
+                edge.groups = groups.iter().map(|group| slots(group)).collect();
+            };
+            refused(Configuration::F, change, "each of the 3 slots in one group");
+        }
+    }
+
+    #[test]
+    fn a_device_that_decides_is_alone() {
+        for configuration in [Configuration::B, Configuration::D] {
+            refused(configuration, |manifest| manifest.slots = 2, "slots: expected 1 to 1, found 2");
+        }
+    }
+
+    #[test]
+    fn what_devices_send_is_a_view_where_they_have_no_section_and_nowhere_else() {
+        let bits = |manifest: &mut NetworkManifest| manifest.features.encoding = FeatureEncoding::Bits;
+        refused(Configuration::A, bits, "features: expected");
+        let pixels = |manifest: &mut NetworkManifest| manifest.features.encoding = FeatureEncoding::Pixels;
+        refused(Configuration::C, pixels, "features.encoding: expected bits or f32");
+    }
+
+    #[test]
+    fn a_section_too_few_is_named_with_those_that_are_needed() {
+        let drop = |manifest: &mut NetworkManifest| drop(manifest.sections.remove(3));
+        refused(Configuration::F, drop, "expected device-0, device-1, device-2, edge-0, edge-1, cloud");
+    }
+}

@@ -1,9 +1,10 @@
-//! A part of a data set as an archive of frames, for devices to play.
+//! Samples of a data set as an archive of frames, for devices to play.
 
 use super::{ArchiveError, ArchiveWriter, FrameFormat, Labels};
 use crate::{DataSet, Part, SampleViews, View};
 
-/// The first `limit` samples of a part, without loss.
+/// At most `limit` samples of a part, without loss, spread over it and out of its order: many data sets have one class after the other, and
+/// any stretch of a recording should be like the whole. The same part gives the same recording.
 ///
 /// # Errors
 /// [`ArchiveError::Encode`].
@@ -19,7 +20,7 @@ pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveW
         classes: Vec::new(),
     };
     let mut writer = ArchiveWriter::new(labels, FrameFormat::Png);
-    for index in 0..data.len(part).min(limit) {
+    for index in spread(data.len(part)).take(limit) {
         let view = |slot| {
             let mut pixels = vec![0; shape.bytes()];
             data.view_into(part, index, slot, &mut pixels).then(|| View::new(shape, pixels))
@@ -30,11 +31,41 @@ pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveW
     Ok(writer)
 }
 
+/// All numbers below `count`, each once, neighbours far apart: steps of about the golden section of `count`, which shares no factor with it.
+fn spread(count: usize) -> impl Iterator<Item = usize> {
+    let golden = (count as f64 * 0.618_033_988_749_895) as usize;
+    let step = (golden.max(1)..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
+    (0..count).scan(0, move |at, _| {
+        let index = *at;
+        *at = (*at + step) % count;
+        Some(index)
+    })
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::spread;
     use crate::archive::{Archive, ArchiveOptions, Frame};
     use crate::fashion_6cam::Fashion6Cam;
     use crate::{DataSet, Part};
+
+    #[test]
+    fn every_sample_comes_once_and_any_stretch_is_spread_over_the_whole() {
+        for count in [0, 1, 2, 3, 10, 64, 999, 1000] {
+            let mut all: Vec<_> = spread(count).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..count), "{count}");
+        }
+        // Ten classes of a hundred, one after the other: each is met in any thirty.
+        let order: Vec<_> = spread(1000).map(|index| index / 100).collect();
+        for stretch in order.windows(30) {
+            assert!((0..10).all(|class| stretch.contains(&class)), "{stretch:?}");
+        }
+    }
 
     #[test]
     fn a_recorded_part_plays_the_same_views() {
@@ -43,14 +74,15 @@ mod tests {
         let archive = Archive::read(&bytes, "recorded", &ArchiveOptions::default()).unwrap();
         assert_eq!((archive.len(), archive.slots()), (5, data.slots()));
         let mut pixels = vec![0; data.shape().bytes()];
+        let order: Vec<_> = spread(6).collect();
         for (sample, slot) in (0..5).flat_map(|sample| (0..data.slots()).map(move |slot| (sample, slot))) {
-            assert_eq!(archive.class(sample), Some(data.label(Part::Test, sample)));
+            assert_eq!(archive.class(sample), Some(data.label(Part::Test, order[sample])));
             match archive.frame(sample, slot) {
                 Frame::View(view) => {
-                    assert!(data.view_into(Part::Test, sample, slot, &mut pixels));
+                    assert!(data.view_into(Part::Test, order[sample], slot, &mut pixels));
                     assert_eq!(view.pixels, pixels);
                 }
-                Frame::NotInView => assert!(!data.view_into(Part::Test, sample, slot, &mut pixels)),
+                Frame::NotInView => assert!(!data.view_into(Part::Test, order[sample], slot, &mut pixels)),
                 Frame::Broken { name, reason } => panic!("{name}: {reason}"),
             }
         }
