@@ -26,6 +26,8 @@ use crate::args::DemoArgs;
 
 /// Longest wait for all parts to find each other.
 const READY_LIMIT: Duration = Duration::from_secs(20);
+/// Between looks at whether a process ended by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Longest wait for one rehearsed sample, and runs through the frames that ids are kept free for.
 const REHEARSAL: Duration = Duration::from_millis(500);
 const REHEARSALS: u64 = 1000;
@@ -184,11 +186,16 @@ impl<'a> Director<'a> {
         let mut triggered = 0;
         let mut batch = Vec::new();
         let mut last_change = start;
+        let mut next_look = start;
         loop {
             let now = Instant::now();
             self.kill_due(cast, now - start).await;
-            if let Some(end) = cast.ended() {
-                bail!(end);
+            // Asks the system about every process, so not at each message.
+            if now >= next_look {
+                next_look = now + LOOK_EVERY;
+                if let Some(end) = cast.ended() {
+                    bail!(end);
+                }
             }
             while triggered < self.total && self.may_trigger(triggered, now - start) {
                 self.trigger(SampleId(self.first.0 + triggered)).await?;

@@ -285,22 +285,19 @@ mod tests {
         refused(Configuration::E, |manifest| manifest.edge = None, "expected edges in configuration (e)");
     }
 
+    fn with<'a>(groups: &'a [&'a [u8]]) -> impl FnOnce(&mut NetworkManifest) + 'a {
+        |manifest| {
+            let edge = manifest.edge.as_mut().expect("edges");
+            edge.groups = groups.iter().map(|group| slots(group)).collect();
+        }
+    }
+
     #[test]
     fn every_slot_belongs_to_one_edge() {
-        let with = |groups: &'static [&'static [u8]]| {
-            move |manifest: &mut NetworkManifest| {
-                let edge = manifest.edge.as_mut().expect("edges");
-                edge.groups = groups.iter().map(|group| slots(group)).collect();
-            }
-        };
         refused(Configuration::F, with(&[&[0, 1, 2]]), "edge.groups: expected 2 or more");
         refused(Configuration::E, with(&[&[0, 1], &[2]]), "edge.groups: expected 1, found 2");
         for groups in [&[&[0u8, 1][..], &[1, 2]][..], &[&[0, 1], &[]], &[&[0], &[1]], &[&[1, 0], &[2]]] {
-            let change = |manifest: &mut NetworkManifest| {
-                let edge = manifest.edge.as_mut().expect("edges");
-                edge.groups = groups.iter().map(|group| slots(group)).collect();
-            };
-            refused(Configuration::F, change, "each of the 3 slots in one group");
+            refused(Configuration::F, with(groups), "each of the 3 slots in one group");
         }
     }
 

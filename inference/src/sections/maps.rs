@@ -1,7 +1,10 @@
 //! Joins the maps of several sources, as they travel, into the input of the section behind them.
 
+use std::borrow::Cow;
+
 use super::SectionError;
 use crate::aggregate::{self, AggregateError};
+use crate::engine::Outputs;
 use crate::manifest::{Aggregation, FeatureEncoding, FeatureMap};
 
 /// The join in front of the section of an edge or of the cloud.
@@ -106,9 +109,9 @@ impl MapJoin {
 }
 
 /// The map that a section gave for each sample, as it travels.
-pub(super) fn encoded(map: &FeatureMap, outputs: &crate::engine::Outputs, output: usize) -> Vec<u8> {
+pub(super) fn encoded<'a>(map: &FeatureMap, outputs: &'a Outputs, output: usize) -> Cow<'a, [u8]> {
     match map.encoding {
-        FeatureEncoding::Bits => outputs.bits(output).to_vec(),
+        FeatureEncoding::Bits => Cow::Borrowed(outputs.bits(output)),
         FeatureEncoding::Pixels | FeatureEncoding::F32 => {
             outputs.floats(output).iter().flat_map(|float| float.to_le_bytes()).collect()
         }
