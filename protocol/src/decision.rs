@@ -79,7 +79,7 @@ pub enum Dropped {
     Restart,
     /// Too many samples were open.
     Shed,
-    /// A device's spool was full.
+    /// Every device that saw it had to give it up: its spool was full, or what was in it is of no use any more.
     SpoolFull,
 }
 
@@ -164,6 +164,34 @@ pub struct Settled {
     pub dropped: BTreeMap<Dropped, u64>,
 }
 
+/// What the leader publishes on `settled`: the account, and for which samples a device may take its word.
+///
+/// A leader cannot know of a sample whose messages never reached it. So a device takes `highest` for samples that it sent on its
+/// present connection, from `since` on, and for all others (sent before a connection was lost, or while no leader was there) only their
+/// ids in `late`: it sends those again, marked late, until it reads them there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettledNotice {
+    /// Decided, dropped, highest.
+    #[serde(flatten)]
+    pub account: Settled,
+    /// The first sample that the leader opened since it is connected; nothing before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<SampleId>,
+    /// Samples of which late messages came and which are decided or dropped, each said once for every such message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<SampleId>,
+}
+
+impl SettledNotice {
+    /// Most ids in [`SettledNotice::late`] of one message; the rest follows in the next.
+    pub const MOST_LATE: usize = 1024;
+
+    /// Whether a sample that was sent on the present connection is decided or dropped.
+    pub fn covers(&self, sample: SampleId) -> bool {
+        self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +215,20 @@ mod tests {
         let text = serde_json::to_string(&settled).unwrap();
         assert_eq!(text, r#"{"highest":9,"decided":8,"dropped":{"restart":1}}"#);
         assert_eq!(serde_json::from_str::<Settled>(&text).unwrap(), settled);
+    }
+
+    #[test]
+    fn a_notice_is_an_account_that_says_what_it_vouches_for() {
+        let account = Settled { highest: SampleId(9), decided: 8, dropped: BTreeMap::new() };
+        let mut notice = SettledNotice { account, ..SettledNotice::default() };
+        let text = serde_json::to_string(&notice).unwrap();
+        assert_eq!(text, r#"{"highest":9,"decided":8}"#);
+        assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
+        assert!(!notice.covers(SampleId(9)), "it opened nothing since it is connected");
+        (notice.since, notice.late) = (Some(SampleId(5)), vec![SampleId(2)]);
+        let text = serde_json::to_string(&notice).unwrap();
+        assert_eq!(text, r#"{"highest":9,"decided":8,"since":5,"late":[2]}"#);
+        assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
+        assert_eq!([4, 5, 9, 10].map(|id| notice.covers(SampleId(id))), [false, true, true, false]);
     }
 }

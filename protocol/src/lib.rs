@@ -15,7 +15,7 @@ mod presence;
 mod topic;
 pub mod v2;
 
-pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, Stages};
+pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, SettledNotice, Stages};
 pub use fault::{Fault, MqttHandling};
 pub use ids::{
     Boot, DeviceId, EdgeId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot,

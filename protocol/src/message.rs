@@ -8,10 +8,11 @@
 //! ```
 //!
 //! All little endian; version is the high half of byte 0. The age is in ms and saturates at 65,535. Bodies: `trigger` the whole
-//! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing; `request` the mask of the slots
-//! asked (u64, bit i = slot i); `features` the packed bits; `input` the view as pixels; `decided` class (u16), confidence (f32) and
-//! policy id (8 bytes) of a device that decided by itself; `edge_features` what an edge made of its devices' features: the mask of
-//! the slots that contributed (u64), scores (one `f32` a class), its map.
+//! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing (`gone` marked late on the topic
+//! `summary`: the device had to give the whole sample up); `request` the mask of the slots asked (u64, bit i = slot i); `features` the
+//! packed bits; `input` the view as pixels; `decided` class (u16), confidence (f32) and policy id (8 bytes) of a device that decided
+//! by itself; `edge_features` what an edge made of its devices' features: the mask of the slots that contributed (u64), scores (one
+//! `f32` a class), its map.
 //! (device, boot, kind, sample) identifies a message; duplicates are normal.
 
 use thiserror::Error;
@@ -68,7 +69,7 @@ pub enum Body<'a> {
     Request(u64),
     /// Feature bits, packed as [`bits`] says.
     Features(&'a [u8]),
-    /// The features asked for are no longer kept.
+    /// The features asked for are no longer kept; marked late on the topic `summary`: the whole sample had to be given up.
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
