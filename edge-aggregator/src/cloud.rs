@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Degraded, Fault, NetworkId, SampleId};
 use http_body_util::{BodyExt, Full, Limited};
@@ -32,9 +33,8 @@ const ANSWER_HEAD_BYTES: usize = 16 * 1024;
 pub(crate) struct CloudTarget {
     /// `http://host:port/v2/models/{m}/infer`.
     pub(crate) uri: Uri,
-    pub(crate) network: NetworkId,
-    pub(crate) slots: usize,
-    pub(crate) classes: usize,
+    /// In the order of [`Generation`].
+    pub(crate) networks: Vec<Tail>,
     /// Requests under way at once; more wait, within their deadline.
     pub(crate) most_requests: usize,
     /// How long after its deadline an answer is still taken, for a revision.
@@ -42,9 +42,19 @@ pub(crate) struct CloudTarget {
     pub(crate) breaker: BreakerConfig,
 }
 
+/// What a question and its answer look like under a network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    pub(crate) network: NetworkId,
+    /// Maps that the cloud section joins.
+    pub(crate) sources: usize,
+    pub(crate) classes: usize,
+}
+
 /// One sample's question.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
+    pub(crate) generation: Generation,
     pub(crate) sample: SampleId,
     pub(crate) features: Vec<u8>,
     pub(crate) presence: Vec<bool>,
@@ -211,14 +221,16 @@ impl Hop {
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.map_err(|_| Degraded::CloudUnreachable)?;
         let target = &self.target;
+        // The leader asks for networks that it holds alone.
+        let tail = target.networks.get(question.generation as usize).ok_or(Degraded::CloudRefused)?;
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let request = InferRequest {
             id: None,
-            network: Some(target.network),
+            network: Some(tail.network),
             deadline_ms: Some(u32::try_from(left).unwrap_or(u32::MAX).max(1)),
             batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
         };
-        let (body, head_bytes) = encode_request(&request, target.slots);
+        let (body, head_bytes) = encode_request(&request, tail.sources);
         self.shared().account.body_sent_bytes += body.len() as u64;
         let request = Request::post(target.uri.clone())
             .header(CONTENT_TYPE, "application/octet-stream")
@@ -232,12 +244,12 @@ impl Hop {
         }
         let head_bytes =
             response.headers().get(HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let limit = ANSWER_HEAD_BYTES + 16 * target.classes;
+        let limit = ANSWER_HEAD_BYTES + 16 * tail.classes;
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
         self.shared().account.body_received_bytes += body.len() as u64;
-        match decode_response(&body, head_bytes, 1, target.classes) {
-            Ok(answer) if answer.network.is_none_or(|network| network == target.network) => Ok(answer.logits),
+        match decode_response(&body, head_bytes, 1, tail.classes) {
+            Ok(answer) if answer.network.is_none_or(|network| network == tail.network) => Ok(answer.logits),
             _ => Err(Degraded::CloudRefused),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use headwater_inference::leader::Generation;
 use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, SampleId, Slot, Status};
 use tracing::warn;
 
@@ -18,10 +19,17 @@ pub(crate) struct Device {
     named: Vec<Fault>,
 }
 
+/// A slot under a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    pub(crate) generation: Generation,
+}
+
 /// What a birth certificate said, checked against the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
-    pub(crate) slot: Slot,
+    pub(crate) place: Place,
     pub(crate) boot: Boot,
     /// The id of its clock's samples at its start; 0 where triggers give the ids.
     pub(crate) sample: SampleId,
@@ -39,18 +47,19 @@ impl Device {
     }
 
     /// The slot it fills now: introduced, let in, and up in this very life.
-    pub(crate) fn wanted_slot(&self) -> Option<Slot> {
+    pub(crate) fn wanted_place(&self) -> Option<Place> {
         let life = self.life.filter(|life| life.refusal.is_none())?;
         let up = self.status.as_ref().is_some_and(|s| s.state == DeviceState::Up && s.boot == life.boot);
-        up.then_some(life.slot)
+        up.then_some(life.place)
     }
 
-    pub(crate) fn introduced(&mut self, birth: &Birth, refusal: Option<Fault>) {
+    pub(crate) fn introduced(&mut self, birth: &Birth, generation: Generation, refusal: Option<Fault>) {
         if self.life.is_none_or(|life| life.boot != birth.boot) {
             self.named.clear();
         }
         let sample = birth.sample.unwrap_or_default();
-        self.life = Some(Life { slot: birth.slot, boot: birth.boot, sample, refusal });
+        let place = Place { slot: birth.slot, generation };
+        self.life = Some(Life { place, boot: birth.boot, sample, refusal });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }

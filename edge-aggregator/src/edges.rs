@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use headwater_inference::leader::Generation;
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeStatus, Fault, NetworkId};
 use tracing::warn;
 
@@ -14,9 +15,25 @@ const MOST_EDGES: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EdgeChange {
     /// Somebody runs that section.
-    Up(usize),
+    Up(EdgePlace),
     /// Nobody does.
-    Down(usize),
+    Down(EdgePlace),
+}
+
+/// An edge section of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EdgePlace {
+    pub(crate) generation: Generation,
+    pub(crate) edge: usize,
+}
+
+/// A network whose edges are let in.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownEdges {
+    pub(crate) generation: Generation,
+    pub(crate) network: NetworkId,
+    /// Slots of each edge; 0 for one that runs in this process, which nobody else may be.
+    pub(crate) slots: Vec<u64>,
 }
 
 /// Position of an edge in the registry.
@@ -26,12 +43,8 @@ pub(crate) struct EdgeIndex(usize);
 /// All edges of the group that are processes of their own.
 #[derive(Debug)]
 pub(crate) struct EdgeRegistry {
-    network: NetworkId,
-    /// Slots of each edge of the network; 0 for one that runs in this process, which nobody else may be.
-    slots: Vec<u64>,
+    networks: Vec<KnownEdges>,
     edges: Vec<Known>,
-    /// Who runs each section.
-    holders: Vec<Option<EdgeIndex>>,
 }
 
 /// One edge, from its first message on.
@@ -39,13 +52,13 @@ pub(crate) struct EdgeRegistry {
 struct Known {
     id: EdgeId,
     /// Its life and the section it runs, once it is let in.
-    life: Option<(Boot, usize)>,
+    life: Option<(Boot, EdgePlace)>,
     refused: BTreeMap<&'static str, u64>,
 }
 
 impl EdgeRegistry {
-    pub(crate) fn new(network: NetworkId, slots: &[u64]) -> Self {
-        Self { network, slots: slots.to_vec(), edges: Vec::new(), holders: vec![None; slots.len()] }
+    pub(crate) fn new(networks: Vec<KnownEdges>) -> Self {
+        Self { networks, edges: Vec::new() }
     }
 
     /// The edge of that name; `None` when no more are remembered.
@@ -66,46 +79,62 @@ impl EdgeRegistry {
         let life = self.edges[index.0].life;
         if status.state == DeviceState::Down {
             // The will of another life must not end this one.
-            if let Some((_, edge)) = life.filter(|(boot, _)| *boot == status.boot) {
-                self.leave(index, edge, &mut changes);
+            if let Some((_, place)) = life.filter(|(boot, _)| *boot == status.boot) {
+                self.edges[index.0].life = None;
+                changes.push(EdgeChange::Down(place));
             }
             return changes;
         }
-        if let Some((_, edge)) = life {
-            self.leave(index, edge, &mut changes);
+        if let Some((_, place)) = life {
+            self.edges[index.0].life = None;
+            changes.push(EdgeChange::Down(place));
         }
         let edge = usize::from(status.edge);
-        if status.network != self.network {
-            let (ours, theirs) = (self.network.short(), status.network.short());
-            let why = format!("network: expected {ours}, found {theirs}: give it this group's bundle");
-            self.refuse(index, Fault::WrongNetwork, &why);
-        } else if self.slots.get(edge).is_none_or(|slots| *slots == 0) {
-            let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");
-            self.refuse(index, Fault::Malformed, &why);
-        } else if let Some(holder) = self.holders[edge] {
-            let why = format!("edge {edge} is {} already: give one of them another", self.edges[holder.0].id);
-            self.refuse(index, Fault::SlotTaken, &why);
-        } else {
-            self.holders[edge] = Some(index);
-            self.edges[index.0].life = Some((status.boot, edge));
-            changes.push(EdgeChange::Up(edge));
+        match self.place_of(status.network, edge) {
+            Ok(place) => {
+                self.edges[index.0].life = Some((status.boot, place));
+                changes.push(EdgeChange::Up(place));
+            }
+            Err((fault, why)) => self.refuse(index, fault, &why),
         }
         changes
     }
 
-    fn leave(&mut self, index: EdgeIndex, edge: usize, changes: &mut Vec<EdgeChange>) {
-        self.edges[index.0].life = None;
-        self.holders[edge] = None;
-        changes.push(EdgeChange::Down(edge));
+    /// The place of an edge of that network, if it is to be had.
+    fn place_of(&self, network: NetworkId, edge: usize) -> Result<EdgePlace, (Fault, String)> {
+        let Some(known) = self.networks.iter().find(|known| known.network == network) else {
+            let ours: Vec<String> = self.networks.iter().map(|known| known.network.short()).collect();
+            let (ours, theirs) = (ours.join(" or "), network.short());
+            let why = format!("network: expected {ours}, found {theirs}: give it this group's bundle");
+            return Err((Fault::WrongNetwork, why));
+        };
+        if known.slots.get(edge).is_none_or(|slots| *slots == 0) {
+            let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");
+            return Err((Fault::Malformed, why));
+        }
+        let place = EdgePlace { generation: known.generation, edge };
+        let mut lives = self.edges.iter().filter_map(|known| Some((&known.id, known.life?.1)));
+        match lives.find(|(_, taken)| *taken == place) {
+            Some((holder, _)) => {
+                let why = format!("edge {edge} is {holder} already: give one of them another");
+                Err((Fault::SlotTaken, why))
+            }
+            None => Ok(place),
+        }
+    }
+
+    /// The network by whose shapes a message of the edge is read.
+    pub(crate) fn generation(&self, index: EdgeIndex) -> Generation {
+        self.edges[index.0].life.map_or(Generation::Current, |(_, place)| place.generation)
     }
 
     /// The edge for which a message of this boot speaks.
     ///
     /// # Errors
     /// [`Fault::UnknownDevice`] for one that is not let in.
-    pub(crate) fn admit(&self, index: EdgeIndex, boot: Boot) -> Result<usize, Fault> {
+    pub(crate) fn admit(&self, index: EdgeIndex, boot: Boot) -> Result<EdgePlace, Fault> {
         let life = self.edges[index.0].life.filter(|(lives, _)| *lives == boot);
-        life.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
+        life.map(|(_, place)| place).ok_or(Fault::UnknownDevice)
     }
 
     /// Counts a refusal, and names its edge the first time.
@@ -130,6 +159,7 @@ mod tests {
     use super::*;
 
     const OURS: NetworkId = NetworkId([7; 32]);
+    const NEXT: NetworkId = NetworkId([8; 32]);
 
     fn status(state: DeviceState, boot: u16, edge: u8) -> EdgeStatus {
         EdgeStatus { state, boot: Boot(boot), edge, network: OURS, software: "test".into() }
@@ -137,7 +167,12 @@ mod tests {
 
     /// Edge 0 runs in the leader, 1 and 2 elsewhere.
     fn registry() -> EdgeRegistry {
-        EdgeRegistry::new(OURS, &[0, 0b10, 0b100])
+        let network = |generation, network| KnownEdges { generation, network, slots: vec![0, 0b10, 0b100] };
+        EdgeRegistry::new(vec![network(Generation::Current, OURS), network(Generation::Next, NEXT)])
+    }
+
+    fn place(edge: usize) -> EdgePlace {
+        EdgePlace { generation: Generation::Current, edge }
     }
 
     fn index(registry: &mut EdgeRegistry, id: &str) -> EdgeIndex {
@@ -149,12 +184,12 @@ mod tests {
         let mut registry = registry();
         let north = index(&mut registry, "north");
         assert_eq!(registry.admit(north, Boot(1)), Err(Fault::UnknownDevice));
-        assert_eq!(registry.status(north, &status(DeviceState::Up, 1, 1)), [EdgeChange::Up(1)]);
-        assert_eq!(registry.admit(north, Boot(1)), Ok(1));
+        assert_eq!(registry.status(north, &status(DeviceState::Up, 1, 1)), [EdgeChange::Up(place(1))]);
+        assert_eq!(registry.admit(north, Boot(1)), Ok(place(1)));
         let again = registry.status(north, &status(DeviceState::Up, 2, 1));
-        assert_eq!(again, [EdgeChange::Down(1), EdgeChange::Up(1)]);
+        assert_eq!(again, [EdgeChange::Down(place(1)), EdgeChange::Up(place(1))]);
         assert_eq!(registry.status(north, &status(DeviceState::Down, 1, 1)), []);
-        assert_eq!(registry.status(north, &status(DeviceState::Down, 2, 1)), [EdgeChange::Down(1)]);
+        assert_eq!(registry.status(north, &status(DeviceState::Down, 2, 1)), [EdgeChange::Down(place(1))]);
         assert_eq!(registry.admit(north, Boot(2)), Err(Fault::UnknownDevice));
     }
 
@@ -170,5 +205,19 @@ mod tests {
         assert_eq!(refused.len(), 1);
         assert_eq!(refused[0].refused[Fault::SlotTaken.code()], 1);
         assert_eq!(refused[0].refused[Fault::Malformed.code()], 2);
+    }
+    #[test]
+    fn an_edge_that_comes_back_with_the_next_network_leaves_the_current_one() {
+        let mut registry = registry();
+        let north = index(&mut registry, "north");
+        registry.status(north, &status(DeviceState::Up, 1, 1));
+        let next = EdgeStatus { network: NEXT, ..status(DeviceState::Up, 2, 1) };
+        let there = EdgePlace { generation: Generation::Next, edge: 1 };
+        let changes = registry.status(north, &next);
+        assert_eq!(changes, [EdgeChange::Down(place(1)), EdgeChange::Up(there)]);
+        assert_eq!(
+            (registry.generation(north), registry.admit(north, Boot(2))),
+            (Generation::Next, Ok(there))
+        );
     }
 }

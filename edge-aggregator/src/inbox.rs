@@ -2,27 +2,26 @@
 
 use std::collections::HashMap;
 
-use headwater_inference::leader::Event;
+use headwater_inference::leader::{Event, Generation};
 use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
 use headwater_protocol::{
     Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Status,
     Topic, Topics, decode,
 };
 
-use crate::edges::{EdgeChange, EdgeIndex, EdgeRegistry};
-use crate::registry::{Change, DeviceIndex, Registry};
+use crate::edges::{EdgeChange, EdgeIndex, EdgePlace, EdgeRegistry, KnownEdges};
+use crate::registry::{Change, DeviceIndex, Known, Registry};
 use crate::report::{DeviceRefusals, EdgeRefusals};
 
 /// Topic names remembered with what they mean, so that a message costs a look-up and no allocation.
 const MOST_ROUTES: usize = 4096;
 
-/// Reads messages under one network.
+/// Reads messages under the networks of the group.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     topics: Topics,
-    network: NetworkId,
-    limits: Limits,
-    maps: Encodings,
+    /// In the order of [`Generation`].
+    networks: Vec<Wire>,
     registry: Registry,
     edges: EdgeRegistry,
     routes: HashMap<String, Route>,
@@ -34,17 +33,31 @@ pub(crate) struct Inbox {
     strays: u64,
 }
 
-/// How the maps of devices and of edges travel.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Encodings {
+/// How the messages of a network look.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    pub(crate) network: NetworkId,
+    pub(crate) slots: usize,
+    /// Slots of each edge that runs elsewhere; 0 for one that does not.
+    pub(crate) edges: Vec<u64>,
+    pub(crate) limits: Limits,
+    /// How the maps of devices travel.
     pub(crate) device: FeatureEncoding,
+    /// How the maps of edges travel.
     pub(crate) edge: FeatureEncoding,
 }
 
-impl Encodings {
-    pub(crate) fn of(manifest: &NetworkManifest) -> Self {
+impl Wire {
+    pub(crate) fn of(manifest: &NetworkManifest, network: NetworkId, edges: Vec<u64>) -> Self {
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
-        Self { device: manifest.features.encoding, edge: edge.unwrap_or_default() }
+        Self {
+            network,
+            slots: usize::from(manifest.slots),
+            edges,
+            limits: manifest.limits(),
+            device: manifest.features.encoding,
+            edge: edge.unwrap_or_default(),
+        }
     }
 }
 
@@ -56,31 +69,27 @@ enum Route {
 }
 
 impl Inbox {
-    /// `edges` are the slots of each edge that runs elsewhere; 0 for one that does not.
-    pub(crate) fn new(
-        topics: Topics,
-        network: NetworkId,
-        (slots, edges): (usize, &[u64]),
-        (limits, maps): (Limits, Encodings),
-    ) -> Self {
+    /// `networks`: the current one, and the next where there is one.
+    pub(crate) fn new(topics: Topics, networks: Vec<Wire>) -> Self {
+        let of = || Generation::ALL.into_iter().zip(&networks);
+        let devices =
+            of().map(|(generation, &Wire { network, slots, .. })| Known { generation, network, slots });
+        let edges = of().map(|(generation, wire)| KnownEdges {
+            generation,
+            network: wire.network,
+            slots: wire.edges.clone(),
+        });
         Self {
             topics,
-            network,
-            limits,
-            maps,
-            registry: Registry::new(network, slots),
-            edges: EdgeRegistry::new(network, edges),
+            registry: Registry::new(devices.collect()),
+            edges: EdgeRegistry::new(edges.collect()),
+            networks,
             routes: HashMap::new(),
             last_sample: None,
             scores: Vec::new(),
             changes: Vec::new(),
             strays: 0,
         }
-    }
-
-    /// Body lengths that it takes.
-    pub(crate) fn limits(&self) -> Limits {
-        self.limits
     }
 
     /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows of;
@@ -90,7 +99,7 @@ impl Inbox {
         topic: &str,
         payload: &[u8],
         newest: SampleId,
-        mut event: impl FnMut(Event<'_>),
+        mut event: impl FnMut(Generation, Event<'_>),
     ) {
         match self.route(topic) {
             None => self.strays += 1,
@@ -151,17 +160,23 @@ impl Inbox {
         Some(route)
     }
 
+    fn wire(&self, generation: Generation) -> &Wire {
+        // A generation comes from a registry, which knows those of `networks` alone.
+        &self.networks[generation as usize]
+    }
+
     /// Triggers are for the devices; the leader learns from them how far the samples are.
-    fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
-        match decode(payload, &self.limits) {
-            Ok(Message { body: Body::Trigger(sample), header }) if header.network == self.network.tag() => {
-                event(Event::Trigger { sample });
+    fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
+        let is_ours = |tag| self.networks.iter().any(|wire| wire.network.tag() == tag);
+        match decode(payload, &self.networks[0].limits) {
+            Ok(Message { body: Body::Trigger(sample), header }) if is_ours(header.network) => {
+                event(Generation::Current, Event::Trigger { sample });
             }
             _ => self.strays += 1,
         }
     }
 
-    fn birth(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+    fn birth(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
         if payload.is_empty() {
             self.registry.forget(device, &mut self.changes);
         } else {
@@ -173,7 +188,7 @@ impl Inbox {
         self.tell_changes(event);
     }
 
-    fn status(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+    fn status(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
         match serde_json::from_slice::<Status>(payload) {
             Ok(status) => self.registry.status(device, status, &mut self.changes),
             // A cleared retained status says nothing about the life that is current.
@@ -183,7 +198,12 @@ impl Inbox {
         self.tell_changes(event);
     }
 
-    fn edge_status(&mut self, edge: EdgeIndex, payload: &[u8], event: &mut impl FnMut(Event<'_>)) {
+    fn edge_status(
+        &mut self,
+        edge: EdgeIndex,
+        payload: &[u8],
+        event: &mut impl FnMut(Generation, Event<'_>),
+    ) {
         if payload.is_empty() {
             return;
         }
@@ -192,10 +212,10 @@ impl Inbox {
             Err(error) => return self.edges.refuse(edge, Fault::Malformed, &format!("status: {error}")),
         };
         for change in changes {
-            event(match change {
-                EdgeChange::Up(edge) => Event::EdgeUp { edge },
-                EdgeChange::Down(edge) => Event::EdgeDown { edge },
-            });
+            match change {
+                EdgeChange::Up(at) => event(at.generation, Event::EdgeUp { edge: at.edge }),
+                EdgeChange::Down(at) => event(at.generation, Event::EdgeDown { edge: at.edge }),
+            }
         }
     }
 
@@ -204,30 +224,33 @@ impl Inbox {
         from: EdgeIndex,
         payload: &[u8],
         newest: SampleId,
-        event: &mut impl FnMut(Event<'_>),
+        event: &mut impl FnMut(Generation, Event<'_>),
     ) {
-        let message = match decode(payload, &self.limits) {
+        let generation = self.edges.generation(from);
+        let &Wire { network, limits, edge: encoding, .. } = self.wire(generation);
+        let message = match decode(payload, &limits) {
             Ok(message) => message,
             Err(error) => return self.edges.refuse(from, error.fault(), &error.to_string()),
         };
         let header = message.header;
-        if header.network != self.network.tag() {
-            let why = format!("network tag: expected {}, found {}", self.network.tag(), header.network);
+        if header.network != network.tag() {
+            let why = format!("network tag: expected {}, found {}", network.tag(), header.network);
             return self.edges.refuse(from, Fault::WrongNetwork, &why);
         }
-        let edge = match self.edges.admit(from, header.boot) {
+        let EdgePlace { edge, .. } = match self.edges.admit(from, header.boot) {
             Ok(edge) => edge,
             Err(fault) => return self.edges.refuse(from, fault, "a message of an edge that is not let in"),
         };
         let sample = SampleId::widen(header.sample_low, newest);
         match message.body {
-            Body::EdgeFeatures { slots, map, .. } if self.maps.edge.takes(map) => {
+            Body::EdgeFeatures { slots, map, .. } if encoding.takes(map) => {
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
                 let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
-                event(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+                let answer = Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes };
+                event(generation, answer);
             }
-            Body::Gone => event(Event::EdgeGone { edge, sample }),
+            Body::Gone => event(generation, Event::EdgeGone { edge, sample }),
             Body::EdgeFeatures { .. } => self.edges.refuse(from, Fault::Malformed, NOT_FINITE),
             body => {
                 let why = format!("a {} message on the topic of an edge", body.kind().name());
@@ -236,12 +259,12 @@ impl Inbox {
         }
     }
 
-    fn tell_changes(&mut self, event: &mut impl FnMut(Event<'_>)) {
+    fn tell_changes(&mut self, event: &mut impl FnMut(Generation, Event<'_>)) {
         for change in self.changes.drain(..) {
-            event(match change {
-                Change::Up(slot) => Event::DeviceUp { slot },
-                Change::Down(slot) => Event::DeviceDown { slot },
-            });
+            match change {
+                Change::Up(at) => event(at.generation, Event::DeviceUp { slot: at.slot }),
+                Change::Down(at) => event(at.generation, Event::DeviceDown { slot: at.slot }),
+            }
         }
     }
 
@@ -251,15 +274,17 @@ impl Inbox {
         leaf: DeviceTopic,
         payload: &[u8],
         newest: SampleId,
-        event: &mut impl FnMut(Event<'_>),
+        event: &mut impl FnMut(Generation, Event<'_>),
     ) {
-        let message = match decode(payload, &self.limits) {
+        let generation = self.registry.generation(device);
+        let &Wire { network, limits, device: encoding, .. } = self.wire(generation);
+        let message = match decode(payload, &limits) {
             Ok(message) => message,
             Err(error) => return self.registry.refuse(device, error.fault(), &error.to_string()),
         };
         let header = message.header;
-        if header.network != self.network.tag() {
-            let (ours, theirs) = (self.network.tag(), header.network);
+        if header.network != network.tag() {
+            let (ours, theirs) = (network.tag(), header.network);
             let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
             return self.registry.refuse(device, Fault::WrongNetwork, &why);
         }
@@ -275,6 +300,7 @@ impl Inbox {
             return;
         }
         let (age_ms, late) = (header.age_ms, header.late);
+        let mut event = |what: Event<'_>| event(generation, what);
         match (leaf, message.body) {
             (DeviceTopic::Summary, Body::Summary(_)) => {
                 self.scores.clear();
@@ -285,13 +311,16 @@ impl Inbox {
             (DeviceTopic::Summary, Body::Input(pixels)) => {
                 event(Event::Input { slot, sample, age_ms, late, pixels });
             }
+            (DeviceTopic::Summary, Body::Gone) if late => event(Event::GivenUp { slot, sample }),
             (DeviceTopic::Decision, Body::Decided(decision)) => {
                 event(Event::DeviceDecided { slot, sample, age_ms, late, decision });
             }
-            (DeviceTopic::Features, Body::Features(bits)) if !self.maps.device.takes(bits) => {
+            (DeviceTopic::Features, Body::Features(bits)) if !encoding.takes(bits) => {
                 self.registry.refuse(device, Fault::Malformed, NOT_FINITE);
             }
-            (DeviceTopic::Features, Body::Features(bits)) => event(Event::Features { slot, sample, bits }),
+            (DeviceTopic::Features, Body::Features(bits)) => {
+                event(Event::Features { slot, sample, late, bits });
+            }
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
                 let why = format!("a {} message on the topic {}", body.kind().name(), leaf.name());

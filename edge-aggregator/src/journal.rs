@@ -48,7 +48,6 @@ struct Store {
 /// Where the line of a decided or dropped sample lies.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
-    sample: SampleId,
     dropped: Option<Dropped>,
     at: u64,
     length: usize,
@@ -116,20 +115,22 @@ impl Journal {
         Ok(())
     }
 
-    /// Rewrites the file when it has reached its bound. `settled` and `open` must be as after the last flush.
+    /// Rewrites the file when it has reached its bound. What it is told must be as after the last flush; everything up to `floor` is closed,
+    /// and so are the `closed`.
     ///
     /// # Errors
     /// [`JournalError::Write`]; the old file is then still whole.
     pub(crate) fn compact_if_full(
         &mut self,
         settled: &Settled,
+        (floor, closed): (SampleId, impl Iterator<Item = SampleId>),
         open: impl Iterator<Item = SampleId>,
     ) -> Result<(), JournalError> {
         let Some(store) = self.store.as_mut().filter(|store| store.length >= store.compact_at) else {
             return Ok(());
         };
         store
-            .compact(settled, open)
+            .compact(settled, &Entry::Closed { floor, samples: closed.collect() }, open)
             .map_err(|source| JournalError::Write { path: store.path.clone(), source })?;
         self.account.compactions += 1;
         Ok(())
@@ -142,15 +143,16 @@ impl Journal {
 }
 
 impl Store {
-    /// A new file beside the old one, then renamed over it. Of the closings it keeps the latest, and all that lie above the
-    /// account's highest sample: without them such a sample could be decided a second time after a restart.
-    fn compact(&mut self, settled: &Settled, open: impl Iterator<Item = SampleId>) -> io::Result<()> {
-        let mut surplus = self.closings.len().saturating_sub(KEPT_CLOSINGS);
-        self.closings.retain(|closing| {
-            let is_surplus = surplus > 0;
-            surplus = surplus.saturating_sub(1);
-            !is_surplus || closing.sample > settled.highest
-        });
+    /// A new file beside the old one, then renamed over it. Of the closings it keeps the latest whole, and of the others the ids: without
+    /// them such a sample could be decided a second time after a restart.
+    fn compact(
+        &mut self,
+        settled: &Settled,
+        closed: &Entry,
+        open: impl Iterator<Item = SampleId>,
+    ) -> io::Result<()> {
+        let surplus = self.closings.len().saturating_sub(KEPT_CLOSINGS);
+        self.closings.drain(..surplus);
         let mut account = settled.clone();
         for closing in &self.closings {
             match closing.dropped {
@@ -163,6 +165,7 @@ impl Store {
         account.dropped.retain(|_, count| *count > 0);
         let mut text = Vec::new();
         Entry::Settled(account).write_line(&mut text);
+        closed.write_line(&mut text);
         open.for_each(|sample| Entry::Opened(sample).write_line(&mut text));
         for closing in &mut self.closings {
             let start = text.len();
@@ -190,11 +193,9 @@ impl Store {
 
 fn closing(entry: &Entry, at: u64, length: usize) -> Option<Closing> {
     match entry {
-        Entry::Decided(decision) => Some(Closing { sample: decision.sample, dropped: None, at, length }),
-        Entry::Dropped { sample, reason } => {
-            Some(Closing { sample: *sample, dropped: Some(*reason), at, length })
-        }
-        Entry::Opened(_) | Entry::Settled(_) => None,
+        Entry::Decided(_) => Some(Closing { dropped: None, at, length }),
+        Entry::Dropped { reason, .. } => Some(Closing { dropped: Some(*reason), at, length }),
+        Entry::Opened(_) | Entry::Settled(_) | Entry::Closed { .. } => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, run};
+use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, Networks, run};
 use headwater_inference::bundle::Bundle;
 use headwater_link::BrokerAddress;
 use headwater_protocol::{EdgeId, GroupId, Origin, SiteId, effective_line};
@@ -23,6 +23,10 @@ struct Flags {
     /// The bundle the devices run; its labels, policy and local exit are used here.
     #[arg(long, env = "HEADWATER_BUNDLE")]
     bundle: PathBuf,
+    /// The bundle that devices are switching to, while they are restarted with it one by one (docs/rollover.md). Its own policy holds
+    /// for it.
+    #[arg(long, env = "HEADWATER_NEXT_BUNDLE", value_name = "BUNDLE")]
+    next_bundle: Option<PathBuf>,
     /// A TOML file with settings; see `headwater-aggregator.toml` for all of them with their defaults.
     #[arg(long, env = "HEADWATER_AGGREGATOR_CONFIG")]
     config: Option<PathBuf>,
@@ -133,6 +137,8 @@ fn show(flags: &Flags, matches: &ArgMatches, config: &AggregatorConfig) {
         };
     let path = |path: &PathBuf| toml::Value::from(path.display().to_string()).to_string();
     println!("{}", effective_line("bundle", Some(&path(&flags.bundle)), origin("bundle")));
+    let next = flags.next_bundle.as_ref().map(path);
+    println!("{}", effective_line("next_bundle", next.as_deref(), origin("next_bundle")));
     println!("{}", effective_line("policy", flags.policy.as_ref().map(path).as_deref(), origin("policy")));
     for (key, value) in config.effective() {
         println!("{}", effective_line(key, value.map(|value| value.to_string()).as_deref(), origin(key)));
@@ -169,15 +175,19 @@ fn overwrite<T: Clone>(setting: &mut T, flag: Option<&T>) {
 
 #[tokio::main]
 async fn lead(flags: &Flags, config: AggregatorConfig) -> anyhow::Result<()> {
-    let bundle =
-        Bundle::open(&flags.bundle).with_context(|| format!("opening bundle {}", flags.bundle.display()))?;
+    let open = |path: &PathBuf| {
+        let bundle = Bundle::open(path).with_context(|| format!("opening bundle {}", path.display()))?;
+        anyhow::Ok(Arc::new(bundle))
+    };
+    let networks =
+        Networks { current: open(&flags.bundle)?, next: flags.next_bundle.as_ref().map(open).transpose()? };
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let shutdown = async {
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
         info!("stopping");
     };
-    match run(config, Arc::new(bundle), shutdown).await? {
+    match run(config, networks, shutdown).await? {
         Finished::Leader(report) => info!(decided = report.decided, open = report.open, "stopped"),
         Finished::Edge(report) => info!(answered = report.answered, gone = report.gone, "stopped"),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_link::{Link, LinkError, QoS};
 use headwater_protocol::{
-    Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, Settled, Topic, Topics, encode,
+    Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, Topic, Topics, encode,
 };
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -28,21 +28,13 @@ pub(crate) struct Outbox {
     revision_topic: String,
     settled_topic: String,
     request_qos: QoS,
-    limits: Limits,
-    network: NetworkTag,
     waiting: VecDeque<Bytes>,
     recent: VecDeque<(Instant, Bytes)>,
     unsent: u64,
 }
 
 impl Outbox {
-    pub(crate) fn new(
-        link: Link,
-        topics: &Topics,
-        request_qos: QoS,
-        limits: Limits,
-        network: NetworkTag,
-    ) -> Self {
+    pub(crate) fn new(link: Link, topics: &Topics, request_qos: QoS) -> Self {
         Self {
             link,
             request_topic: topics.name(&Topic::Request),
@@ -50,22 +42,19 @@ impl Outbox {
             revision_topic: topics.name(&Topic::Revision),
             settled_topic: topics.name(&Topic::Settled),
             request_qos,
-            limits,
-            network,
             waiting: VecDeque::new(),
             recent: VecDeque::new(),
             unsent: 0,
         }
     }
 
-    /// Asks slots for features. One that is lost costs the wait for features, no more.
-    pub(crate) fn request(&self, sample: SampleId, slots: u64) {
-        let header =
-            Header { late: false, network: self.network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
+    /// Asks slots of devices that run a network for features. One that is lost costs the wait for features, no more.
+    pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: u64) {
+        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
         let mut payload = Vec::new();
-        if let Err(error) =
-            encode(&Message { header, body: Body::Request(slots) }, &self.limits, &mut payload)
-        {
+        // A request is as long in every network.
+        let limits = Limits::default();
+        if let Err(error) = encode(&Message { header, body: Body::Request(slots) }, &limits, &mut payload) {
             warn!(%error, "a request that cannot be written");
             return;
         }
@@ -95,8 +84,8 @@ impl Outbox {
     }
 
     /// Publishes the account; the next one says more than this one lost. Whether it was taken.
-    pub(crate) fn settled(&self, settled: &Settled) -> bool {
-        let Some(payload) = json(settled) else { return false };
+    pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
+        let Some(payload) = json(notice) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
     }
 

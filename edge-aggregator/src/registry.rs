@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
+use headwater_inference::leader::Generation;
 use headwater_protocol::{Birth, Boot, DeviceId, Fault, NetworkId, SampleId, Slot, Status};
 
-use crate::device::Device;
+use crate::device::{Device, Place};
 use crate::report::DeviceRefusals;
 
 /// Most devices that are remembered; more than a group has, less than a flood of made-up names would need.
@@ -17,9 +18,17 @@ const MOST_DEVICES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A device fills it.
-    Up(Slot),
+    Up(Place),
     /// Nobody fills it.
-    Down(Slot),
+    Down(Place),
+}
+
+/// A network whose devices are let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) generation: Generation,
+    pub(crate) network: NetworkId,
+    pub(crate) slots: usize,
 }
 
 /// Position of a device in the registry.
@@ -29,17 +38,17 @@ pub(crate) struct DeviceIndex(usize);
 /// All devices of the group.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    network: NetworkId,
-    slots: usize,
+    networks: Vec<Known>,
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
-    /// Which device fills each slot.
-    holders: Vec<Option<DeviceIndex>>,
+    /// Which device fills each slot, and under which network: a slot has one device, whichever of the networks it runs.
+    holders: Vec<Option<(DeviceIndex, Generation)>>,
 }
 
 impl Registry {
-    pub(crate) fn new(network: NetworkId, slots: usize) -> Self {
-        Self { network, slots, devices: Vec::new(), by_id: HashMap::new(), holders: vec![None; slots] }
+    pub(crate) fn new(networks: Vec<Known>) -> Self {
+        let slots = networks.iter().map(|known| known.slots).max().unwrap_or(0);
+        Self { networks, devices: Vec::new(), by_id: HashMap::new(), holders: vec![None; slots] }
     }
 
     /// The device of that name; `None` when no more are remembered.
@@ -58,24 +67,27 @@ impl Registry {
 
     /// A device introduces itself.
     pub(crate) fn birth(&mut self, index: DeviceIndex, birth: &Birth, changes: &mut Vec<Change>) {
+        let known = self.networks.iter().find(|known| known.network == birth.network);
         let device = &mut self.devices[index.0];
         let refusal = if birth.device != device.id {
             Some((
                 Fault::Malformed,
                 format!("birth: the topic names {}, the text {}", device.id, birth.device),
             ))
-        } else if birth.network != self.network {
-            let (ours, theirs) = (self.network.short(), birth.network.short());
+        } else if let Some(Known { slots, .. }) = known {
+            (birth.slot.index() >= *slots).then(|| {
+                (Fault::Malformed, format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot))
+            })
+        } else {
+            let ours: Vec<String> = self.networks.iter().map(|known| known.network.short()).collect();
+            let (ours, theirs) = (ours.join(" or "), birth.network.short());
             Some((
                 Fault::WrongNetwork,
                 format!("network: expected {ours}, found {theirs}: give it this group's bundle"),
             ))
-        } else if birth.slot.index() >= self.slots {
-            Some((Fault::Malformed, format!("slot: expected 0 to {}, found {}", self.slots - 1, birth.slot)))
-        } else {
-            None
         };
-        device.introduced(birth, refusal.as_ref().map(|(fault, _)| *fault));
+        let generation = known.map_or(Generation::Current, |known| known.generation);
+        device.introduced(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         if let Some((fault, why)) = refusal {
             device.refuse(fault, &why);
         }
@@ -94,6 +106,11 @@ impl Registry {
         self.settle(index, changes);
     }
 
+    /// The network that the device said it runs, by which its messages are read; the current one of a device that said nothing yet.
+    pub(crate) fn generation(&self, index: DeviceIndex) -> Generation {
+        self.devices[index.0].life().map_or(Generation::Current, |life| life.place.generation)
+    }
+
     /// The slot for which a message of this boot speaks.
     ///
     /// # Errors
@@ -105,10 +122,11 @@ impl Registry {
         if let Some(fault) = life.refusal {
             return Err(fault);
         }
-        match self.holders.get(life.slot.index()).copied().flatten() {
+        let slot = life.place.slot;
+        match self.holders.get(slot.index()).copied().flatten() {
             // A slot that nobody fills yet: its status is on the way, or its last messages still are.
-            None => Ok(life.slot),
-            Some(holder) if holder == index => Ok(life.slot),
+            None => Ok(slot),
+            Some((holder, _)) if holder == index => Ok(slot),
             Some(_) => Err(Fault::SlotTaken),
         }
     }
@@ -121,7 +139,7 @@ impl Registry {
     /// The newest of those of all devices that fill a slot.
     pub(crate) fn newest_at_birth(&self) -> SampleId {
         let holders = self.holders.iter().flatten();
-        holders.map(|holder| self.sample_at_birth(*holder)).max().unwrap_or_default()
+        holders.map(|(holder, _)| self.sample_at_birth(*holder)).max().unwrap_or_default()
     }
 
     /// Counts a refusal under its device.
@@ -144,34 +162,39 @@ impl Registry {
 
     /// Brings the holders in line with what the device now wants.
     fn settle(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let wanted = self.devices[index.0].wanted_slot();
-        let held = self.holders.iter().position(|holder| *holder == Some(index));
-        if let Some(held) = held.filter(|&held| wanted.map(Slot::index) != Some(held)) {
-            self.holders[held] = None;
-            changes.extend(Slot::first(self.slots).nth(held).map(Change::Down));
-            let heir = (0..self.devices.len())
-                .map(DeviceIndex)
-                .find(|other| self.devices[other.0].wanted_slot().map(Slot::index) == Some(held));
-            if let Some(heir) = heir {
-                self.fill(heir, changes);
+        let wanted = self.devices[index.0].wanted_place();
+        let held = self.holders.iter().enumerate().find_map(|(slot, holder)| {
+            let (_, generation) = holder.filter(|(holder, _)| *holder == index)?;
+            Some(Place { slot: Slot::try_from(slot as u8).ok()?, generation })
+        });
+        if let Some(held) = held.filter(|held| wanted != Some(*held)) {
+            self.holders[held.slot.index()] = None;
+            changes.push(Change::Down(held));
+            if wanted.map(|place| place.slot) != Some(held.slot) {
+                let wants = |other: &DeviceIndex| {
+                    self.devices[other.0].wanted_place().map(|place| place.slot) == Some(held.slot)
+                };
+                if let Some(heir) = (0..self.devices.len()).map(DeviceIndex).find(wants) {
+                    self.fill(heir, changes);
+                }
             }
         }
         self.fill(index, changes);
     }
 
     fn fill(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let Some(slot) = self.devices[index.0].wanted_slot() else { return };
-        let Some(holder) = self.holders.get_mut(slot.index()) else { return };
+        let Some(place) = self.devices[index.0].wanted_place() else { return };
+        let Some(holder) = self.holders.get_mut(place.slot.index()) else { return };
         match *holder {
             None => {
-                *holder = Some(index);
-                changes.push(Change::Up(slot));
+                *holder = Some((index, place.generation));
+                changes.push(Change::Up(place));
             }
-            Some(holder) if holder == index => {}
-            Some(holder) => {
+            Some((holder, _)) if holder == index => {}
+            Some((holder, _)) => {
                 let why = format!(
-                    "slot {slot} is filled by {}: give one of them another slot",
-                    self.devices[holder.0].id
+                    "slot {} is filled by {}: give one of them another slot",
+                    place.slot, self.devices[holder.0].id
                 );
                 self.devices[index.0].refuse(Fault::SlotTaken, &why);
             }

@@ -107,6 +107,8 @@ pub struct LeaderAccount {
     pub implausible_slots: u64,
     /// Features or cloud answers that nobody waited for.
     pub unasked: u64,
+    /// Answers under one network for samples that were decided under the other.
+    pub other_network: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
 }
@@ -161,6 +163,7 @@ impl From<&Counts> for LeaderAccount {
             implausible: counts.implausible,
             implausible_slots: counts.implausible_slots,
             unasked: counts.unasked,
+            other_network: counts.other_network,
             windows_timed_out: counts.windows_timed_out,
         }
     }

@@ -4,11 +4,10 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Exits, Leader, LeaderConfig};
+use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
-use headwater_protocol::{Limits, Topics};
+use headwater_protocol::{NetworkId, Topics};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -17,11 +16,12 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use crate::clock::Clock;
-use crate::cloud::{CloudClient, CloudTarget, endpoint};
+use crate::cloud::{CloudClient, CloudTarget, Tail, endpoint};
 use crate::config::{AggregatorConfig, Role};
 use crate::edge::{Edge, OwnEdges};
-use crate::inbox::{Encodings, Inbox, edge_filters, retained_filters, sample_filters};
+use crate::inbox::{Inbox, Wire, edge_filters, retained_filters, sample_filters};
 use crate::journal::{Journal, JournalError};
+use crate::networks::Networks;
 use crate::outbox::Outbox;
 use crate::report::{AggregatorReport, EdgeReport};
 use crate::worker::{PublishedAccount, Worker, log_recovery};
@@ -48,25 +48,26 @@ impl Aggregator {
     /// [`AggregatorError`]: settings, bundle, journal or link.
     pub async fn start(
         config: AggregatorConfig,
-        bundle: Arc<Bundle>,
+        networks: impl Into<Networks>,
     ) -> Result<AggregatorHandle, AggregatorError> {
         config.check().map_err(AggregatorError::Config)?;
+        let networks = networks.into();
         // Files and model work: not for the async threads.
-        let prepared = tokio::task::spawn_blocking(move || Prepared::new(config, &bundle)).await;
-        let Prepared { config, target, inbox, mut leader, edges, journal, recovered } =
+        let prepared = tokio::task::spawn_blocking(move || Prepared::new(config, &networks)).await;
+        let Prepared { config, target, inbox, mut leader, edges, largest_payload, journal, recovered } =
             prepared.map_err(|error| AggregatorError::Section(error.to_string()))??;
         let topics = Topics::new(&config.site, &config.group);
-        let limits = inbox.limits();
-        let (link, incoming) = Link::start(link_config(&config, &topics, &limits))?;
+        let (link, incoming) = Link::start(link_config(&config, &topics, largest_payload))?;
         let mut actions = Vec::new();
         let (decisions, open) = (recovered.decisions.len(), recovered.open.len());
         log_recovery(recovered.settled.highest, decisions, open, journal.account().torn_bytes);
         leader.recover(recovered, &mut actions);
-        let network = target.network;
-        info!(group = %config.group, network = network.short(), cloud = config.cloud_url, "leading");
+        let ids: Vec<NetworkId> = target.networks.iter().map(|tail| tail.network).collect();
+        let next = ids.get(1).map(|next| next.short());
+        info!(group = %config.group, network = ids[0].short(), next, cloud = config.cloud_url, "leading");
         let report = Arc::new(Mutex::new(AggregatorReport::default()));
         let grace = Duration::from_millis(config.grace_ms.into());
-        let outbox = Outbox::new(link.clone(), &topics, config.request_qos, limits, network.tag());
+        let outbox = Outbox::new(link.clone(), &topics, config.request_qos);
         let worker = Worker {
             leader,
             edges,
@@ -74,6 +75,7 @@ impl Aggregator {
             inbox,
             incoming,
             outbox,
+            networks: ids.iter().map(|id| id.tag()).collect(),
             cloud: CloudClient::new(config.cloud_url.is_some().then_some(target)),
             journal,
             settled_every: Duration::from_millis(config.settled_every_ms.into()),
@@ -130,17 +132,21 @@ impl AggregatorHandle {
 /// [`AggregatorError`] when it cannot start, or cannot go on.
 pub async fn run(
     config: AggregatorConfig,
-    bundle: Arc<Bundle>,
+    networks: Networks,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Finished, AggregatorError> {
     if let Role::Edge { edge, id } = config.role.clone() {
-        let mut handle = Edge::start(config, (edge, id), bundle).await?;
+        if networks.next.is_some() {
+            let mistake = "next_bundle: only of the leader; an edge is restarted with the new bundle";
+            return Err(AggregatorError::Config(vec![mistake.into()]));
+        }
+        let mut handle = Edge::start(config, (edge, id), networks.current).await?;
         return tokio::select! {
             () = shutdown => Ok(Finished::Edge(Box::new(handle.shutdown().await))),
             () = handle.ended() => Err(AggregatorError::Stopped("the link ended".into())),
         };
     }
-    let mut handle = Aggregator::start(config, bundle).await?;
+    let mut handle = Aggregator::start(config, networks).await?;
     let report = tokio::select! {
         () = shutdown => handle.shutdown().await?,
         ended = &mut handle.worker => {
@@ -180,41 +186,58 @@ struct Prepared {
     inbox: Inbox,
     leader: Leader,
     edges: OwnEdges,
+    largest_payload: usize,
     journal: Journal,
     recovered: headwater_inference::leader::journal::Recovered,
 }
 
 impl Prepared {
-    fn new(config: AggregatorConfig, bundle: &Bundle) -> Result<Self, AggregatorError> {
-        let manifest = bundle.manifest();
+    fn new(config: AggregatorConfig, networks: &Networks) -> Result<Self, AggregatorError> {
+        let mistake = |mistake: String| AggregatorError::Config(vec![mistake]);
+        networks.check().map_err(mistake)?;
         let url = config.cloud_url.as_deref().unwrap_or("http://localhost");
-        let target = CloudTarget {
-            uri: endpoint(url, &config.cloud_model)
-                .map_err(|mistake| AggregatorError::Config(vec![mistake]))?,
-            network: bundle.network_id(),
-            slots: manifest.cloud_sources(),
-            classes: manifest.classes(),
+        let mut target = CloudTarget {
+            uri: endpoint(url, &config.cloud_model).map_err(mistake)?,
+            networks: Vec::new(),
             most_requests: config.cloud_most_requests,
             linger: Duration::from_millis(config.cloud_linger_ms.into()),
             breaker: config.breaker,
         };
-        let policy = config.policy.clone().unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
-        policy.0.check().map_err(|error| AggregatorError::Config(vec![error.to_string()]))?;
-        let features_ms = policy.0.features_ms;
-        let leader = LeaderConfig::of(manifest, target.network, policy, config.most_open);
-        let own = own_edges(&config.role, leader.edges.len())?;
-        let exits = Exits::load(bundle, &TractEngine::new())
-            .map_err(|error| AggregatorError::Section(error.to_string()))?;
-        let edges =
-            OwnEdges::start(bundle, &own, features_ms, config.most_open).map_err(AggregatorError::Section)?;
-        let elsewhere = leader.edges.iter().enumerate();
-        let elsewhere: Vec<u64> =
-            elsewhere.map(|(edge, slots)| if own.contains(&edge) { 0 } else { *slots }).collect();
-        let topics = Topics::new(&config.site, &config.group);
-        let wire = (manifest.limits(), Encodings::of(manifest));
-        let inbox = Inbox::new(topics, target.network, (leader.slots, &elsewhere), wire);
+        let (mut wires, mut leaders, mut edges) = (Vec::new(), Vec::new(), OwnEdges::new());
+        for (generation, bundle) in networks.all() {
+            let (manifest, network) = (bundle.manifest(), bundle.network_id());
+            // Thresholds are fitted to a network: an operator's policy is for the current one.
+            let policy = config.policy.clone().filter(|_| generation == Generation::Current);
+            let policy = policy.unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
+            policy.0.check().map_err(|error| mistake(error.to_string()))?;
+            let features_ms = policy.0.features_ms;
+            let leader = LeaderConfig::of(manifest, network, policy, config.most_open);
+            let own = own_edges(&config.role, leader.edges.len())?;
+            let exits = Exits::load(bundle, &TractEngine::new())
+                .map_err(|error| AggregatorError::Section(error.to_string()))?;
+            edges
+                .start((generation, bundle), &own, features_ms, config.most_open)
+                .map_err(AggregatorError::Section)?;
+            let elsewhere = leader.edges.iter().enumerate();
+            let elsewhere = elsewhere.map(|(edge, slots)| if own.contains(&edge) { 0 } else { *slots });
+            wires.push(Wire::of(manifest, network, elsewhere.collect()));
+            let (sources, classes) = (manifest.cloud_sources(), manifest.classes());
+            target.networks.push(Tail { network, sources, classes });
+            leaders.push((leader, exits));
+        }
+        let largest_payload = wires.iter().map(|wire| wire.limits.largest_payload()).max().unwrap_or(0);
+        let inbox = Inbox::new(Topics::new(&config.site, &config.group), wires);
         let (journal, recovered) = Journal::open(config.journal.as_ref())?;
-        Ok(Self { target, inbox, leader: Leader::new(leader, exits), edges, journal, recovered, config })
+        let next = if leaders.len() > 1 { leaders.pop() } else { None };
+        let [(leader, exits)]: [_; 1] = leaders
+            .try_into()
+            .map_err(|_| AggregatorError::Stopped("expected one current network".into()))?;
+        let leader = Leader::new(leader, exits);
+        let leader = match next {
+            Some((config, exits)) => leader.with_next(config, exits),
+            None => leader,
+        };
+        Ok(Self { target, inbox, leader, edges, largest_payload, journal, recovered, config })
     }
 }
 
@@ -231,12 +254,12 @@ fn own_edges(role: &Role, count: usize) -> Result<Vec<usize>, AggregatorError> {
     }
 }
 
-fn link_config(config: &AggregatorConfig, topics: &Topics, limits: &Limits) -> LinkConfig {
+fn link_config(config: &AggregatorConfig, topics: &Topics, largest_payload: usize) -> LinkConfig {
     let client_id = config.client_id.clone().unwrap_or_else(|| format!("{}-aggregator", config.group));
     let mut link = LinkConfig::new(config.broker.clone(), client_id);
     link.incoming_messages = config.queue_messages;
     link.outgoing_messages = config.queue_messages;
-    link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+    link.largest_payload_bytes = link.largest_payload_bytes.max(largest_payload);
     // Births and states first: the messages that follow are understood only then.
     let filters =
         retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));

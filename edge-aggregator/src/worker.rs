@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
-use headwater_inference::leader::{Action, Event, Leader};
+use headwater_inference::leader::{Action, Event, Generation, Leader};
 use headwater_inference::sections::EdgeOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{SampleId, Settled};
+use headwater_protocol::{NetworkTag, SampleId, Settled};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -37,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
+    /// In the order of [`Generation`].
+    pub(crate) networks: Vec<NetworkTag>,
     pub(crate) cloud: CloudClient,
     pub(crate) journal: Journal,
     pub(crate) settled_every: Duration,
@@ -69,8 +71,8 @@ impl Worker {
     /// # Errors
     /// [`JournalError::Write`]: what cannot be journalled must not be decided.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), JournalError> {
-        for edge in self.edges.numbers().collect::<Vec<_>>() {
-            self.tell_leader(Instant::now(), Event::EdgeUp { edge });
+        for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
+            self.tell_leader_of(Instant::now(), generation, Event::EdgeUp { edge });
         }
         // What an earlier life left, as the leader asked when it recovered.
         self.act(Instant::now()).await?;
@@ -120,7 +122,7 @@ impl Worker {
             while let Some(next) = reply.take().or_else(|| self.cloud.try_next()) {
                 self.replied(now, next);
             }
-            self.edges.overhear(self.clock.micros(now), &Event::Tick);
+            self.edges.tick(self.clock.micros(now));
             while let Some(next) = edge_reply.take().or_else(|| self.edges.try_next()) {
                 self.edge_replied(now, &next);
             }
@@ -144,13 +146,14 @@ impl Worker {
             Incoming::Message { topic, payload, .. } => {
                 let (newest, at) = (self.leader.newest_known(), self.clock.micros(now));
                 let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-                self.inbox.receive(&topic, &payload, newest, |event| {
-                    edges.overhear(at, &event);
-                    leader.handle(at, event, actions);
+                self.inbox.receive(&topic, &payload, newest, |generation, event| {
+                    edges.overhear(at, generation, &event);
+                    leader.handle(at, generation, event, actions);
                 });
             }
             Incoming::Connected => {
                 self.outbox.reconnected(now);
+                self.tell_leader(now, Event::Connected);
                 // A broker that was restarted has lost what it kept.
                 self.account = PublishedAccount::default();
             }
@@ -170,18 +173,24 @@ impl Worker {
     }
 
     fn edge_replied(&mut self, now: Instant, reply: &EdgeReply) {
-        let EdgeReply { edge, sample, slots, ref output, .. } = *reply;
+        let EdgeReply { generation, edge, sample, slots, ref output, .. } = *reply;
         match output {
             Some(EdgeOutput { scores, features }) => {
                 let (map, body_bytes) = (&features[..], 0);
-                self.tell_leader(now, Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+                let answer = Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes };
+                self.tell_leader_of(now, generation, answer);
             }
-            None => self.tell_leader(now, Event::EdgeGone { edge, sample }),
+            None => self.tell_leader_of(now, generation, Event::EdgeGone { edge, sample }),
         }
     }
 
+    /// What is true whichever network the group runs.
     fn tell_leader(&mut self, now: Instant, event: Event<'_>) {
-        self.leader.handle(self.clock.micros(now), event, &mut self.actions);
+        self.tell_leader_of(now, Generation::Current, event);
+    }
+
+    fn tell_leader_of(&mut self, now: Instant, generation: Generation, event: Event<'_>) {
+        self.leader.handle(self.clock.micros(now), generation, event, &mut self.actions);
     }
 
     /// Does what the leader wants: journal first, then the rest. A question that cannot be asked makes new actions.
@@ -201,7 +210,8 @@ impl Worker {
                 break;
             }
         }
-        self.journal.compact_if_full(self.leader.settled(), self.leader.open_samples())
+        let (leader, journal) = (&self.leader, &mut self.journal);
+        journal.compact_if_full(leader.settled(), leader.remembered(), leader.open_samples())
     }
 
     fn journal_entry(&mut self, action: &Action) {
@@ -221,12 +231,18 @@ impl Worker {
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
             Action::Open(_) => {}
-            Action::Request { sample, slots } => self.outbox.request(sample, slots),
-            Action::Collect { sample, slots } => {
-                self.edges.hear(self.clock.micros(now), EdgeEvent::Collect { sample, slots });
+            Action::Request { generation, sample, slots } => {
+                // The leader asks under networks that it holds alone.
+                if let Some(network) = self.networks.get(generation as usize) {
+                    self.outbox.request(*network, sample, slots);
+                }
             }
-            Action::AskCloud { sample, features, presence, deadline_ms } => {
-                let question = Question { sample, features, presence, deadline_ms };
+            Action::Collect { generation, sample, slots } => {
+                let collect = EdgeEvent::Collect { sample, slots };
+                self.edges.hear(self.clock.micros(now), generation, collect);
+            }
+            Action::AskCloud { generation, sample, features, presence, deadline_ms } => {
+                let question = Question { generation, sample, features, presence, deadline_ms };
                 if let Err(reason) = self.cloud.ask(question, now) {
                     self.tell_leader(now, Event::CloudFailed { sample, reason });
                 }
@@ -250,7 +266,9 @@ impl Worker {
     }
 
     fn account_is_news(&self) -> bool {
-        self.account.next.is_none() || *self.leader.settled() != self.account.settled
+        self.account.next.is_none()
+            || *self.leader.settled() != self.account.settled
+            || self.leader.untold() > 0
     }
 
     fn publish_account(&mut self, now: Instant) {
@@ -258,10 +276,11 @@ impl Worker {
         if !is_time || !self.account_is_news() {
             return;
         }
-        let settled = self.leader.settled();
+        let notice = self.leader.notice();
         // Not taken, because the broker is away: said again when it is back, at the latest.
-        if self.outbox.settled(settled) {
-            self.account.settled.clone_from(settled);
+        if self.outbox.settled(&notice) {
+            self.leader.told(&notice);
+            self.account.settled = notice.account;
         }
         self.account.next = Some(now + self.settled_every);
     }

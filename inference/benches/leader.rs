@@ -2,7 +2,7 @@
 //! Run: `cargo bench -p headwater-inference --bench leader --profile release`; the target is 1,000,000 elements/s.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_inference::leader::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
 use headwater_inference::manifest::{Aggregation, Configuration};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::ScoresExit;
@@ -29,13 +29,12 @@ fn leader() -> Leader {
         edges: Vec::new(),
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
-        score_bytes: 4 * CLASSES,
         most_open: 1024,
     };
     let exit = ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
     let mut leader = Leader::new(config, Exits { local: Some(exit), edge: None });
     for slot in Slot::first(SLOTS) {
-        leader.handle(Micros(0), Event::DeviceUp { slot }, &mut Vec::new());
+        leader.handle(Micros(0), Generation::Current, Event::DeviceUp { slot }, &mut Vec::new());
     }
     leader
 }
@@ -45,13 +44,23 @@ fn sample(leader: &mut Leader, sample: SampleId, scores: &[f32], bits: &[u8], ac
     let now = Micros(sample.0 * 1000);
     actions.clear();
     for slot in Slot::first(SLOTS) {
-        leader.handle(now, Event::Summary { slot, sample, age_ms: 0, late: false, scores }, actions);
+        leader.handle(
+            now,
+            Generation::Current,
+            Event::Summary { slot, sample, age_ms: 0, late: false, scores },
+            actions,
+        );
     }
     if matches!(actions.last(), Some(Action::Request { .. })) {
         for slot in Slot::first(SLOTS) {
-            leader.handle(now, Event::Features { slot, sample, bits }, actions);
+            leader.handle(
+                now,
+                Generation::Current,
+                Event::Features { slot, sample, late: false, bits },
+                actions,
+            );
         }
-        leader.handle(now, Event::CloudAnswer { sample, logits: scores }, actions);
+        leader.handle(now, Generation::Current, Event::CloudAnswer { sample, logits: scores }, actions);
     }
     assert!(matches!(actions.last(), Some(Action::Decide(_))), "every sample is decided");
 }

@@ -23,6 +23,8 @@ pub struct Policy {
     pub features_ms: u32,
     /// Time from capture by which a sample is decided, whatever is missing.
     pub deadline_ms: u32,
+    /// Time a sample from a device's spool may collect summaries: long enough for the others to come back from the same outage.
+    pub late_ms: u32,
 }
 
 impl Default for Policy {
@@ -35,6 +37,7 @@ impl Default for Policy {
             window_ms: 50,
             features_ms: 50,
             deadline_ms: 300,
+            late_ms: 2000,
         }
     }
 }
@@ -222,6 +225,7 @@ impl Policy {
             ("window_ms", self.window_ms),
             ("features_ms", self.features_ms),
             ("deadline_ms", self.deadline_ms),
+            ("late_ms", self.late_ms),
         ] {
             if found == 0 || found > MAX_WAIT_MS {
                 return Err(PolicyError::Wait { key, found });

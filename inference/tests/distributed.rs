@@ -4,7 +4,7 @@
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
@@ -134,7 +134,7 @@ impl Tiers {
                 self.tell(Event::DeviceDecided { slot: *slot, sample, age_ms, late, decision });
             }
             Sent::Features(slot, bits) => {
-                self.tell(Event::Features { slot: *slot, sample, bits });
+                self.tell(Event::Features { slot: *slot, sample, late: false, bits });
                 self.tell_edges(EdgeEvent::Features { slot: *slot, sample, bits });
             }
             Sent::Collect(slots) => self.tell_edges(EdgeEvent::Collect { sample, slots: *slots }),
@@ -149,7 +149,7 @@ impl Tiers {
 
     fn tell(&mut self, event: Event<'_>) {
         let mut actions = Vec::new();
-        self.leader.handle(self.now, event, &mut actions);
+        self.leader.handle(self.now, Generation::Current, event, &mut actions);
         for action in actions {
             match action {
                 Action::Request { slots, .. } => {

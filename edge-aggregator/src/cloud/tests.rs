@@ -5,6 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 
 const NETWORK: NetworkId = NetworkId([5; 32]);
+const NEXT: NetworkId = NetworkId([6; 32]);
 const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 24, most_samples: 1 };
 
 /// A cloud that speaks HTTP by hand, so that it can misbehave at any byte.
@@ -33,12 +34,34 @@ impl Cloud {
     }
 }
 
+#[tokio::test]
+async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let mut client = CloudClient::new(Some(target));
+    let features = vec![1, 2, 3];
+    let presence = vec![true];
+    let next = Question { generation: Generation::Next, features, presence, ..question(1) };
+    client.ask(next, Instant::now()).unwrap();
+    let cloud_side = async {
+        let socket = cloud.connection().await;
+        let (head, body) = request(socket).await;
+        let length = field(&head, HEADER_LENGTH).parse().unwrap();
+        let shape = FeatureShape { slots: 1, ..SHAPE };
+        let (asked, _) = decode_request(&body, Some(length), &shape).unwrap();
+        assert_eq!((asked.network, asked.batch.features), (Some(NEXT), vec![1, 2, 3]));
+        answers(socket, NEXT, &[0.5, 1.5]).await;
+    };
+    let (reply, ()) = tokio::join!(client.next(), cloud_side);
+    assert_eq!(reply.result, Ok(vec![0.5, 1.5]));
+}
+
 fn target(url: &str) -> CloudTarget {
     CloudTarget {
         uri: endpoint(url, "m").unwrap(),
-        network: NETWORK,
-        slots: 2,
-        classes: 3,
+        networks: vec![
+            Tail { network: NETWORK, sources: 2, classes: 3 },
+            Tail { network: NEXT, sources: 1, classes: 2 },
+        ],
         most_requests: 4,
         linger: Duration::ZERO,
         breaker: BreakerConfig::default(),
@@ -47,6 +70,7 @@ fn target(url: &str) -> CloudTarget {
 
 fn question(sample: u64) -> Question {
     Question {
+        generation: Generation::Current,
         sample: SampleId(sample),
         features: vec![1, 2, 3, 4, 5, 6],
         presence: vec![true, false],

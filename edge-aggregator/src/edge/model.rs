@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use headwater_inference::edge::EdgeJob;
+use headwater_inference::leader::Generation;
 use headwater_inference::sections::{EdgeOutput, EdgeSection};
 use headwater_protocol::SampleId;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,6 +13,7 @@ use tracing::error;
 /// What an edge says of a sample.
 #[derive(Debug)]
 pub(crate) struct EdgeReply {
+    pub(crate) generation: Generation,
     /// Which edge of the network.
     pub(crate) edge: usize,
     pub(crate) sample: SampleId,
@@ -33,7 +35,7 @@ impl EdgeModel {
     /// # Errors
     /// Whatever the system says when it has no thread to give.
     pub(crate) fn start(
-        edge: usize,
+        (generation, edge): (Generation, usize),
         section: EdgeSection,
         most: usize,
         replies: UnboundedSender<EdgeReply>,
@@ -41,7 +43,7 @@ impl EdgeModel {
         let (jobs, queue) = sync_channel(most);
         thread::Builder::new()
             .name(format!("edge-{edge}"))
-            .spawn(move || run(edge, section, &queue, &replies))?;
+            .spawn(move || run((generation, edge), section, &queue, &replies))?;
         Ok(Self(jobs))
     }
 
@@ -54,7 +56,7 @@ impl EdgeModel {
 }
 
 fn run(
-    edge: usize,
+    (generation, edge): (Generation, usize),
     mut section: EdgeSection,
     queue: &Receiver<EdgeJob>,
     replies: &UnboundedSender<EdgeReply>,
@@ -73,7 +75,7 @@ fn run(
             }
         };
         let failed = output.is_none();
-        if replies.send(EdgeReply { edge, sample, slots, output, failed }).is_err() {
+        if replies.send(EdgeReply { generation, edge, sample, slots, output, failed }).is_err() {
             return;
         }
     }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Event, Micros};
+use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_inference::sections::EdgeSection;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::model::EdgeModel;
 pub(crate) use super::model::EdgeReply;
@@ -15,6 +15,8 @@ pub(crate) use super::model::EdgeReply;
 /// Edges with their sections.
 pub(crate) struct OwnEdges {
     edges: Vec<OwnEdge>,
+    /// For the threads of edges that are still to be started.
+    sender: UnboundedSender<EdgeReply>,
     replies: UnboundedReceiver<EdgeReply>,
     /// Replies that no section had to be run for.
     ready: VecDeque<EdgeReply>,
@@ -23,24 +25,31 @@ pub(crate) struct OwnEdges {
 }
 
 struct OwnEdge {
+    generation: Generation,
     edge: usize,
     collector: Collector,
     model: EdgeModel,
 }
 
 impl OwnEdges {
-    /// Makes the sections of these edges ready.
+    /// No edges yet.
+    pub(crate) fn new() -> Self {
+        let (sender, replies) = unbounded_channel();
+        Self { edges: Vec::new(), sender, replies, ready: VecDeque::new(), actions: Vec::new() }
+    }
+
+    /// Makes the sections of these edges of a network ready.
     ///
     /// # Errors
     /// A sentence, when a section does not load.
     pub(crate) fn start(
-        bundle: &Bundle,
+        &mut self,
+        (generation, bundle): (Generation, &Bundle),
         edges: &[usize],
         features_ms: u32,
         most_open: usize,
-    ) -> Result<Self, String> {
-        let (sender, replies) = unbounded_channel();
-        let start = |edge: usize| -> Result<OwnEdge, String> {
+    ) -> Result<(), String> {
+        for &edge in edges {
             let section = EdgeSection::load(bundle, edge, &TractEngine::new()).map_err(|e| e.to_string())?;
             let config = CollectorConfig {
                 slots: section.slots().to_vec(),
@@ -48,39 +57,45 @@ impl OwnEdges {
                 features_ms,
                 most_open,
             };
-            let model = EdgeModel::start(edge, section, most_open, sender.clone());
+            let model = EdgeModel::start((generation, edge), section, most_open, self.sender.clone());
             let model = model.map_err(|error| format!("no thread for edge {edge}: {error}"))?;
-            Ok(OwnEdge { edge, collector: Collector::new(config), model })
-        };
-        let edges = edges.iter().map(|edge| start(*edge)).collect::<Result<_, _>>()?;
-        Ok(Self { edges, replies, ready: VecDeque::new(), actions: Vec::new() })
+            self.edges.push(OwnEdge { generation, edge, collector: Collector::new(config), model });
+        }
+        Ok(())
     }
 
-    /// Numbers of the edges.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
-        self.edges.iter().map(|own| own.edge)
+    /// Which edges there are.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, usize)> + '_ {
+        self.edges.iter().map(|own| (own.generation, own.edge))
     }
 
     /// Takes from what the leader hears the part that is for edges.
-    pub(crate) fn overhear(&mut self, now: Micros, event: &Event<'_>) {
+    pub(crate) fn overhear(&mut self, now: Micros, generation: Generation, event: &Event<'_>) {
         match *event {
-            Event::Features { slot, sample, bits } => {
-                self.hear(now, EdgeEvent::Features { slot, sample, bits });
+            Event::Features { slot, sample, bits, .. } => {
+                self.hear(now, generation, EdgeEvent::Features { slot, sample, bits });
             }
-            Event::Gone { slot, sample } => self.hear(now, EdgeEvent::Gone { slot, sample }),
-            Event::DeviceDown { slot } => self.hear(now, EdgeEvent::DeviceDown { slot }),
-            Event::Tick => self.hear(now, EdgeEvent::Tick),
+            Event::Gone { slot, sample } => self.hear(now, generation, EdgeEvent::Gone { slot, sample }),
+            Event::DeviceDown { slot } => self.hear(now, generation, EdgeEvent::DeviceDown { slot }),
             _ => {}
         }
     }
 
-    /// Gives an event to every edge.
-    pub(crate) fn hear(&mut self, now: Micros, event: EdgeEvent<'_>) {
-        for OwnEdge { edge, collector, model } in &mut self.edges {
+    /// Time passed.
+    pub(crate) fn tick(&mut self, now: Micros) {
+        Generation::ALL.into_iter().for_each(|generation| self.hear(now, generation, EdgeEvent::Tick));
+    }
+
+    /// Gives an event to every edge of a network.
+    pub(crate) fn hear(&mut self, now: Micros, generation: Generation, event: EdgeEvent<'_>) {
+        let edges = self.edges.iter_mut().filter(|own| own.generation == generation);
+        for OwnEdge { edge, collector, model, .. } in edges {
             collector.handle(now, event, &mut self.actions);
             for action in self.actions.drain(..) {
-                let nothing =
-                    |sample, failed| EdgeReply { edge: *edge, sample, slots: 0, output: None, failed };
+                let nothing = |sample, failed| {
+                    let edge = *edge;
+                    EdgeReply { generation, edge, sample, slots: 0, output: None, failed }
+                };
                 match action {
                     EdgeAction::Gone(sample) => self.ready.push_back(nothing(sample, false)),
                     EdgeAction::Run(job) => {
@@ -105,7 +120,7 @@ impl OwnEdges {
         }
         match self.replies.recv().await {
             Some(reply) => reply,
-            // No edge in this process.
+            // It never ends: a sender is kept.
             None => std::future::pending().await,
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
-use headwater_inference::leader::Event;
+use headwater_inference::leader::{Event, Generation};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 use super::{EdgeReply, OwnEdges};
 use crate::clock::Clock;
 use crate::config::AggregatorConfig;
-use crate::inbox::{Encodings, Inbox, retained_filters, sample_filters};
+use crate::inbox::{Inbox, Wire, retained_filters, sample_filters};
 use crate::report::EdgeReport;
 use crate::service::AggregatorError;
 
@@ -61,7 +61,9 @@ impl Edge {
         let (of_thread, most_open) = (Arc::clone(&bundle), config.most_open);
         // Model work: not for the async threads.
         let edges = tokio::task::spawn_blocking(move || {
-            OwnEdges::start(&of_thread, &[edge], policy.features_ms, most_open)
+            let mut own = OwnEdges::new();
+            own.start((Generation::Current, &of_thread), &[edge], policy.features_ms, most_open)?;
+            Ok(own)
         });
         let edges =
             edges.await.map_err(|error| error.to_string()).flatten().map_err(AggregatorError::Section)?;
@@ -98,11 +100,10 @@ impl Edge {
         let (link, incoming) = Link::start(link)?;
         info!(group = %config.group, %id, edge, network = network.short(), "edge ready");
         let report = Arc::new(Mutex::new(EdgeReport::default()));
-        let slots = usize::from(manifest.slots);
         let worker = Worker {
             edges,
             clock: Clock::starting_at(Instant::now()),
-            inbox: Inbox::new(topics.clone(), network, (slots, &[]), (limits, Encodings::of(manifest))),
+            inbox: Inbox::new(topics.clone(), vec![Wire::of(manifest, network, Vec::new())]),
             incoming,
             link: link.clone(),
             limits,
@@ -196,7 +197,7 @@ impl Worker {
             }
             let now = Instant::now();
             messages.drain(..).for_each(|message| self.take(now, message));
-            self.edges.hear(self.clock.micros(now), EdgeEvent::Tick);
+            self.edges.tick(self.clock.micros(now));
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
             }
@@ -216,7 +217,7 @@ impl Worker {
                     let near = self.newest.max(self.inbox.newest_at_birth());
                     let sample = SampleId::widen(header.sample_low, near);
                     self.newest = self.newest.max(sample);
-                    self.edges.hear(at, EdgeEvent::Collect { sample, slots });
+                    self.edges.hear(at, Generation::Current, EdgeEvent::Collect { sample, slots });
                 }
                 _ => debug!("a request that is none of this network"),
             };
@@ -226,11 +227,11 @@ impl Worker {
         }
         let (edges, newest) = (&mut self.edges, self.newest);
         let mut triggered = newest;
-        self.inbox.receive(&topic, &payload, newest, |event| {
+        self.inbox.receive(&topic, &payload, newest, |generation, event| {
             if let Event::Trigger { sample } = event {
                 triggered = triggered.max(sample);
             }
-            edges.overhear(at, &event);
+            edges.overhear(at, generation, &event);
         });
         self.newest = triggered;
     }

@@ -5,7 +5,13 @@ use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, S
 use super::*;
 
 const OURS: NetworkId = NetworkId([7; 32]);
+const NEXT: NetworkId = NetworkId([8; 32]);
 const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0, edge_bits: 9 };
+
+fn wire(network: NetworkId) -> Wire {
+    let (device, edge) = (FeatureEncoding::default(), FeatureEncoding::default());
+    Wire { network, slots: 2, edges: vec![0b1, 0b10], limits: LIMITS, device, edge }
+}
 
 /// A group of two slots and two classes, and what its messages came to.
 struct Group {
@@ -18,7 +24,7 @@ struct Group {
 impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), OURS, (2, &[0b1, 0b10]), (LIMITS, Encodings::default()));
+        let inbox = Inbox::new(topics.clone(), vec![wire(OURS)]);
         Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
     }
 
@@ -53,7 +59,7 @@ impl Group {
 
     fn receives(&mut self, topic: &str, payload: &[u8]) {
         let Self { inbox, newest, seen, .. } = self;
-        inbox.receive(topic, payload, *newest, |event| seen.push(format!("{event:?}")));
+        inbox.receive(topic, payload, *newest, |_, event| seen.push(format!("{event:?}")));
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
@@ -98,10 +104,62 @@ fn each_message_becomes_its_event() {
     group.check_seen(&[
         "Summary { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: false, scores: [0.5, -1.0] }",
         "NotInView { slot: Slot(1), sample: SampleId(101)",
-        "Features { slot: Slot(1), sample: SampleId(101), bits: [255, 15] }",
+        "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15] }",
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
     assert_eq!(group.inbox.refusals(), []);
+}
+
+#[test]
+fn what_comes_from_a_spool_says_so_and_a_late_gone_is_a_whole_sample_given_up() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    let late = |body| {
+        let mut payload = message(body);
+        payload[1] |= 1;
+        payload
+    };
+    group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
+    group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
+    group.sends("a", DeviceTopic::Summary, &late(Body::Gone));
+    group.check_seen(&[
+        "NotInView { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: true }",
+        "Features { slot: Slot(1), sample: SampleId(101), late: true",
+        "GivenUp { slot: Slot(1), sample: SampleId(101) }",
+    ]);
+    group.sends("a", DeviceTopic::Summary, &message(Body::Gone));
+    assert_eq!(
+        group.refused("a"),
+        BTreeMap::from([("malformed", 1)]),
+        "nothing of a sample is given up in time"
+    );
+}
+
+#[test]
+fn messages_are_read_under_the_network_that_their_device_runs() {
+    let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
+    let next = Wire { limits: Limits { score_bytes: 12, ..LIMITS }, ..wire(NEXT) };
+    let inbox = Inbox::new(topics.clone(), vec![wire(OURS), next]);
+    let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
+    group.introduces("a", 0, OURS);
+    group.introduces("b", 1, NEXT);
+    let generations = [Generation::Current, Generation::Next];
+    for (id, network, bytes) in [("a", OURS, 8), ("b", NEXT, 12)] {
+        let scores = vec![0; bytes];
+        let limits = Limits { score_bytes: bytes, ..LIMITS };
+        let header =
+            Header { late: false, network: network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+        let mut payload = Vec::new();
+        encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).unwrap();
+        let topic = group.topics.device(&device(id), DeviceTopic::Summary);
+        let mut found = Vec::new();
+        group.inbox.receive(&topic, &payload, group.newest, |generation, _| found.push(generation));
+        assert_eq!(found, [generations[usize::from(id == "b")]]);
+        // The other one's messages are refused, though the network is one that is held.
+        let other = if id == "a" { "b" } else { "a" };
+        group.sends(other, DeviceTopic::Summary, &payload);
+        assert_eq!(group.refused(other).len(), 1, "{:?}", group.refused(other));
+    }
 }
 
 #[test]

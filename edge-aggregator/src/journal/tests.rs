@@ -1,4 +1,5 @@
-use headwater_inference::leader::journal::replay;
+use std::collections::BTreeSet;
+
 use headwater_protocol::{Decision, Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
 use tempfile::TempDir;
 
@@ -116,7 +117,8 @@ async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_dec
         written(&mut journal, &entries).await;
         settled.decided += 100;
         settled.highest = SampleId(samples.end - 1);
-        journal.compact_if_full(&settled, [SampleId(7)].into_iter()).unwrap();
+        let closed = (10..samples.end).map(SampleId);
+        journal.compact_if_full(&settled, (SampleId(6), closed), [SampleId(7)].into_iter()).unwrap();
     }
     assert!(journal.account().compactions > 2);
     let size = std::fs::metadata(&config.path).unwrap().len();
@@ -127,23 +129,10 @@ async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_dec
     assert_eq!(recovered.open, [SampleId(7)]);
     assert_eq!(recovered.decisions.last(), Some(&decision(10_009)));
     assert_eq!(recovered.decisions.len(), KEPT_CLOSINGS);
-}
-
-#[tokio::test]
-async fn closings_above_the_highest_settled_sample_survive_a_compaction() {
-    let folder = TempDir::new().unwrap();
-    let config = config(&folder, 1);
-    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
-    let count = 3 * KEPT_CLOSINGS as u64;
-    let entries: Vec<_> = (2..2 + count).map(decided).collect();
-    written(&mut journal, &entries).await;
-    let settled = Settled { highest: SampleId(0), decided: count, ..Settled::default() };
-    journal.compact_if_full(&settled, [SampleId(1)].into_iter()).unwrap();
-    let text = std::fs::read(&config.path).unwrap();
-    let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let recovered = replay(lines.map(|line| Entry::read_line(line).unwrap()));
-    assert_eq!(recovered.decisions.len() as u64, count);
-    assert_eq!((recovered.settled.decided, recovered.open), (count, vec![SampleId(1)]));
+    assert_eq!(recovered.floor, SampleId(6));
+    let closed: BTreeSet<SampleId> = recovered.closed.into_iter().collect();
+    assert!(closed.contains(&SampleId(10)) && closed.contains(&SampleId(10_009)));
+    assert!(!closed.contains(&SampleId(9)), "nobody ever heard of it");
 }
 
 #[tokio::test]

@@ -1,22 +1,23 @@
 //! The samples that are decided or dropped: enough of them to tell a straggler from a new sample.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled};
 
-/// Closed samples that are remembered one by one. A straggler older than all of them is ignored.
-const REMEMBERED: usize = 8192;
+/// Closed samples that are remembered one by one, those of the highest ids. Devices send what they could not send before from the lowest
+/// id up, so what is forgotten first is what they are through with.
+const REMEMBERED: usize = 65_536;
 
 /// Decisions made without the cloud, kept in case its answer still comes.
 const REVISABLE: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Closed {
-    order: VecDeque<SampleId>,
-    /// How often each remembered sample stands in `order` (once; a map for its fast look-up).
-    known: HashMap<SampleId, ()>,
+    known: BTreeSet<SampleId>,
     /// Everything at or below it that is not open is closed.
     forgotten: Option<SampleId>,
+    /// Closed samples of which late messages came; devices wait to read their ids.
+    late: BTreeSet<SampleId>,
     revisable: VecDeque<Decision>,
     settled: Settled,
 }
@@ -24,7 +25,7 @@ pub(super) struct Closed {
 impl Closed {
     /// Whether the sample is closed already, or so old that it cannot be told.
     pub(super) fn contains(&self, sample: SampleId) -> bool {
-        self.forgotten.is_some_and(|forgotten| sample <= forgotten) || self.known.contains_key(&sample)
+        self.forgotten.is_some_and(|forgotten| sample <= forgotten) || self.known.contains(&sample)
     }
 
     pub(super) fn decided(&mut self, sample: SampleId) {
@@ -50,10 +51,34 @@ impl Closed {
         &self.settled
     }
 
-    /// Takes over the account of an earlier life.
-    pub(super) fn restore(&mut self, settled: Settled) {
-        self.forgotten = (settled.highest > SampleId(0)).then_some(settled.highest);
+    /// Takes over the account of an earlier life: everything up to `floor` is closed, and so are these.
+    pub(super) fn restore(&mut self, settled: Settled, floor: SampleId, closed: Vec<SampleId>) {
+        self.forgotten = (floor > SampleId(0)).then_some(floor);
         self.settled = settled;
+        closed.into_iter().for_each(|sample| self.remember(sample));
+    }
+
+    /// Samples that are closed for certain: all up to the first, and the others.
+    pub(super) fn remembered(&self) -> (SampleId, impl Iterator<Item = SampleId> + '_) {
+        (self.forgotten.unwrap_or_default(), self.known.iter().copied())
+    }
+
+    /// A late message came of a closed sample, or its sample is closed now.
+    pub(super) fn tell_late(&mut self, sample: SampleId) {
+        // A device says it again when it does not read it, so a bound loses nothing.
+        if self.late.len() < REMEMBERED {
+            self.late.insert(sample);
+        }
+    }
+
+    /// Some of the samples that devices wait to read of, lowest first.
+    pub(super) fn late(&self) -> impl ExactSizeIterator<Item = SampleId> + '_ {
+        self.late.iter().copied()
+    }
+
+    /// The devices were told.
+    pub(super) fn told_late(&mut self, samples: &[SampleId]) {
+        samples.iter().for_each(|sample| _ = self.late.remove(sample));
     }
 
     pub(super) fn keep_revisable(&mut self, decision: Decision) {
@@ -69,18 +94,13 @@ impl Closed {
     }
 
     fn remember(&mut self, sample: SampleId) {
-        if self.order.len() == REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-            self.forgotten = Some(self.forgotten.map_or(oldest, |forgotten| forgotten.max(oldest)));
+        self.known.insert(sample);
+        if self.known.len() > REMEMBERED {
+            self.forgotten = self.forgotten.max(self.known.pop_first());
         }
-        self.order.push_back(sample);
-        self.known.insert(sample, ());
     }
 
-    /// Samples close nearly in order, so the search from the newest end is short.
     fn largest_below(&self, open: SampleId) -> Option<SampleId> {
-        self.order.iter().rev().take(64).copied().filter(|&sample| sample < open).max()
+        self.known.range(..open).next_back().copied()
     }
 }

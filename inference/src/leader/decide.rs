@@ -2,7 +2,6 @@
 
 use headwater_protocol::{Decision, Degraded, Dropped, Exit, PolicyId, SampleId, Stages};
 
-use super::machine::SPARE;
 use super::open::{Answer, Open};
 use super::{Action, Leader, Micros};
 use crate::exit::Assessment;
@@ -21,9 +20,10 @@ impl Leader {
             open.degrade(reason);
         }
         // Where no exit answered (there is none in front of the cloud, or its section failed) the prior is all there is.
+        let config = &self.held[open.generation as usize].config;
         let prior = || {
-            let answer = Answer::from(&Assessment::of_prior(&self.config.class_prior));
-            (self.config.configuration.exits()[0], answer)
+            let answer = Answer::from(&Assessment::of_prior(&config.class_prior));
+            (config.configuration.exits()[0], answer)
         };
         let best = open.best.unwrap_or_else(prior);
         self.decide(now, sample, best, actions);
@@ -37,16 +37,16 @@ impl Leader {
         by: (Exit, Answer),
         actions: &mut Vec<Action>,
     ) {
-        self.decide_under(now, sample, by, self.config.policy_id, actions);
+        self.decide_by_device(now, sample, by, None, actions);
     }
 
-    /// Decides a sample; `policy` is the one whose exit answered.
-    pub(super) fn decide_under(
+    /// Decides a sample; `policy` is that of a device which decided by itself.
+    pub(super) fn decide_by_device(
         &mut self,
         now: Micros,
         sample: SampleId,
         (exit, answer): (Exit, Answer),
-        policy: PolicyId,
+        policy: Option<PolicyId>,
         actions: &mut Vec<Action>,
     ) {
         let Some(mut open) = self.open.remove(&sample) else { return };
@@ -56,16 +56,17 @@ impl Leader {
         if exit == Exit::Edge {
             open.withhold_undelivered();
         }
+        let held = &self.held[open.generation as usize];
         let decision = Decision {
             sample,
             class: answer.class,
-            label: self.label(answer.class),
+            label: held.label(answer.class),
             confidence: answer.confidence,
             exit,
             presence: open.presence,
             degraded: std::mem::take(&mut open.degraded),
-            network: self.config.network,
-            policy,
+            network: held.config.network,
+            policy: policy.unwrap_or(held.config.policy_id),
             stages: Stages { decided_us: open.elapsed(now), ..open.stages },
             bytes: open.bytes,
         };
@@ -83,10 +84,13 @@ impl Leader {
             self.counts.unasked += 1;
             return;
         };
-        let assessment = self.config.policy.cloud.assess(logits, decision.presence.present_count());
+        let Some(held) = self.held.iter().find(|held| held.config.network == decision.network) else {
+            return;
+        };
+        let assessment = held.config.policy.cloud.assess(logits, decision.presence.present_count());
         decision.exit = Exit::Cloud;
         decision.class = assessment.class;
-        decision.label = self.label(assessment.class);
+        decision.label = held.label(assessment.class);
         decision.confidence = assessment.confidence;
         decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
         actions.push(Action::Revise(decision));
@@ -100,14 +104,12 @@ impl Leader {
     }
 
     fn retire(&mut self, open: Box<Open>) {
-        let oldest = self.open.first_key_value().map(|(&sample, _)| sample);
-        self.closed.settle(oldest, self.newest);
-        if self.spare.len() < SPARE {
-            self.spare.push(open);
+        if open.is_awaited_late {
+            self.closed.tell_late(open.sample);
         }
-    }
-
-    fn label(&self, class: u16) -> String {
-        self.config.labels.get(usize::from(class)).cloned().unwrap_or_default()
+        // Samples from a spool are told one by one, so that they hold up nobody else's.
+        let oldest = self.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
+        self.closed.settle(oldest, self.newest);
+        self.held[open.generation as usize].retire(open);
     }
 }

@@ -22,6 +22,13 @@ pub enum Entry {
     },
     /// The account so far; what stands before it may be cut off.
     Settled(Settled),
+    /// Closed samples that [`Entry::Settled`] counts, one by one: between them lie some that were never heard of, and may still come late.
+    Closed {
+        /// Everything up to it is closed.
+        floor: SampleId,
+        /// Those above it.
+        samples: Vec<SampleId>,
+    },
 }
 
 /// What a restart knows.
@@ -33,6 +40,10 @@ pub struct Recovered {
     pub decisions: Vec<Decision>,
     /// Samples that were open when the leader stopped.
     pub open: Vec<SampleId>,
+    /// Everything up to it was closed, unless it is in `open`.
+    pub floor: SampleId,
+    /// What was closed above it.
+    pub closed: Vec<SampleId>,
 }
 
 impl Entry {
@@ -67,6 +78,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
             Entry::Decided(decision) => {
                 open.remove(&decision.sample);
                 close(&mut recovered.settled, decision.sample);
+                recovered.closed.push(decision.sample);
                 // The first stands: a sample has one decision.
                 decided.entry(decision.sample).or_insert_with(|| {
                     recovered.settled.decided += 1;
@@ -76,11 +88,18 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
             Entry::Dropped { sample, reason } => {
                 open.remove(&sample);
                 close(&mut recovered.settled, sample);
+                recovered.closed.push(sample);
                 *recovered.settled.dropped.entry(reason).or_default() += 1;
             }
             Entry::Settled(settled) => {
+                recovered.floor = settled.highest;
                 recovered.settled = settled;
+                recovered.closed.clear();
                 decided.clear();
+            }
+            Entry::Closed { floor, samples } => {
+                recovered.floor = floor;
+                recovered.closed.extend(samples);
             }
         }
     }

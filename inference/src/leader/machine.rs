@@ -1,38 +1,30 @@
-//! [`Leader`]: events in, actions out. Here samples are opened and events find their sample; `window.rs` applies the first exit,
-//! `deeper.rs` what is behind it, `decide.rs` ends a sample.
+//! [`Leader`]: events in, actions out. Here events find what they are about; `opening.rs` opens samples, `window.rs` applies the first exit,
+//! `deeper.rs` what is behind it, `decide.rs` ends a sample. The networks it holds are in `held.rs`.
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Body, Degraded, Dropped, Exit, SampleId, Settled, Slot, View};
+use headwater_protocol::{Degraded, Dropped, SampleId, Settled, SettledNotice};
 
 use super::closed::Closed;
-use super::devices::Devices;
+use super::held::{Generation, Held};
 use super::horizon::Horizon;
 use super::journal::Recovered;
-use super::open::{Answer, Open, Sizes, Stage};
+use super::open::{Open, Stage};
+use super::opening::From;
 use super::wakes::Wakes;
 use super::{Action, Event, Exits, LeaderConfig, Micros};
 
-/// Open samples kept for reuse of their buffers.
-pub(super) const SPARE: usize = 64;
-
 /// Decides the samples of one group.
 pub struct Leader {
-    pub(super) config: LeaderConfig,
-    pub(super) sizes: Sizes,
-    pub(super) exits: Exits,
-    /// Logits of an exit; a field so that no event allocates.
-    pub(super) logits: Vec<f32>,
-    pub(super) devices: Devices,
-    /// Edges that are up, bit i = edge i.
-    pub(super) edges_up: u64,
-    horizon: Horizon,
+    /// The current network, and the next where there is one; the place of each is its [`Generation`].
+    pub(super) held: Vec<Held>,
+    pub(super) horizon: Horizon,
     pub(super) open: BTreeMap<SampleId, Box<Open>>,
-    #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
-    pub(super) spare: Vec<Box<Open>>,
     pub(super) closed: Closed,
     pub(super) wakes: Wakes,
     pub(super) newest: SampleId,
+    /// The first sample since the connection that did not come from a spool.
+    pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
 }
 
@@ -51,6 +43,8 @@ pub struct Counts {
     pub implausible_slots: u64,
     /// Features, an edge's or the cloud's answer that nobody waited for.
     pub unasked: u64,
+    /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
+    pub other_network: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
     /// Sample-slot pairs that were missing when their window closed.
@@ -60,24 +54,24 @@ pub struct Counts {
 impl Leader {
     /// A leader with no samples. `exits` must be of the same network as `config`.
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
-        let classes = config.labels.len();
-        let maps_bytes = config.cloud_sources() * config.cloud_map_bytes;
-        let sizes = Sizes { slots: config.slots, classes, edges: config.edges.len(), maps_bytes };
         Self {
-            sizes,
-            exits,
-            logits: vec![0.0; classes],
-            devices: Devices::new(),
-            edges_up: 0,
+            held: vec![Held::new(config, exits)],
             horizon: Horizon::new(),
             open: BTreeMap::new(),
-            spare: Vec::new(),
             closed: Closed::default(),
             wakes: Wakes::default(),
             newest: SampleId(0),
+            since: None,
             counts: Counts::default(),
-            config,
         }
+    }
+
+    /// Holds the next network too, for devices that run it already: see [`Generation`]. Call it before the first event.
+    #[must_use]
+    pub fn with_next(mut self, config: LeaderConfig, exits: Exits) -> Self {
+        self.held.truncate(1);
+        self.held.push(Held::new(config, exits));
+        self
     }
 
     /// Takes over what an earlier life journalled: its decisions are published again unchanged, its open samples are dropped.
@@ -86,7 +80,7 @@ impl Leader {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);
         self.horizon.reach(self.newest);
-        self.closed.restore(journal.settled);
+        self.closed.restore(journal.settled, journal.floor, journal.closed);
         actions.extend(journal.decisions.into_iter().map(Action::Republish));
         for sample in journal.open {
             self.closed.dropped(sample, Dropped::Restart);
@@ -95,68 +89,50 @@ impl Leader {
         self.closed.settle(None, self.newest);
     }
 
-    /// Takes one event at `now`, which must not go backwards, and appends what is to be done.
-    pub fn handle(&mut self, now: Micros, event: Event<'_>, actions: &mut Vec<Action>) {
-        let score_bytes = self.config.score_bytes as u64;
+    /// Takes one event at `now`, which must not go backwards, and appends what is to be done. What devices and edges say they say under
+    /// a network: `generation`; for every other event it does not matter.
+    pub fn handle(
+        &mut self,
+        now: Micros,
+        generation: Generation,
+        event: Event<'_>,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(said) = event.answer() {
+            self.answer(now, generation, said, event, actions);
+        } else {
+            self.happened(now, generation, event, actions);
+        }
+        self.end_what_is_due(now, actions);
+    }
+
+    /// What is not the answer of a device to a sample.
+    fn happened(&mut self, now: Micros, generation: Generation, event: Event<'_>, actions: &mut Vec<Action>) {
+        let Some(held) = self.held.get_mut(generation as usize) else { return };
         match event {
-            Event::DeviceUp { slot } => self.devices.set_up(slot),
-            Event::DeviceDown { slot } => self.device_down(now, slot, actions),
-            Event::Summary { slot, sample, age_ms, late, scores } => {
-                if scores.len() != self.sizes.classes || !self.config.configuration.has_device_section() {
-                    self.counts.misfits += 1;
-                } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
-                    open.presence.set(slot, View::Present);
-                    open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
-                    open.bytes.device_edge += score_bytes;
-                    self.close_window_if_complete(now, sample, actions);
-                }
+            Event::DeviceUp { slot } => held.devices.set_up(slot),
+            Event::DeviceDown { slot } => self.device_down(now, From { generation, slot }, actions),
+            Event::Features { slot, sample, late, bits } => {
+                self.features(now, From { generation, slot }, sample, (Some(bits), late), actions);
             }
-            Event::NotInView { slot, sample, age_ms, late } => {
-                if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
-                    open.presence.set(slot, View::NotInView);
-                    self.close_window_if_complete(now, sample, actions);
-                }
+            Event::Gone { slot, sample } => {
+                self.features(now, From { generation, slot }, sample, (None, false), actions);
             }
-            Event::Input { slot, sample, age_ms, late, pixels } => {
-                if pixels.len() != self.config.packed_bytes || self.config.configuration.has_device_section()
-                {
-                    self.counts.misfits += 1;
-                } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
-                    open.presence.set(slot, View::Present);
-                    open.put_map(slot.index(), pixels);
-                    open.delivered |= 1 << slot.index();
-                    open.bytes.device_edge += pixels.len() as u64;
-                    self.close_window_if_complete(now, sample, actions);
-                }
-            }
-            Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
-                let is_known = usize::from(decision.class) < self.sizes.classes;
-                if !is_known || !self.config.configuration.has(Exit::Device) {
-                    self.counts.misfits += 1;
-                } else if let Some(open) = self.answering(now, slot, sample, age_ms, late, actions) {
-                    open.presence.set(slot, View::Present);
-                    open.bytes.device_edge += Body::Decided(decision).len() as u64;
-                    open.stages.window_us = open.elapsed(now);
-                    let answered = open.presence.answered_mask();
-                    self.devices.window_closed(answered);
-                    let answer = Answer { class: decision.class, confidence: decision.confidence };
-                    self.decide_under(now, sample, (Exit::Device, answer), decision.policy, actions);
-                }
-            }
-            Event::Features { slot, sample, bits } => self.features(now, slot, sample, Some(bits), actions),
-            Event::Gone { slot, sample } => self.features(now, slot, sample, None, actions),
-            Event::EdgeUp { edge } => self.edges_up |= 1u64.checked_shl(edge as u32).unwrap_or(0),
-            Event::EdgeDown { edge } => self.edge_down(now, edge, actions),
+            Event::EdgeUp { edge } => held.edges_up |= 1u64.checked_shl(edge as u32).unwrap_or(0),
+            Event::EdgeDown { edge } => self.edge_down(now, generation, edge, actions),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
-                self.edge_answer(now, (edge, sample), Some((slots, scores, map, body_bytes)), actions);
+                let answer = Some((slots, scores, map, body_bytes));
+                self.edge_answer(now, generation, (edge, sample), answer, actions);
             }
-            Event::EdgeGone { edge, sample } => self.edge_answer(now, (edge, sample), None, actions),
+            Event::EdgeGone { edge, sample } => {
+                self.edge_answer(now, generation, (edge, sample), None, actions);
+            }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(now, sample, logits, actions),
             Event::CloudFailed { sample, reason } => self.cloud_failed(now, sample, reason, actions),
             Event::Trigger { sample } => self.horizon.reach(sample),
-            Event::Tick => {}
+            Event::Connected => self.since = None,
+            _ => {}
         }
-        self.end_what_is_due(now, actions);
     }
 
     /// When [`Event::Tick`] is needed next; `None` while nothing is open. May be early, never late.
@@ -184,14 +160,35 @@ impl Leader {
         self.open.keys().copied()
     }
 
-    /// Slots that are up, bit i = slot i.
-    pub fn slots_up(&self) -> u64 {
-        self.devices.up()
+    /// What devices may take its word for; at most [`SettledNotice::MOST_LATE`] ids, the rest after [`Leader::told`].
+    pub fn notice(&self) -> SettledNotice {
+        let late = self.closed.late().take(SettledNotice::MOST_LATE).collect();
+        SettledNotice { account: self.settled().clone(), since: self.since, late }
     }
 
-    /// Edges that are up, bit i = edge i.
+    /// The devices were sent that notice.
+    pub fn told(&mut self, notice: &SettledNotice) {
+        self.closed.told_late(&notice.late);
+    }
+
+    /// Samples from spools that are closed and that the devices were not told of.
+    pub fn untold(&self) -> usize {
+        self.closed.late().len()
+    }
+
+    /// What a journal that is written anew must keep beside the account: everything up to the first is closed, and so are the others.
+    pub fn remembered(&self) -> (SampleId, impl Iterator<Item = SampleId> + '_) {
+        self.closed.remembered()
+    }
+
+    /// Slots that are up, bit i = slot i, under either network.
+    pub fn slots_up(&self) -> u64 {
+        self.held.iter().fold(0, |up, held| up | held.devices.up())
+    }
+
+    /// Edges that are up, bit i = edge i, under either network.
     pub fn edges_up(&self) -> u64 {
-        self.edges_up
+        self.held.iter().fold(0, |up, held| up | held.edges_up)
     }
 
     /// Messages that changed nothing.
@@ -199,80 +196,14 @@ impl Leader {
         self.counts
     }
 
-    /// The open sample that an answer of `slot` belongs to, opened if it is new; `None` when the answer is not to be taken.
-    pub(super) fn answering(
-        &mut self,
-        now: Micros,
-        slot: Slot,
-        sample: SampleId,
-        age_ms: u16,
-        late: bool,
-        actions: &mut Vec<Action>,
-    ) -> Option<&mut Open> {
-        if slot.index() >= self.sizes.slots {
-            self.counts.misfits += 1;
-            return None;
-        }
-        if !self.open.contains_key(&sample) {
-            if self.closed.contains(sample) {
-                self.counts.after_close += 1;
-                return None;
-            }
-            if !self.horizon.believes(slot, sample, self.devices.up()) {
-                self.counts.implausible += 1;
-                self.counts.implausible_slots |= 1 << slot.index();
-                return None;
-            }
-            self.open_sample(now, sample, age_ms, late, actions);
-        }
-        let open = self.open.get_mut(&sample)?;
-        if open.stage != Stage::Window {
-            self.counts.after_close += 1;
-            return None;
-        }
-        if open.has_answered(slot) {
-            self.counts.duplicates += 1;
-            return None;
-        }
-        Some(open)
-    }
-
-    fn open_sample(
-        &mut self,
-        now: Micros,
-        sample: SampleId,
-        age_ms: u16,
-        late: bool,
-        actions: &mut Vec<Action>,
-    ) {
-        if self.open.len() >= self.config.most_open
-            && let Some((&oldest, _)) = self.open.first_key_value()
-        {
-            self.drop_sample(oldest, Dropped::Shed, actions);
-        }
-        let mut open = self.spare.pop().unwrap_or_else(|| Box::new(Open::new(self.sizes)));
-        let policy = &self.config.policy;
-        // A late sample's time is over; it gets a whole one from now, and says so.
-        let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
-        let captured = Micros(now.0.saturating_sub(age_us));
-        open.reset(sample, captured);
-        open.late = late || age_us > u64::from(policy.deadline_ms) * 1000;
-        open.deadline = if open.late { now } else { captured }.plus_ms(policy.deadline_ms);
-        open.due = now.plus_ms(policy.window_ms).min(open.deadline);
-        open.stages.opened_us = age_us;
-        self.wakes.push(open.due, sample);
-        self.newest = self.newest.max(sample);
-        self.open.insert(sample, open);
-        actions.push(Action::Open(sample));
-    }
-
-    fn device_down(&mut self, now: Micros, slot: Slot, actions: &mut Vec<Action>) {
-        self.devices.set_down(slot);
-        let waiting: Vec<(SampleId, bool)> =
-            self.open.values().map(|open| (open.sample, open.owes(slot))).collect();
+    fn device_down(&mut self, now: Micros, from: From, actions: &mut Vec<Action>) {
+        let From { generation, slot } = from;
+        self.held[generation as usize].devices.set_down(slot);
+        let open = self.open.values().filter(|open| open.generation == generation);
+        let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features(now, slot, sample, None, actions);
+                self.features(now, from, sample, (None, false), actions);
             } else {
                 self.close_window_if_complete(now, sample, actions);
             }

@@ -13,6 +13,12 @@
 //! ```
 //! Which of these a network has is its configuration; see [`Configuration`].
 //!
+//! Messages that a device could not send in time come marked late, from its spool. Their samples wait longer for the other devices, which
+//! come back one after the other ([`Policy::late_ms`]), and are told of one by one ([`Leader::notice`]).
+//!
+//! While devices switch from one network to the next, the leader holds both ([`Generation`]); a sample is decided under the network of its
+//! first message.
+//!
 //! Every wait has an end ([`Leader::next_wake`]), every sample that was opened is decided or dropped with a reason, and none
 //! is decided twice.
 
@@ -20,10 +26,12 @@ mod closed;
 mod decide;
 mod deeper;
 mod devices;
+mod held;
 mod horizon;
 pub mod journal;
 mod machine;
 mod open;
+mod opening;
 pub(crate) mod wakes;
 mod window;
 
@@ -35,6 +43,7 @@ use crate::manifest::{Configuration, NetworkManifest};
 use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
+pub use held::Generation;
 pub use machine::{Counts, Leader};
 
 /// Microseconds since the leader started.
@@ -81,8 +90,6 @@ pub struct LeaderConfig {
     pub packed_bytes: usize,
     /// Bytes of the map that each source of the cloud sends: a device, or an edge where there are some.
     pub cloud_map_bytes: usize,
-    /// Bytes of the scores in one summary, as sent.
-    pub score_bytes: usize,
     /// Most samples open at once; beyond it the oldest is shed.
     pub most_open: usize,
 }
@@ -108,7 +115,6 @@ impl LeaderConfig {
             edges: (0..edges.map_or(0, |tier| tier.groups.len())).map(edge_slots).collect(),
             packed_bytes: manifest.features.packed_bytes(),
             cloud_map_bytes: manifest.cloud_map().packed_bytes(),
-            score_bytes: manifest.score_bytes(),
             most_open,
         }
     }
@@ -206,11 +212,20 @@ pub enum Event<'a> {
         slot: Slot,
         /// Which sample.
         sample: SampleId,
+        /// From the spool, after the sample's time.
+        late: bool,
         /// Packed map, [`LeaderConfig::packed_bytes`] long.
         bits: &'a [u8],
     },
     /// Features that were asked for and are no longer kept.
     Gone {
+        /// Who.
+        slot: Slot,
+        /// Which sample.
+        sample: SampleId,
+    },
+    /// A device saw the sample and had to give it up: its spool was full.
+    GivenUp {
         /// Who.
         slot: Slot,
         /// Which sample.
@@ -267,6 +282,8 @@ pub enum Event<'a> {
         /// Which sample.
         sample: SampleId,
     },
+    /// The leader is connected anew: it does not know what was said before.
+    Connected,
     /// Nothing; time passed.
     Tick,
 }
@@ -278,6 +295,8 @@ pub enum Action {
     Open(SampleId),
     /// Ask these slots (bit i = slot i) for the sample's features.
     Request {
+        /// The network whose devices are asked.
+        generation: Generation,
         /// Which sample.
         sample: SampleId,
         /// Slots asked.
@@ -285,6 +304,8 @@ pub enum Action {
     },
     /// Have the edges of the leader's own process run on these slots' features; edges elsewhere hear the request.
     Collect {
+        /// The network whose edges are meant.
+        generation: Generation,
         /// Which sample.
         sample: SampleId,
         /// Slots that have a view.
@@ -292,6 +313,8 @@ pub enum Action {
     },
     /// Ask the cloud.
     AskCloud {
+        /// The network whose tail is asked.
+        generation: Generation,
         /// Which sample.
         sample: SampleId,
         /// `[sources, cloud_map_bytes]`, zero where absent; sources are slots, or edges where there are some.

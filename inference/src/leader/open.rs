@@ -2,11 +2,13 @@
 
 use headwater_protocol::{Degraded, Exit, HopBytes, Presence, SampleId, Slot, Stages, View};
 
-use super::Micros;
+use super::{Generation, Micros};
 use crate::exit::Assessment;
 
 /// State of one open sample. Buffers are reused from sample to sample.
 pub(super) struct Open {
+    /// The network it is decided under; the buffers have its sizes.
+    pub(super) generation: Generation,
     pub(super) sample: SampleId,
     pub(super) stage: Stage,
     /// Capture, on the leader's clock.
@@ -15,7 +17,14 @@ pub(super) struct Open {
     pub(super) due: Micros,
     /// When an answer must stand.
     pub(super) deadline: Micros,
+    /// Its time was over when it was opened.
     pub(super) late: bool,
+    /// A late message opened it.
+    pub(super) is_from_spool: bool,
+    /// A device sent it late, and waits to read that it is settled.
+    pub(super) is_awaited_late: bool,
+    /// Slots that saw it and had to give it up, bit i = slot i.
+    pub(super) given_up: u64,
     pub(super) presence: Presence,
     /// `[slots, classes]`.
     pub(super) scores: Vec<f32>,
@@ -67,14 +76,18 @@ pub(super) struct Sizes {
 }
 
 impl Open {
-    pub(super) fn new(sizes: Sizes) -> Self {
+    pub(super) fn new(sizes: Sizes, generation: Generation) -> Self {
         Self {
+            generation,
             sample: SampleId(0),
             stage: Stage::Window,
             captured: Micros(0),
             due: Micros(0),
             deadline: Micros(0),
             late: false,
+            is_from_spool: false,
+            is_awaited_late: false,
+            given_up: 0,
             presence: Presence::missing(sizes.slots),
             scores: vec![0.0; sizes.slots * sizes.classes],
             maps: vec![0; sizes.maps_bytes],
@@ -94,7 +107,8 @@ impl Open {
         self.sample = sample;
         self.stage = Stage::Window;
         self.captured = captured;
-        self.late = false;
+        (self.late, self.is_from_spool, self.is_awaited_late) = (false, false, false);
+        self.given_up = 0;
         self.presence = Presence::missing(self.presence.slots());
         if self.arrived != 0 {
             self.maps.fill(0);
@@ -119,6 +133,11 @@ impl Open {
 
     pub(super) fn has_answered(&self, slot: Slot) -> bool {
         self.presence.answered_mask() >> slot.index() & 1 == 1
+    }
+
+    /// Slots of which nothing more is to come in its window, bit i = slot i.
+    pub(super) fn heard(&self) -> u64 {
+        self.presence.answered_mask() | self.given_up
     }
 
     /// Takes the map of a source.

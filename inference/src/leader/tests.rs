@@ -1,15 +1,18 @@
 //! The state machine, in sentences; `properties` below it, over random orders, losses and times.
 
 use headwater_protocol::{
-    Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, Slot, View,
+    Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
+    View,
 };
 
 use super::journal::{Entry, replay};
-use super::{Action, Event, Exits, Leader, LeaderConfig, Micros};
+use super::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
 
+mod late;
+mod networks;
 mod properties;
 
 const SLOTS: usize = 3;
@@ -35,7 +38,6 @@ fn config() -> LeaderConfig {
         edges: Vec::new(),
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
-        score_bytes: 4 * CLASSES,
         most_open: 4,
     }
 }
@@ -68,7 +70,7 @@ impl Group {
 
     fn event(&mut self, event: Event<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.leader.handle(self.now, event, &mut actions);
+        self.leader.handle(self.now, Generation::Current, event, &mut actions);
         self.done.extend(actions.iter().cloned());
         actions
     }
@@ -91,6 +93,7 @@ impl Group {
         self.event(Event::Features {
             slot: slot(index),
             sample: SampleId(sample),
+            late: false,
             bits: &[index + 1; PACKED],
         })
     }
@@ -143,10 +146,14 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     group.summary(0, 1, &UNSURE);
     group.not_in_view(1, 1);
     let actions = group.summary(2, 1, &UNSURE);
-    assert_eq!(actions, [Action::Request { sample: SampleId(1), slots: 0b101 }]);
+    assert_eq!(
+        actions,
+        [Action::Request { generation: Generation::Current, sample: SampleId(1), slots: 0b101 }]
+    );
     assert_eq!(group.features(0, 1), []);
     let actions = group.features(2, 1);
     let expected = Action::AskCloud {
+        generation: Generation::Current,
         sample: SampleId(1),
         features: vec![1, 1, 0, 0, 3, 3],
         presence: vec![true, false, true],
@@ -334,7 +341,7 @@ fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
 fn alone() -> Leader {
     let config = LeaderConfig { configuration: Configuration::B, slots: 1, ..config() };
     let mut leader = Leader::new(config, Exits { local: None, edge: None });
-    leader.handle(Micros(0), Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
+    leader.handle(Micros(0), Generation::Current, Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
     leader
 }
 
@@ -346,20 +353,20 @@ fn decided(class: u16) -> Event<'static> {
 #[test]
 fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros::from_ms(9), decided(2), &mut actions);
+    leader.handle(Micros::from_ms(9), Generation::Current, decided(2), &mut actions);
     let found = decision(&actions);
     assert_eq!((found.exit, found.class, found.confidence), (Exit::Device, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
     assert_eq!(leader.settled().decided, 1);
     actions.clear();
-    leader.handle(Micros::from_ms(10), decided(1), &mut actions);
+    leader.handle(Micros::from_ms(10), Generation::Current, decided(1), &mut actions);
     assert_eq!((actions.len(), leader.counts().after_close), (0, 1));
 }
 
 #[test]
 fn a_decision_that_no_device_may_take_or_of_no_class_is_a_misfit() {
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), decided(CLASSES as u16), &mut actions);
+    leader.handle(Micros(0), Generation::Current, decided(CLASSES as u16), &mut actions);
     assert_eq!((actions.len(), leader.counts().misfits), (0, 1));
     let mut group = Group::new();
     assert_eq!(group.event(decided(1)), []);
@@ -371,13 +378,18 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(1), slot(0));
     let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
-    leader.handle(Micros(0), summary, &mut actions);
+    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     assert_eq!(actions, [Action::Open(sample)]);
-    leader.handle(Micros(0), Event::Features { slot, sample, bits: &[7; PACKED] }, &mut actions);
+    leader.handle(
+        Micros(0),
+        Generation::Current,
+        Event::Features { slot, sample, late: false, bits: &[7; PACKED] },
+        &mut actions,
+    );
     assert!(matches!(&actions[1..], [Action::AskCloud { features, .. }] if *features == [7; PACKED]));
     actions.clear();
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(Micros(0), failed, &mut actions);
+    leader.handle(Micros(0), Generation::Current, failed, &mut actions);
     // The device's scores answer, though it was not sure.
     assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Device, 1));
 }
@@ -386,22 +398,22 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
 fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_when_the_window_ends() {
     let (sample, slot) = (SampleId(1), slot(0));
     let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
-    let features = Event::Features { slot, sample, bits: &[7; PACKED] };
+    let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), features, &mut actions);
-    leader.handle(Micros(0), summary, &mut actions);
+    leader.handle(Micros(0), Generation::Current, features, &mut actions);
+    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
 
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), features, &mut actions);
-    leader.handle(Micros::from_ms(50), Event::Tick, &mut actions);
+    leader.handle(Micros(0), Generation::Current, features, &mut actions);
+    leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
     actions.clear();
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(Micros::from_ms(51), failed, &mut actions);
+    leader.handle(Micros::from_ms(51), Generation::Current, failed, &mut actions);
     // No scores came, so the prior is all there is.
     assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
-    leader.handle(Micros::from_ms(52), features, &mut actions);
+    leader.handle(Micros::from_ms(52), Generation::Current, features, &mut actions);
     assert_eq!((actions.len(), leader.counts().after_close), (1, 1));
 }
 
@@ -410,9 +422,9 @@ fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(1), slot(0));
     let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
-    leader.handle(Micros(0), summary, &mut actions);
-    leader.handle(Micros::from_ms(50), Event::Tick, &mut actions);
-    assert_eq!(actions[1..], [Action::Request { sample, slots: 1 }]);
+    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
+    leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
+    assert_eq!(actions[1..], [Action::Request { generation: Generation::Current, sample, slots: 1 }]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The window and the exit at its end.
 
-use headwater_protocol::{Degraded, Exit, SampleId, Slot, View};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, Slot, View};
 
 use super::open::{Answer, Stage};
 use super::{Action, Leader, Micros};
@@ -13,13 +13,14 @@ impl Leader {
         sample: SampleId,
         actions: &mut Vec<Action>,
     ) {
-        let awaited = self.devices.awaited();
-        let pushes = self.config.configuration.pushes_maps();
-        let complete = awaited != 0
-            && self.open.get(&sample).is_some_and(|open| {
-                let has_maps = !pushes || open.presence.present_mask() & !open.delivered == 0;
-                open.stage == Stage::Window && awaited & !open.presence.answered_mask() == 0 && has_maps
-            });
+        let complete = self.open.get(&sample).is_some_and(|open| {
+            let held = &self.held[open.generation as usize];
+            // Devices come back from an outage one after the other: what they kept waits for all of them.
+            let awaited = if open.is_from_spool { held.every_slot() } else { held.devices.awaited() };
+            let pushes = held.config.configuration.pushes_maps();
+            let has_maps = !pushes || open.presence.present_mask() & !open.delivered == 0;
+            open.stage == Stage::Window && awaited != 0 && awaited & !open.heard() == 0 && has_maps
+        });
         if complete {
             self.close_window(now, sample, actions);
         }
@@ -28,33 +29,42 @@ impl Leader {
     /// Joins what came and applies the first exit.
     pub(super) fn close_window(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
         let Some(open) = self.open.get_mut(&sample) else { return };
+        let held = &mut self.held[open.generation as usize];
         open.stages.window_us = open.elapsed(now);
         self.counts.missing += u64::from(open.presence.missing_count());
-        self.devices.window_closed(open.presence.answered_mask());
+        if open.is_from_spool {
+            // Its own time begins when everybody has said what they have.
+            open.deadline = open.deadline.min(now.plus_ms(held.config.policy.deadline_ms));
+        } else {
+            held.devices.window_closed(open.presence.answered_mask());
+        }
         let has_scores = open.presence.present_count() > 0;
-        if self.config.configuration.pushes_maps() {
+        if held.config.configuration.pushes_maps() {
             // A device whose summary was lost has a view all the same: its map came.
-            for slot in Slot::first(self.sizes.slots).filter(|slot| open.delivered >> slot.index() & 1 == 1) {
+            for slot in Slot::first(held.sizes.slots).filter(|slot| open.delivered >> slot.index() & 1 == 1) {
                 open.presence.set(slot, View::Present);
             }
         }
         let present = open.presence.present_count();
-        let first = self.config.configuration.exits()[0];
+        let first = held.config.configuration.exits()[0];
         if present == 0 {
+            if open.given_up != 0 && open.presence.answered_mask() == 0 {
+                return self.drop_sample(sample, Dropped::SpoolFull, actions);
+            }
             open.degrade(Degraded::NoView);
-            let answer = Answer::from(&Assessment::of_prior(&self.config.class_prior));
+            let answer = Answer::from(&Assessment::of_prior(&held.config.class_prior));
             return self.decide(now, sample, (first, answer), actions);
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if nothing deeper does.
-            Exit::Device => has_scores.then(|| &open.scores[..self.sizes.classes]),
-            Exit::Local => self.exits.local.as_mut().and_then(|exit| {
+            Exit::Device => has_scores.then(|| &open.scores[..held.sizes.classes]),
+            Exit::Local => held.exits.local.as_mut().and_then(|exit| {
                 let mask = open.presence.present_mask();
-                exit.scores(&open.scores, mask, &mut self.logits).ok().map(|()| &self.logits[..])
+                exit.scores(&open.scores, mask, &mut held.logits).ok().map(|()| &held.logits[..])
             }),
             Exit::Edge | Exit::Cloud => None,
         };
-        let assessed = logits.map(|logits| self.config.policy.of(first).assess(logits, present));
+        let assessed = logits.map(|logits| held.config.policy.of(first).assess(logits, present));
         open.best = assessed.as_ref().map(|assessment| (first, Answer::from(assessment)));
         match (assessed, open.best) {
             (Some(assessment), Some(best)) if assessment.leaves && first == Exit::Local => {

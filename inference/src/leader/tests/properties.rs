@@ -1,6 +1,6 @@
 //! Whatever arrives in whatever order: every sample that was opened ends, once, and by its deadline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -10,6 +10,9 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Summary(u8, u64, bool),
+    Late(u8, u64, bool),
+    GivenUp(u8, u64),
+    UnderNext(u8, u64, bool),
     NotInView(u8, u64),
     Features(u8, u64),
     Gone(u8, u64),
@@ -25,6 +28,9 @@ fn any_step() -> impl Strategy<Value = Step> {
     let sample = 1..12u64;
     prop_oneof![
         6 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::Summary(s, n, sure)),
+        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::Late(s, n, sure)),
+        1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::GivenUp(s, n)),
+        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::UnderNext(s, n, sure)),
         2 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::NotInView(s, n)),
         4 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::Features(s, n)),
         1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::Gone(s, n)),
@@ -40,6 +46,11 @@ impl Group {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Summary(s, n, sure) => drop(self.summary(s, n, if sure { &SURE } else { &UNSURE })),
+            Step::Late(s, n, sure) => drop(self.late(s, n, if sure { &SURE } else { &UNSURE })),
+            Step::GivenUp(s, n) => drop(self.given_up(s, n)),
+            Step::UnderNext(s, n, sure) => {
+                self.next_summary(s, n, if sure { &networks::NEXT_SURE } else { &[0.0, 0.1] });
+            }
             Step::NotInView(s, n) => drop(self.not_in_view(s, n)),
             Step::Features(s, n) => drop(self.features(s, n)),
             Step::Gone(s, n) => drop(self.event(Event::Gone { slot: slot(s), sample: SampleId(n) })),
@@ -59,7 +70,7 @@ impl Group {
 proptest! {
     #[test]
     fn every_opened_sample_ends_once_and_by_its_deadline(steps in prop::collection::vec(any_step(), 0..120)) {
-        let mut group = Group::new();
+        let mut group = networks::group();
         for step in &steps {
             group.step(step);
         }
@@ -81,7 +92,9 @@ proptest! {
                 Action::Decide(decision) => {
                     decided += 1;
                     *ended.entry(decision.sample).or_default() += 1;
-                    prop_assert!(decision.stages.decided_us <= 300_000 + 80_000, "{:?}", decision.stages);
+                    // A sample from a spool has a longer window in front of its deadline.
+                    let window = if decision.degraded.contains(&Degraded::Late) { 2_000_000 } else { 0 };
+                    prop_assert!(decision.stages.decided_us <= window + 300_000 + 80_000, "{:?}", decision.stages);
                     prop_assert!((0.0..=1.0).contains(&decision.confidence));
                 }
                 Action::Drop { sample, .. } => {
@@ -95,6 +108,14 @@ proptest! {
         prop_assert_eq!(&opened, &ended);
         let settled = group.leader.settled();
         prop_assert_eq!((settled.decided, settled.dropped.values().sum::<u64>()), (decided, dropped));
+        // Every late message was answered with the word that its sample is closed, once or more.
+        let told: BTreeSet<SampleId> = group.leader.notice().late.into_iter().collect();
+        let late: BTreeSet<SampleId> = steps.iter().filter_map(|step| match *step {
+            Step::Late(_, n, _) | Step::GivenUp(_, n) => Some(SampleId(n)),
+            _ => None,
+        }).collect();
+        prop_assert!(told.is_subset(&late));
+        prop_assert!(told.iter().all(|sample| ended.contains_key(sample)));
         if let Some((&newest, _)) = opened.last_key_value() {
             prop_assert_eq!(settled.highest, newest);
         }

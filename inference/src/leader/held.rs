@@ -1,0 +1,67 @@
+//! The networks that a leader holds: the current one, and the next while devices switch over one by one.
+
+use super::devices::Devices;
+use super::open::{Open, Sizes};
+use super::{Exits, LeaderConfig};
+
+/// Open samples kept for reuse of their buffers.
+const SPARE: usize = 64;
+
+/// Which of the networks that a leader holds. A sample is decided under that of its first summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// The one the group runs.
+    #[default]
+    Current,
+    /// The one its devices are switching to.
+    Next,
+}
+
+impl Generation {
+    /// Both, in order.
+    pub const ALL: [Self; 2] = [Self::Current, Self::Next];
+}
+
+/// One network, and who runs it.
+pub(super) struct Held {
+    pub(super) config: LeaderConfig,
+    pub(super) sizes: Sizes,
+    pub(super) exits: Exits,
+    /// Logits of an exit; a field so that no event allocates.
+    pub(super) logits: Vec<f32>,
+    pub(super) devices: Devices,
+    /// Edges that are up, bit i = edge i.
+    pub(super) edges_up: u64,
+    #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
+    spare: Vec<Box<Open>>,
+}
+
+impl Held {
+    pub(super) fn new(config: LeaderConfig, exits: Exits) -> Self {
+        let classes = config.labels.len();
+        let maps_bytes = config.cloud_sources() * config.cloud_map_bytes;
+        let sizes = Sizes { slots: config.slots, classes, edges: config.edges.len(), maps_bytes };
+        let logits = vec![0.0; classes];
+        Self { config, sizes, exits, logits, devices: Devices::new(), edges_up: 0, spare: Vec::new() }
+    }
+
+    /// An open sample with buffers of this network's sizes.
+    pub(super) fn fresh(&mut self, generation: Generation) -> Box<Open> {
+        self.spare.pop().unwrap_or_else(|| Box::new(Open::new(self.sizes, generation)))
+    }
+
+    pub(super) fn retire(&mut self, open: Box<Open>) {
+        if self.spare.len() < SPARE {
+            self.spare.push(open);
+        }
+    }
+
+    pub(super) fn label(&self, class: u16) -> String {
+        self.config.labels.get(usize::from(class)).cloned().unwrap_or_default()
+    }
+
+    /// Every slot of the network, bit i = slot i.
+    pub(super) fn every_slot(&self) -> u64 {
+        u64::MAX.checked_shr(64 - self.sizes.slots as u32).unwrap_or(0)
+    }
+}

@@ -1,0 +1,156 @@
+//! Samples from the spools of devices.
+
+use super::*;
+
+impl Group {
+    pub(super) fn late(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
+        let (slot, sample) = (slot(index), SampleId(sample));
+        self.event(Event::Summary { slot, sample, age_ms: u16::MAX, late: true, scores })
+    }
+
+    pub(super) fn given_up(&mut self, index: u8, sample: u64) -> Vec<Action> {
+        self.event(Event::GivenUp { slot: slot(index), sample: SampleId(sample) })
+    }
+
+    /// Decides a sample that came in time.
+    fn in_time(&mut self, sample: u64) {
+        for index in 0..SLOTS as u8 {
+            self.summary(index, sample, &SURE);
+        }
+    }
+
+    fn told(&mut self) -> Vec<u64> {
+        let notice = self.leader.notice();
+        self.leader.told(&notice);
+        notice.late.iter().map(|sample| sample.0).collect()
+    }
+}
+
+#[test]
+fn a_late_sample_waits_for_every_device_to_come_back_and_is_told() {
+    let mut group = Group::new();
+    group.in_time(100);
+    group.late(0, 90, &SURE);
+    // Long after the window of a sample that came in time.
+    group.after_ms(1500);
+    group.late(1, 90, &SURE);
+    let actions = group.late(2, 90, &SURE);
+    let found = decision(&actions);
+    assert_eq!((found.sample, found.class, &found.degraded[..]), (SampleId(90), 2, &[Degraded::Late][..]));
+    assert_eq!(found.presence.missing_count(), 0);
+    assert_eq!(group.told(), [90]);
+    assert_eq!(group.told(), [] as [u64; 0], "once");
+}
+
+#[test]
+fn a_late_sample_that_others_never_saw_is_decided_without_them_after_its_longer_window() {
+    let mut group = Group::new();
+    group.late(0, 90, &UNSURE);
+    assert_eq!(group.after_ms(1999), []);
+    let actions = group.after_ms(1);
+    let request = Action::Request { generation: Generation::Current, sample: SampleId(90), slots: 1 };
+    assert_eq!(actions, [request]);
+    let actions = group.features(0, 90);
+    // It has a whole deadline behind its window.
+    assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 300, .. }]), "{actions:?}");
+    assert_eq!(group.told(), [] as [u64; 0], "not before it is decided");
+    group.event(Event::CloudAnswer { sample: SampleId(90), logits: &SURE });
+    assert_eq!(group.told(), [90]);
+    let counts = group.leader.counts();
+    assert_eq!(counts.missing, 2);
+    group.in_time(100);
+    assert_eq!(
+        group.leader.counts().windows_timed_out,
+        counts.windows_timed_out,
+        "nobody lost the leader's trust"
+    );
+}
+
+#[test]
+fn a_late_message_of_a_closed_sample_is_told_at_once_and_changes_nothing() {
+    let mut group = Group::new();
+    group.in_time(100);
+    assert_eq!(group.late(0, 100, &UNSURE), []);
+    assert_eq!(group.told(), [100]);
+    assert_eq!(group.leader.settled().decided, 1);
+}
+
+#[test]
+fn what_a_device_could_not_send_before_joins_the_sample_that_others_opened() {
+    let mut group = Group::new();
+    group.summary(0, 100, &SURE);
+    group.summary(1, 100, &SURE);
+    let actions = group.late(2, 100, &SURE);
+    assert_eq!(decision(&actions).degraded, []);
+    assert_eq!(group.told(), [100]);
+}
+
+#[test]
+fn late_samples_hold_up_nobody_elses_and_claim_nothing() {
+    let mut group = Group::new();
+    group.late(0, 90, &SURE);
+    assert_eq!(group.leader.notice().since, None, "90 says nothing of what came after it");
+    group.in_time(100);
+    let notice = group.leader.notice();
+    assert_eq!((notice.since, notice.account.highest), (Some(SampleId(100)), SampleId(100)));
+    assert!(!notice.covers(SampleId(95)), "it may lie in a spool");
+    group.event(Event::Connected);
+    assert_eq!(group.leader.notice().since, None, "what was said while it was away is not known");
+    group.in_time(105);
+    assert_eq!(group.leader.notice().since, Some(SampleId(105)));
+}
+
+#[test]
+fn a_sample_that_all_had_to_give_up_is_dropped_with_its_reason() {
+    let mut group = Group::new();
+    assert_eq!(group.given_up(0, 90), [Action::Open(SampleId(90))]);
+    group.given_up(1, 90);
+    let actions = group.given_up(2, 90);
+    assert_eq!(actions, [Action::Drop { sample: SampleId(90), reason: Dropped::SpoolFull }]);
+    assert_eq!(group.told(), [90]);
+    // One that somebody still has is decided without the others.
+    group.given_up(0, 91);
+    group.given_up(1, 91);
+    let actions = group.late(2, 91, &SURE);
+    assert_eq!(decision(&actions).presence.present_count(), 1);
+}
+
+#[test]
+fn a_restart_takes_late_samples_of_before_that_it_never_decided() {
+    let mut group = Group::new();
+    group.in_time(100);
+    let entries = group.done.iter().filter_map(|action| match action {
+        Action::Open(sample) => Some(Entry::Opened(*sample)),
+        Action::Decide(decision) => Some(Entry::Decided(decision.clone())),
+        _ => None,
+    });
+    let recovered = replay(entries);
+    let mut next = Group::new();
+    next.leader.recover(recovered, &mut Vec::new());
+    assert_eq!(next.late(0, 100, &UNSURE), [], "decided before");
+    assert_eq!(next.told(), [100]);
+    assert_eq!(next.late(0, 90, &SURE), [Action::Open(SampleId(90))], "never heard of");
+}
+
+#[test]
+fn late_features_that_overtake_their_scores_open_a_late_sample() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    let (sample, slot) = (SampleId(90), slot(0));
+    let features = Event::Features { slot, sample, late: true, bits: &[7; PACKED] };
+    leader.handle(Micros(0), Generation::Current, features, &mut actions);
+    assert_eq!((&actions[..], leader.notice().since), (&[Action::Open(sample)][..], None));
+    let summary = Event::Summary { slot, sample, age_ms: 0, late: true, scores: &UNSURE };
+    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
+    assert!(matches!(actions[..], [_, Action::AskCloud { .. }]), "{actions:?}");
+}
+
+#[test]
+fn more_late_samples_than_fit_in_one_notice_are_told_in_the_next() {
+    let mut group = Group::new();
+    for sample in 0..SettledNotice::MOST_LATE as u64 + 5 {
+        group.in_time(sample);
+        group.late(0, sample, &SURE);
+    }
+    assert_eq!(group.told().len(), SettledNotice::MOST_LATE);
+    assert_eq!((group.leader.untold(), group.told().len(), group.leader.untold()), (5, 5, 0));
+}

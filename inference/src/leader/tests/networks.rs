@@ -1,0 +1,119 @@
+//! Two networks at once, while devices switch over one by one.
+
+use super::*;
+
+const NEXT_CLASSES: usize = 2;
+pub(super) const NEXT_SURE: [f32; NEXT_CLASSES] = [0.0, 20.0];
+
+/// Devices 0 and 1 run the current network, device 2 the next, which has other classes.
+pub(super) fn group() -> Group {
+    let mut group = Group::new();
+    let local =
+        ScoresExit::masked(Aggregation::Ap, SLOTS, NEXT_CLASSES).expect("a masked mean needs no section");
+    let labels = vec!["cold".into(), "warm".into()];
+    let next = LeaderConfig {
+        network: NetworkId([5; 32]),
+        policy_id: PolicyId([6; 8]),
+        labels,
+        class_prior: vec![0.5; NEXT_CLASSES],
+        packed_bytes: 3,
+        cloud_map_bytes: 3,
+        ..config()
+    };
+    let leader =
+        std::mem::replace(&mut group.leader, Leader::new(config(), Exits { local: None, edge: None }));
+    group.leader = leader.with_next(next, Exits { local: Some(local), edge: None });
+    group.switch(2);
+    group
+}
+
+impl Group {
+    fn switch(&mut self, index: u8) {
+        self.event(Event::DeviceDown { slot: slot(index) });
+        self.under_next(Event::DeviceUp { slot: slot(index) });
+    }
+
+    fn under_next(&mut self, event: Event<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.leader.handle(self.now, Generation::Next, event, &mut actions);
+        self.done.extend(actions.iter().cloned());
+        actions
+    }
+
+    pub(super) fn next_summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
+        let (slot, sample) = (slot(index), SampleId(sample));
+        self.under_next(Event::Summary { slot, sample, age_ms: 0, late: false, scores })
+    }
+}
+
+#[test]
+fn a_sample_is_decided_under_the_network_of_its_first_summary() {
+    let mut group = group();
+    group.summary(0, 1, &SURE);
+    assert_eq!(group.next_summary(2, 1, &NEXT_SURE), []);
+    let actions = group.summary(1, 1, &SURE);
+    let found = decision(&actions);
+    assert_eq!((found.network, found.policy), (NetworkId([3; 32]), PolicyId([4; 8])));
+    assert_eq!((&found.label[..], found.presence.missing_count()), ("class 2", 1));
+
+    let actions = group.next_summary(2, 2, &NEXT_SURE);
+    let found = decision(&actions);
+    assert_eq!((found.network, found.policy), (NetworkId([5; 32]), PolicyId([6; 8])));
+    assert_eq!((&found.label[..], found.presence.present_count()), ("warm", 1));
+    assert_eq!(group.summary(0, 2, &SURE), []);
+    let counts = group.leader.counts();
+    assert_eq!((counts.other_network, counts.after_close), (1, 1));
+    assert_eq!(group.leader.settled().decided, 2);
+}
+
+#[test]
+fn each_network_asks_its_own_devices_and_its_own_tail() {
+    let mut group = group();
+    let actions = group.next_summary(2, 1, &[0.0, 0.1]);
+    let generation = Generation::Next;
+    let request = Action::Request { generation, sample: SampleId(1), slots: 0b100 };
+    assert_eq!(actions, [Action::Open(SampleId(1)), request]);
+    assert_eq!(group.features(2, 1), [], "features under the current network are of no use to it");
+    let (slot, sample) = (slot(2), SampleId(1));
+    let actions = group.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3] });
+    let [Action::AskCloud { generation: Generation::Next, features, .. }] = &actions[..] else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(features[6..], [1, 2, 3]);
+    let actions = group.event(Event::CloudAnswer { sample, logits: &NEXT_SURE });
+    assert_eq!(decision(&actions).label, "warm");
+}
+
+#[test]
+fn a_device_that_leaves_the_current_network_is_not_waited_for_in_it() {
+    let mut group = group();
+    group.summary(0, 1, &UNSURE);
+    let actions = group.summary(1, 1, &UNSURE);
+    let request = Action::Request { generation: Generation::Current, sample: SampleId(1), slots: 0b11 };
+    assert_eq!(actions, [request]);
+    // It owes features and comes back as another: the sample goes on without them.
+    group.features(0, 1);
+    group.switch(1);
+    let asked = group.done.iter().any(|action| matches!(action, Action::AskCloud { .. }));
+    assert!(asked, "{:?}", group.done);
+}
+
+#[test]
+fn after_the_last_device_every_sample_is_the_next_networks() {
+    let mut group = group();
+    group.switch(0);
+    group.switch(1);
+    for index in 0..SLOTS as u8 {
+        group.next_summary(index, 7, &NEXT_SURE);
+    }
+    let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
+    assert_eq!((found.network, found.presence.missing_count()), (NetworkId([5; 32]), 0));
+    assert_eq!(group.leader.slots_up(), 0b111);
+}
+
+#[test]
+fn a_network_that_is_not_held_is_a_misfit() {
+    let mut group = Group::new();
+    assert_eq!(group.next_summary(0, 1, &SURE), []);
+    assert_eq!(group.leader.counts().misfits, 1);
+}
