@@ -8,80 +8,55 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
-use headwater_inference::manifest::FeatureEncoding;
-use headwater_protocol::v2::FeatureShape;
-use headwater_protocol::{Fault, NetworkId};
+use headwater_protocol::Fault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::config::CloudConfig;
 use crate::counters::{CloudReport, Counters};
-use crate::infer::{BodyLimits, infer};
-use crate::model::{self, Health};
+use crate::health::Healths;
+use crate::held::Held;
+use crate::infer::infer;
 use crate::model_name::ModelName;
-use crate::queue::ModelQueue;
+use crate::network::Network;
+use crate::networks::Networks;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
 
-/// What the handlers share; cheap to clone. The model thread ends when the last clone is dropped.
+/// What the handlers share; cheap to clone. The model threads end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct CloudState(Arc<Shared>);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) model_name: String,
-    pub(crate) network: NetworkId,
-    pub(crate) shape: FeatureShape,
-    pub(crate) encoding: FeatureEncoding,
-    pub(crate) classes: usize,
-    pub(crate) limits: BodyLimits,
+    pub(crate) networks: Held<Network>,
     pub(crate) longest: Duration,
-    pub(crate) queue: ModelQueue,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) health: watch::Receiver<Health>,
+    pub(crate) healths: Healths,
     stopping: watch::Sender<bool>,
 }
 
 impl CloudState {
-    /// Starts the model thread and waits until its section is loaded.
+    /// Starts a model thread for each network, given or named in the settings, and waits until their sections are loaded.
     ///
     /// # Errors
-    /// [`CloudError::Config`] for settings out of range, [`CloudError::Model`] when the section does not load.
+    /// [`CloudError::Config`] for settings out of range, [`CloudError::Model`] when a section does not load.
     pub async fn start(
         config: &CloudConfig,
-        bundle: Arc<Bundle>,
+        networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
         config.check().map_err(CloudError::Config)?;
-        let manifest = bundle.manifest();
-        let shape = FeatureShape {
-            slots: manifest.cloud_sources(),
-            bits: manifest.cloud_map().bits(),
-            most_samples: config.most_samples,
-        };
-        let (classes, network) = (manifest.classes(), bundle.network_id());
-        let encoding = manifest.cloud_map().encoding;
-        let counters = Arc::new(Counters::default());
-        let (queue, receiver) = ModelQueue::new(config.most_requests);
-        let mut health = model::spawn(bundle, engine, receiver, config.max_batch, Arc::clone(&counters))
-            .map_err(|error| CloudError::Model(error.to_string()))?;
-        let loaded = health.wait_for(|health| *health != Health::Loading).await.map(|health| health.clone());
-        if let Ok(Health::Failed(reason)) = loaded {
-            return Err(CloudError::Model(reason));
-        }
+        let networks = networks.into().with_next(config.next_bundle.as_deref())?;
+        let networks = Held::<Network>::start(config, networks, &engine).await?;
         Ok(Self(Arc::new(Shared {
             model_name: config.model_name.clone(),
-            network,
-            shape,
-            encoding,
-            classes,
-            limits: BodyLimits::of(&shape),
             longest: Duration::from_millis(u64::from(config.deadline_ms)),
-            queue,
-            counters,
-            health,
+            counters: Arc::new(Counters::new(networks.map(|network| Arc::clone(&network.counters)))),
+            healths: networks.healths(),
+            networks,
             stopping: watch::Sender::new(false),
         })))
     }
@@ -101,11 +76,11 @@ impl CloudState {
     }
 
     fn is_live(&self) -> bool {
-        !matches!(*self.0.health.borrow(), Health::Failed(_))
+        self.0.healths.is_live()
     }
 
     fn is_ready(&self) -> bool {
-        *self.0.health.borrow() == Health::Ready && !*self.0.stopping.borrow()
+        self.0.healths.is_ready() && !*self.0.stopping.borrow()
     }
 }
 
@@ -147,7 +122,7 @@ async fn server() -> Response {
     }))
 }
 
-/// Live unless the model thread has failed: then only a new process helps, and whoever probes should start one.
+/// Live unless a model thread has failed: then only a new process helps, and whoever probes should start one.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
     if state.is_live() {
         Ok(json_answer(&json!({ "live": true })))
@@ -178,17 +153,22 @@ async fn model_ready(
 async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) -> Result<Response, Refusal> {
     let shared = state.shared();
     shared.check_model(&model)?;
-    let (slots, packed_bytes) = (shared.shape.slots, shared.shape.packed_bytes());
+    let Held { current, next } = &shared.networks;
+    let (slots, packed_bytes) = (current.shape.slots, current.shape.packed_bytes());
+    let mut parameters = json!({ "network": current.id });
+    if let Some(next) = next {
+        parameters["next_network"] = json!(next.id);
+    }
     Ok(json_answer(&json!({
         "name": model,
         "versions": [],
         "platform": "headwater",
-        "parameters": { "network": shared.network },
+        "parameters": parameters,
         "inputs": [
             { "name": "features", "datatype": "UINT8", "shape": [-1, slots, packed_bytes] },
             { "name": "presence", "datatype": "BOOL", "shape": [-1, slots] },
         ],
-        "outputs": [{ "name": "logits", "datatype": "FP32", "shape": [-1, shared.classes] }],
+        "outputs": [{ "name": "logits", "datatype": "FP32", "shape": [-1, current.classes] }],
     })))
 }
 

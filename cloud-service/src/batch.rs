@@ -6,7 +6,7 @@ use headwater_protocol::Fault;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::counters::Counters;
+use crate::model_counters::ModelCounters;
 use crate::queue::Entry;
 
 /// The model thread's end of the queue.
@@ -25,7 +25,7 @@ impl Batcher {
 
     /// Waits for work and fills `entries` with what one run takes; empty when the queue is closed and nothing is left.
     /// An entry larger than the limit runs alone.
-    pub(crate) fn gather(&mut self, counters: &Counters, entries: &mut Vec<Entry>) {
+    pub(crate) fn gather(&mut self, counters: &ModelCounters, entries: &mut Vec<Entry>) {
         entries.clear();
         let mut samples = 0;
         loop {
@@ -50,7 +50,7 @@ impl Batcher {
 }
 
 /// The entry, unless nobody waits for it any more; then it is counted.
-fn wanted(entry: Entry, now: Instant, counters: &Counters) -> Option<Entry> {
+fn wanted(entry: Entry, now: Instant, counters: &ModelCounters) -> Option<Entry> {
     if now >= entry.deadline {
         counters.skipped_deadline.fetch_add(1, Relaxed);
         // The caller may have left by itself.
@@ -69,6 +69,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use headwater_protocol::NetworkId;
     use headwater_protocol::v2::FeatureBatch;
     use tokio::sync::{Semaphore, oneshot};
 
@@ -78,14 +79,15 @@ mod tests {
         sender: mpsc::Sender<Entry>,
         permits: Arc<Semaphore>,
         batcher: Batcher,
-        counters: Counters,
+        counters: ModelCounters,
     }
 
     impl Line {
         fn of(max_batch: usize) -> Self {
             let (sender, queue) = mpsc::channel(16);
             let batcher = Batcher::new(queue, max_batch);
-            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, counters: Counters::default() }
+            let counters = ModelCounters::of(NetworkId([1; 32]));
+            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, counters }
         }
 
         fn queues(&self, samples: usize, left: Duration) -> oneshot::Receiver<Result<Vec<f32>, Fault>> {
@@ -124,7 +126,7 @@ mod tests {
         let _caller = line.queues(2, LONG);
         assert_eq!(line.gathers(), [2]);
         assert_eq!(late.try_recv().unwrap(), Err(Fault::DeadlineExceeded));
-        assert_eq!(line.counters.report().skipped_deadline, 1);
+        assert_eq!(line.counters.skipped_deadline.load(Relaxed), 1);
     }
 
     #[test]
@@ -133,7 +135,7 @@ mod tests {
         drop(line.queues(1, LONG));
         let _caller = line.queues(2, LONG);
         assert_eq!(line.gathers(), [2]);
-        assert_eq!(line.counters.report().skipped_caller_gone, 1);
+        assert_eq!(line.counters.skipped_caller_gone.load(Relaxed), 1);
         assert_eq!(line.permits.available_permits(), 16, "nothing held");
     }
 

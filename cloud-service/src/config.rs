@@ -12,6 +12,8 @@ use toml::Value;
 /// Settings of the cloud service; every one has a default that fits one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudConfig {
+    /// Bundle of the network that a group is about to switch over to; its requests are answered too. `None`: there is none.
+    pub next_bundle: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Name of the model in `/v2/models/{name}`.
@@ -24,7 +26,7 @@ pub struct CloudConfig {
     pub max_batch: usize,
     /// Most samples in one request; sets the body limit.
     pub most_samples: usize,
-    /// Most requests queued or running; one more is answered with 429.
+    /// Most requests queued or running, of each network; one more is answered with 429.
     pub most_requests: usize,
     /// Most open connections; more wait in the backlog of the operating system.
     pub most_connections: usize,
@@ -63,6 +65,7 @@ impl FromStr for EngineChoice {
 impl Default for CloudConfig {
     fn default() -> Self {
         Self {
+            next_bundle: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8600)),
             model_name: "headwater".into(),
             engine: EngineChoice::Auto,
@@ -85,14 +88,11 @@ impl CloudConfig {
     pub fn read_toml(&mut self, text: &str) -> Result<(), Vec<String>> {
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| vec![e.to_string()])?;
         let mut mistakes = Vec::new();
+        take_path(&mut table, "next_bundle", &mut self.next_bundle, &mut mistakes);
         take(&mut table, "listen", &mut self.listen, &mut mistakes);
         take(&mut table, "model_name", &mut self.model_name, &mut mistakes);
         take(&mut table, "engine", &mut self.engine, &mut mistakes);
-        if table.contains_key("onnxruntime") {
-            let mut path = PathBuf::new();
-            take(&mut table, "onnxruntime", &mut path, &mut mistakes);
-            self.onnxruntime = Some(path);
-        }
+        take_path(&mut table, "onnxruntime", &mut self.onnxruntime, &mut mistakes);
         take(&mut table, "max_batch", &mut self.max_batch, &mut mistakes);
         take(&mut table, "most_samples", &mut self.most_samples, &mut mistakes);
         take(&mut table, "most_requests", &mut self.most_requests, &mut mistakes);
@@ -111,11 +111,13 @@ impl CloudConfig {
             EngineChoice::Tract => "tract",
             EngineChoice::Ort => "ort",
         };
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string().into());
         let values = [
+            path(&self.next_bundle),
             Some(Value::from(self.listen.to_string())),
             Some(Value::from(self.model_name.as_str())),
             Some(Value::from(engine)),
-            self.onnxruntime.as_ref().map(|path| path.display().to_string().into()),
+            path(&self.onnxruntime),
             number(self.max_batch),
             number(self.most_samples),
             number(self.most_requests),
@@ -156,7 +158,8 @@ impl CloudConfig {
 }
 
 /// Every setting of a file.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
+    "next_bundle",
     "listen",
     "model_name",
     "engine",
@@ -175,6 +178,12 @@ fn take<T: DeserializeOwned>(table: &mut toml::Table, key: &str, into: &mut T, m
             Ok(value) => *into = value,
             Err(error) => mistakes.push(format!("{key}: {}", error.message())),
         }
+    }
+}
+
+fn take_path(table: &mut toml::Table, key: &str, into: &mut Option<PathBuf>, mistakes: &mut Vec<String>) {
+    if table.contains_key(key) {
+        take(table, key, into.get_or_insert_default(), mistakes);
     }
 }
 
@@ -210,6 +219,7 @@ mod tests {
     #[test]
     fn what_is_shown_reads_back_as_the_same_configuration() {
         let config = CloudConfig {
+            next_bundle: Some("next.hwb".into()),
             onnxruntime: Some("lib.so".into()),
             engine: EngineChoice::Ort,
             most_samples: 3,

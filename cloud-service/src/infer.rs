@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headwater_protocol::Fault;
 use headwater_protocol::v2::{
-    FeatureBatch, FeatureShape, Form, HEADER_LENGTH, InferResponse, decode_request, encode_response,
+    FeatureBatch, Form, HEADER_LENGTH, InferResponse, encode_response, open_request,
 };
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
@@ -19,27 +19,6 @@ use crate::app::{CloudState, Shared};
 use crate::model_name::ModelName;
 use crate::queue::too_late;
 use crate::refusal::Refusal;
-
-/// Largest bodies, bytes, by the form of the tensors; from the shapes of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BodyLimits {
-    binary: usize,
-    json: usize,
-}
-
-/// Room for the JSON part of a binary request: names, shapes, parameters, the caller's id.
-const HEAD_BYTES: usize = 8 * 1024;
-
-impl BodyLimits {
-    /// A byte takes up to five characters in JSON (`255, `), a boolean seven (`false, `); the brackets of a row are few.
-    pub(crate) fn of(shape: &FeatureShape) -> Self {
-        let maps = shape.most_samples * shape.slots;
-        Self {
-            binary: HEAD_BYTES + maps * (shape.packed_bytes() + 1),
-            json: HEAD_BYTES + maps * (5 * shape.packed_bytes() + 7 + 8),
-        }
-    }
-}
 
 pub(crate) async fn infer(
     State(state): State<CloudState>,
@@ -69,34 +48,34 @@ async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -
     shared.check_model(model)?;
     let head_bytes = head_length(headers)?;
     let longest = arrived + shared.longest;
-    let body = read_body(shared, body, head_bytes.is_some(), longest).await?;
-    let (request, form) = decode_request(&body, head_bytes, &shared.shape)?;
+    let is_binary = head_bytes.is_some();
+    let body = read_body(shared, body, shared.networks.limits().bytes(is_binary), longest).await?;
+    let opened = open_request(&body, head_bytes)?;
+    let network = shared.networks.of(opened.network())?;
+    let limit = network.limits.bytes(is_binary);
+    if body.len() > limit {
+        return Err(oversize(limit));
+    }
+    let (request, form) = opened.read(&network.shape)?;
     drop(body);
     check_presence(&request.batch)?;
-    if !shared.encoding.takes(&request.batch.features) {
+    if !network.encoding.takes(&request.batch.features) {
         return Err(Refusal::new(
             Fault::Malformed,
             "features: expected finite floats, found NaN or infinity",
-        ));
-    }
-    if let Some(network) = request.network.filter(|&network| network != shared.network) {
-        let (ours, theirs) = (shared.network.short(), network.short());
-        return Err(Refusal::new(
-            Fault::WrongNetwork,
-            format!("network: expected {ours}, found {theirs}: give all tiers the same bundle"),
         ));
     }
     let deadline = match request.deadline_ms {
         Some(ms) => longest.min(arrived + Duration::from_millis(u64::from(ms))),
         None => longest,
     };
-    let logits = shared.queue.ask(request.batch, deadline).await?;
+    let logits = network.queue.ask(request.batch, deadline).await?;
     let response = InferResponse {
         id: request.id,
         model_name: shared.model_name.clone(),
-        network: Some(shared.network),
+        network: Some(network.id),
         logits,
-        classes: shared.classes,
+        classes: network.classes,
     };
     Ok(write(shared, &response, form))
 }
@@ -123,23 +102,25 @@ fn head_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
         .ok_or_else(|| Refusal::new(Fault::Malformed, format!("{HEADER_LENGTH}: expected a whole number")))
 }
 
-/// Reads at most the limit of the form; a body that says it is longer is refused unread.
-async fn read_body(shared: &Shared, body: Body, binary: bool, until: Instant) -> Result<Bytes, Refusal> {
-    let limit = if binary { shared.limits.binary } else { shared.limits.json };
-    let oversize = || Refusal::new(Fault::Oversize, format!("body: expected at most {limit} bytes"));
+/// Reads at most `limit` bytes; a body that says it is longer is refused unread.
+async fn read_body(shared: &Shared, body: Body, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
     if http_body_size(&body) > limit as u64 {
-        return Err(oversize());
+        return Err(oversize(limit));
     }
     let body = timeout_at(until, to_bytes(body, limit)).await.map_err(|_| too_late())?.map_err(|error| {
         // Anything but the limit is a connection that broke.
         if error.into_inner().is::<LengthLimitError>() {
-            oversize()
+            oversize(limit)
         } else {
             Refusal::new(Fault::Malformed, "body: ended early")
         }
     })?;
     shared.counters.body_received_bytes.fetch_add(body.len() as u64, Relaxed);
     Ok(body)
+}
+
+fn oversize(limit: usize) -> Refusal {
+    Refusal::new(Fault::Oversize, format!("body: expected at most {limit} bytes"))
 }
 
 fn http_body_size(body: &Body) -> u64 {

@@ -16,13 +16,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
-/// Runs the cloud section of a bundle behind the Open Inference Protocol v2.
+/// Runs the cloud section of a bundle, or of the current and the next, behind the Open Inference Protocol v2.
 #[derive(Debug, Parser)]
 #[command(name = "headwater-cloud", version, about)]
 struct Flags {
     /// The bundle whose cloud section answers.
     #[arg(long, env = "HEADWATER_BUNDLE")]
     bundle: PathBuf,
+    /// The bundle of the next network, while a group switches over to it: requests that name it are answered by it.
+    #[arg(long, env = "HEADWATER_CLOUD_NEXT_BUNDLE", value_name = "FILE")]
+    next_bundle: Option<PathBuf>,
     /// A TOML file with settings; see `headwater-cloud.toml` for all of them with their defaults.
     #[arg(long, env = "HEADWATER_CLOUD_CONFIG")]
     config: Option<PathBuf>,
@@ -41,7 +44,7 @@ struct Flags {
     /// Most samples in one run of the model; more serves more a second under load and costs memory.
     #[arg(long, env = "HEADWATER_CLOUD_MAX_BATCH")]
     max_batch: Option<usize>,
-    /// Most requests queued or running; one more is answered with 429.
+    /// Most requests queued or running, of each network; one more is answered with 429.
     #[arg(long, env = "HEADWATER_CLOUD_MOST_REQUESTS")]
     most_requests: Option<usize>,
     /// Longest time a request may take, ms.
@@ -92,6 +95,7 @@ fn settings(flags: &Flags) -> Result<CloudConfig, Vec<String>> {
         config.read_toml(&text).map_err(|mistakes| mistakes.into_iter().map(named).collect::<Vec<_>>())?;
     }
     let Flags {
+        next_bundle,
         listen,
         model_name,
         engine,
@@ -102,6 +106,7 @@ fn settings(flags: &Flags) -> Result<CloudConfig, Vec<String>> {
         grace_ms,
         ..
     } = flags;
+    config.next_bundle = next_bundle.clone().or(config.next_bundle);
     config.listen = listen.unwrap_or(config.listen);
     config.max_batch = max_batch.unwrap_or(config.max_batch);
     config.most_requests = most_requests.unwrap_or(config.most_requests);

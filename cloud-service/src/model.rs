@@ -12,21 +12,9 @@ use tokio::time::Instant;
 use tracing::{debug, error};
 
 use crate::batch::Batcher;
-use crate::counters::Counters;
+use crate::health::Health;
+use crate::model_counters::ModelCounters;
 use crate::queue::Entry;
-
-/// How the model thread is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    /// Loading its section.
-    Loading,
-    /// Answers.
-    Ready,
-    /// Ended after the last request, as asked.
-    Stopped,
-    /// Could not load, or panicked; only a new process helps.
-    Failed(String),
-}
 
 /// Starts the thread. Its section is loaded there too: that is model work.
 ///
@@ -37,7 +25,7 @@ pub(crate) fn spawn(
     engine: Arc<dyn Engine>,
     queue: mpsc::Receiver<Entry>,
     max_batch: usize,
-    counters: Arc<Counters>,
+    counters: Arc<ModelCounters>,
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
@@ -74,7 +62,7 @@ impl Drop for LastWords {
     }
 }
 
-fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, counters: &Counters) {
+fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, counters: &ModelCounters) {
     let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), counters };
     loop {
         batcher.gather(counters, entries);
@@ -104,7 +92,7 @@ struct Runner<'a> {
     section: CloudSection,
     features: Vec<u8>,
     presence: Vec<bool>,
-    counters: &'a Counters,
+    counters: &'a ModelCounters,
 }
 
 impl Runner<'_> {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -16,7 +15,8 @@ use crate::app::CloudState;
 use crate::config::CloudConfig;
 use crate::counters::CloudReport;
 use crate::engine;
-use crate::model::Health;
+use crate::health::Healths;
+use crate::networks::Networks;
 use crate::server;
 
 /// The cloud service; [`CloudService::start`] begins one.
@@ -29,19 +29,22 @@ pub struct CloudHandle {
     addr: SocketAddr,
     grace: Duration,
     counters: Arc<crate::counters::Counters>,
-    health: watch::Receiver<Health>,
+    healths: Healths,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
 }
 
 impl CloudService {
-    /// Listens, loads the bundle's cloud section into the engine of the settings, and serves. Needs a tokio runtime.
+    /// Listens, loads the cloud section of each network into the engine of the settings, and serves. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`CloudError`]: settings, address or section.
-    pub async fn start(config: CloudConfig, bundle: Arc<Bundle>) -> Result<CloudHandle, CloudError> {
+    pub async fn start(
+        config: CloudConfig,
+        networks: impl Into<Networks>,
+    ) -> Result<CloudHandle, CloudError> {
         let engine = engine::choose(&config).map_err(CloudError::Model)?;
-        Self::start_with(config, bundle, engine).await
+        Self::start_with(config, networks, engine).await
     }
 
     /// As [`CloudService::start`], with an engine of the caller's choice.
@@ -50,20 +53,21 @@ impl CloudService {
     /// [`CloudError`]: settings, address or section.
     pub async fn start_with(
         config: CloudConfig,
-        bundle: Arc<Bundle>,
+        networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<CloudHandle, CloudError> {
         config.check().map_err(CloudError::Config)?;
         let listener = server::bind(config.listen).await.map_err(CloudError::Listen)?;
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
-        let state = CloudState::start(&config, bundle, engine).await?;
+        let state = CloudState::start(&config, networks, engine).await?;
         let counters = Arc::clone(&state.shared().counters);
-        let health = state.shared().health.clone();
-        info!(%addr, model = config.model_name, network = state.shared().network.short(), "serving");
+        let healths = state.shared().healths.clone();
+        let networks = state.shared().networks.map(|network| network.id.short());
+        info!(%addr, model = config.model_name, network = networks.current, next_network = networks.next, "serving");
         let grace = Duration::from_millis(u64::from(config.grace_ms));
         let stop = watch::Sender::new(false);
         let serve = server::serve(listener, state, config.most_connections, grace, stop.subscribe());
-        Ok(CloudHandle { addr, grace, counters, health, stop, server: tokio::spawn(serve) })
+        Ok(CloudHandle { addr, grace, counters, healths, stop, server: tokio::spawn(serve) })
     }
 }
 
@@ -79,13 +83,12 @@ impl CloudHandle {
     }
 
     /// Stops accepting, lets requests in flight end, cuts what is left after the grace time, and waits (as long again) for
-    /// the model thread.
+    /// the model threads.
     pub async fn shutdown(mut self) -> CloudReport {
         self.stop.send_replace(true);
         // A join error is a panic in the server, already on stderr; the service is down either way.
         let _ = (&mut self.server).await;
-        let ended = self.health.wait_for(|health| matches!(health, Health::Stopped | Health::Failed(_)));
-        let _ = tokio::time::timeout(self.grace, ended).await;
+        let _ = tokio::time::timeout(self.grace, self.healths.ended()).await;
         self.counters.report()
     }
 
@@ -95,15 +98,9 @@ impl CloudHandle {
         let _ = (&mut self.server).await;
     }
 
-    /// Ends when the model thread has failed: the service answers nothing more, and only a new one helps.
+    /// Ends when a model thread has failed: its network is answered no more, and only a new service helps.
     async fn failed(&self) -> String {
-        let mut health = self.health.clone();
-        if let Ok(health) = health.wait_for(|health| matches!(health, Health::Failed(_))).await
-            && let Health::Failed(reason) = &*health
-        {
-            return reason.clone();
-        }
-        std::future::pending().await
+        self.healths.failed().await
     }
 }
 
@@ -113,10 +110,10 @@ impl CloudHandle {
 /// [`CloudError`] when it cannot start, or when the model fails while it serves.
 pub async fn run(
     config: CloudConfig,
-    bundle: Arc<Bundle>,
+    networks: impl Into<Networks>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<CloudReport, CloudError> {
-    let handle = CloudService::start(config, bundle).await?;
+    let handle = CloudService::start(config, networks).await?;
     let failed = tokio::select! {
         () = shutdown => None,
         reason = handle.failed() => Some(reason),
@@ -137,7 +134,7 @@ pub enum CloudError {
     /// The address cannot be listened on.
     #[error("{0}")]
     Listen(std::io::Error),
-    /// The cloud section does not load, or its thread ended.
+    /// A cloud section does not load, or its thread ended.
     #[error("model: {0}")]
     Model(String),
 }

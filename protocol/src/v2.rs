@@ -10,11 +10,14 @@
 //! Our extras stand in `parameters`: the whole network id and the milliseconds that are left; never a wall time.
 //! JSON `data` instead of binary tensors is read too, so that any client of the protocol works.
 
+mod error;
+
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::bits::{packed_len, tail_is_clear};
 use crate::ids::NetworkId;
+
+pub use error::V2Error;
 
 /// HTTP header that holds the length of the JSON part.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -28,7 +31,8 @@ const LOGITS: &str = "logits";
 pub struct InferRequest {
     /// The caller's id, given back.
     pub id: Option<String>,
-    /// The network that made the features; refused when the cloud holds another. Absent: not checked.
+    /// The network that made the features: it answers, or the request is refused when the cloud holds others alone. Absent: the
+    /// cloud's current one.
     pub network: Option<NetworkId>,
     /// Milliseconds left to the caller; absent: the server's own limit.
     pub deadline_ms: Option<u32>,
@@ -80,7 +84,7 @@ pub struct InferResponse {
     pub classes: usize,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Head {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model_name: Option<String>,
@@ -94,7 +98,7 @@ struct Head {
     outputs: Vec<Tensor>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Parameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     network: Option<NetworkId>,
@@ -104,7 +108,7 @@ struct Parameters {
     binary_data_output: Option<bool>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Tensor {
     name: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +121,7 @@ struct Tensor {
     data: Option<serde_json::Value>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct TensorParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     binary_data_size: Option<usize>,
@@ -159,62 +163,97 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
     (body, head_bytes)
 }
 
-/// Reads a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
+/// A request whose JSON part is read, and whose tensors are not: it says for which network, and so for which shapes, it is.
+#[derive(Debug)]
+pub struct OpenedRequest<'a> {
+    head: Head,
+    tensors: &'a [u8],
+}
+
+/// Reads the JSON part of a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
 ///
 /// # Errors
-/// [`V2Error`] for anything that does not fit `shape`; nothing is allocated by a number the peer named.
+/// [`V2Error`] when it cannot be read.
+pub fn open_request(body: &[u8], head_bytes: Option<usize>) -> Result<OpenedRequest<'_>, V2Error> {
+    let (head, tensors) = split(body, head_bytes)?;
+    Ok(OpenedRequest { head, tensors })
+}
+
+/// Reads a whole request of one known shape: [`open_request`], then [`OpenedRequest::read`].
+///
+/// # Errors
+/// As those two.
 pub fn decode_request(
     body: &[u8],
     head_bytes: Option<usize>,
     shape: &FeatureShape,
 ) -> Result<(InferRequest, Form), V2Error> {
-    let (head, mut rest) = split(body, head_bytes)?;
-    let mut features = None;
-    let mut presence = None;
-    for tensor in &head.inputs {
-        let name = known_input(&tensor.name)?;
-        let (raw, left) = match tensor.parameters.binary_data_size {
-            Some(size) => {
-                let truncated = V2Error::Truncated { name, expected: size, found: rest.len() };
-                let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
-                (Some(raw), left)
+    open_request(body, head_bytes)?.read(shape)
+}
+
+impl OpenedRequest<'_> {
+    /// The network that made the features, where the request names one.
+    pub fn network(&self) -> Option<NetworkId> {
+        self.head.parameters.network
+    }
+
+    /// Reads the tensors.
+    ///
+    /// # Errors
+    /// [`V2Error`] for anything that does not fit `shape`; nothing is allocated by a number the peer named.
+    pub fn read(self, shape: &FeatureShape) -> Result<(InferRequest, Form), V2Error> {
+        let Self { head, tensors: mut rest } = self;
+        let mut features = None;
+        let mut presence = None;
+        for tensor in &head.inputs {
+            let name = known_input(&tensor.name)?;
+            let (raw, left) = match tensor.parameters.binary_data_size {
+                Some(size) => {
+                    let truncated = V2Error::Truncated { name, expected: size, found: rest.len() };
+                    let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
+                    (Some(raw), left)
+                }
+                None => (None, rest),
+            };
+            rest = left;
+            let before = if name == FEATURES {
+                let of_one = [shape.slots, shape.packed_bytes()];
+                features.replace(read_bytes(tensor, raw, name, "UINT8", &of_one, shape.most_samples)?)
+            } else {
+                presence.replace(read_bytes(tensor, raw, name, "BOOL", &[shape.slots], shape.most_samples)?)
+            };
+            if before.is_some() {
+                return Err(V2Error::Twice(name));
             }
-            None => (None, rest),
-        };
-        rest = left;
-        let before = if name == FEATURES {
-            let of_one = [shape.slots, shape.packed_bytes()];
-            features.replace(read_bytes(tensor, raw, name, "UINT8", &of_one, shape.most_samples)?)
-        } else {
-            presence.replace(read_bytes(tensor, raw, name, "BOOL", &[shape.slots], shape.most_samples)?)
-        };
-        if before.is_some() {
-            return Err(V2Error::Twice(name));
         }
+        if !rest.is_empty() {
+            return Err(V2Error::Trailing(rest.len()));
+        }
+        let (samples, features) = features.ok_or(V2Error::MissingInput(FEATURES))?;
+        let (rows, presence) = presence.ok_or(V2Error::MissingInput(PRESENCE))?;
+        check_shape(PRESENCE, &[rows, shape.slots], &[samples, shape.slots])?;
+        if presence.iter().any(|&byte| byte > 1) {
+            return Err(V2Error::Bool);
+        }
+        if let Some(map) =
+            features.chunks(shape.packed_bytes().max(1)).position(|map| !tail_is_clear(map, shape.bits))
+        {
+            let slots = shape.slots.max(1);
+            return Err(V2Error::TailBits { sample: map / slots, slot: map % slots, bits: shape.bits });
+        }
+        let form = form_asked(&head);
+        let request = InferRequest {
+            id: head.id,
+            network: head.parameters.network,
+            deadline_ms: head.parameters.deadline_ms,
+            batch: FeatureBatch {
+                samples,
+                features,
+                presence: presence.iter().map(|&byte| byte == 1).collect(),
+            },
+        };
+        Ok((request, form))
     }
-    if !rest.is_empty() {
-        return Err(V2Error::Trailing(rest.len()));
-    }
-    let (samples, features) = features.ok_or(V2Error::MissingInput(FEATURES))?;
-    let (rows, presence) = presence.ok_or(V2Error::MissingInput(PRESENCE))?;
-    check_shape(PRESENCE, &[rows, shape.slots], &[samples, shape.slots])?;
-    if presence.iter().any(|&byte| byte > 1) {
-        return Err(V2Error::Bool);
-    }
-    if let Some(map) =
-        features.chunks(shape.packed_bytes().max(1)).position(|map| !tail_is_clear(map, shape.bits))
-    {
-        let slots = shape.slots.max(1);
-        return Err(V2Error::TailBits { sample: map / slots, slot: map % slots, bits: shape.bits });
-    }
-    let form = form_asked(&head);
-    let request = InferRequest {
-        id: head.id,
-        network: head.parameters.network,
-        deadline_ms: head.parameters.deadline_ms,
-        batch: FeatureBatch { samples, features, presence: presence.iter().map(|&byte| byte == 1).collect() },
-    };
-    Ok((request, form))
 }
 
 /// Writes an answer; returns the body and, for [`Form::Binary`], the length of its JSON part.
@@ -394,92 +433,4 @@ fn json_bytes(head: &Head) -> Vec<u8> {
 
 fn clipped(text: &str) -> String {
     text.chars().take(40).collect()
-}
-
-/// A body that does not fit.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum V2Error {
-    /// The JSON part cannot be read.
-    #[error("JSON part: {0}")]
-    Json(String),
-    /// The named length of the JSON part is longer than the body.
-    #[error("{HEADER_LENGTH}: names {named} bytes, the body has {body}")]
-    HeadLength {
-        /// Named.
-        named: usize,
-        /// Bytes in the body.
-        body: usize,
-    },
-    /// An input of a name we do not have.
-    #[error("input {0:?} is unknown: expected `features` and `presence`")]
-    UnknownInput(String),
-    /// An input given twice.
-    #[error("input {0:?} stands twice")]
-    Twice(&'static str),
-    /// An input is not there.
-    #[error("input `{0}` is missing")]
-    MissingInput(&'static str),
-    /// An output is not there.
-    #[error("output `{0}` is missing")]
-    MissingOutput(&'static str),
-    /// Wrong datatype.
-    #[error("{name}: expected datatype {expected}, found {found:?}")]
-    Datatype {
-        /// Tensor.
-        name: &'static str,
-        /// Expected.
-        expected: &'static str,
-        /// Found.
-        found: String,
-    },
-    /// Wrong shape.
-    #[error("{name}: expected shape {expected:?}, found {found:?}")]
-    Shape {
-        /// Tensor.
-        name: &'static str,
-        /// Expected.
-        expected: Vec<usize>,
-        /// Found (at most eight dimensions).
-        found: Vec<usize>,
-    },
-    /// No sample or too many.
-    #[error("expected 1 to {most} samples, found {found}")]
-    Samples {
-        /// Most.
-        most: usize,
-        /// Found.
-        found: usize,
-    },
-    /// Fewer or more elements than the shape says.
-    #[error("{name}: expected {expected} bytes, found {found}")]
-    Truncated {
-        /// Tensor.
-        name: &'static str,
-        /// Expected.
-        expected: usize,
-        /// Found.
-        found: usize,
-    },
-    /// Neither binary nor JSON data of the datatype, or both.
-    #[error("{0}: expected either a binary tensor or `data` of its datatype")]
-    Data(&'static str),
-    /// Bits after the last feature bit are set.
-    #[error("features: sample {sample}, slot {slot}: expected zero after bit {bits}, found bits set")]
-    TailBits {
-        /// Sample in the request.
-        sample: usize,
-        /// Slot.
-        slot: usize,
-        /// Feature bits of one map.
-        bits: usize,
-    },
-    /// A boolean that is neither 0 nor 1.
-    #[error("presence: expected bytes 0 or 1")]
-    Bool,
-    /// A logit that is NaN or infinite.
-    #[error("logits: expected finite numbers")]
-    NotFinite,
-    /// Bytes after the last tensor.
-    #[error("{0} bytes after the last tensor")]
-    Trailing(usize),
 }

@@ -2,5 +2,6 @@
 
 pub mod observer;
 pub mod process;
+pub mod programs;
 pub mod shipped;
 pub mod tiers;

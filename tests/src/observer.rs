@@ -8,7 +8,7 @@ use headwater_protocol::{
     Body, Boot, Decision, Header, Limits, Message, NetworkId, SampleId, Settled, Topic, Topics, encode,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Longest wait for anything; far above every deadline of the tiers, so reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,6 +98,27 @@ impl Observer {
             }
             let event = self.next(until).await;
             assert!(event.is_some(), "{} of {} decisions in {PATIENCE:?}", found.len(), samples.len());
+        }
+    }
+
+    /// Triggers new samples, from an id on, until one is decided with every view and nothing degraded: then everyone has found the
+    /// others. The id of that one is given.
+    ///
+    /// # Panics
+    /// When none is in time.
+    pub async fn until_whole(&mut self, from: SampleId) -> SampleId {
+        let until = Instant::now() + PATIENCE;
+        let mut sample = from;
+        loop {
+            self.trigger(sample).await;
+            sleep(Duration::from_millis(100)).await;
+            let decision = self.heard_about(sample).await;
+            if decision.is_some_and(|found| found.presence.missing_count() == 0 && found.degraded.is_empty())
+            {
+                return sample;
+            }
+            assert!(Instant::now() < until, "no whole decision in {PATIENCE:?}, last {decision:?}");
+            sample = SampleId(sample.0 + 1);
         }
     }
 

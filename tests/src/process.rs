@@ -51,6 +51,29 @@ impl Process {
         self.0.wait().expect("the child can be waited for");
     }
 
+    /// SIGSTOP: it is there and does nothing, until [`Process::resume`].
+    ///
+    /// # Panics
+    /// When it cannot be signalled.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Panics
+    /// When it cannot be signalled.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    // The shell's own `kill`: there is one wherever there is a shell, and no library is needed.
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.id());
+        let status = Command::new("sh").args(["-c", &command]).status().expect("there is a shell");
+        assert!(status.success(), "{command}: {status}");
+    }
+
     /// Its id.
     pub fn id(&self) -> u32 {
         self.0.id()

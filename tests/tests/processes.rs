@@ -1,72 +1,26 @@
 //! The real programs as real processes, over a real Mosquitto: killed for real, measured for real.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headwater_protocol::{SampleId, Slot, Topics};
 use headwater_tests::observer::Observer;
-use headwater_tests::process::{Process, free_port, mosquitto, program};
+use headwater_tests::process::mosquitto;
+use headwater_tests::programs::Programs;
 use headwater_tests::shipped;
 use headwater_tests::tiers::names;
-
-fn site_and_group(command: &mut Command) -> &mut Command {
-    let (site, group) = names();
-    command.args(["--site", site.as_str(), "--group", group.as_str()])
-}
-
-fn device(slot: Slot, broker: &str) -> Process {
-    let mut command = Command::new(program("headwater-device"));
-    site_and_group(&mut command)
-        .args(["--broker", broker, "--slot", &slot.to_string(), "--id", &format!("cam-{slot}")])
-        .arg("--bundle")
-        .arg(shipped::bundle_path())
-        .arg("--frames")
-        .arg(shipped::frames_path());
-    Process::start(&mut command)
-}
-
-/// Triggers new samples until one is decided with every view; its id is given.
-async fn until_whole(observer: &mut Observer, from: SampleId) -> SampleId {
-    let until = Instant::now() + Duration::from_secs(30);
-    let mut sample = from;
-    loop {
-        observer.trigger(sample).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let missing = observer.heard_about(sample).await.map(|decision| decision.presence.missing_count());
-        if missing == Some(0) {
-            return sample;
-        }
-        assert!(Instant::now() < until, "no whole decision, last {missing:?}");
-        sample = SampleId(sample.0 + 1);
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_aggregator_killed_with_sigkill_comes_back_without_a_second_decision() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
-    let (url, cloud_port) = (broker.to_string(), free_port());
-    let cloud_url = format!("http://127.0.0.1:{cloud_port}");
-    let _cloud = Process::start(
-        Command::new(program("headwater-cloud"))
-            .args(["--listen", &format!("127.0.0.1:{cloud_port}"), "--bundle"])
-            .arg(shipped::bundle_path()),
-    );
-    let _devices: Vec<_> = Slot::first(6).map(|slot| device(slot, &url)).collect();
-    let aggregator = || {
-        let mut command = Command::new(program("headwater-aggregator"));
-        site_and_group(&mut command)
-            .args(["--broker", &url, "--cloud-url", &cloud_url, "--bundle"])
-            .arg(shipped::bundle_path())
-            .arg("--journal")
-            .arg(folder.path().join("journal.jsonl"));
-        Process::start(&mut command)
-    };
-    let leader = aggregator();
+    let programs = Programs::new(shipped::bundle_path(), broker.clone(), folder.path());
+    let _cloud = programs.cloud();
+    let _devices: Vec<_> = Slot::first(6).map(|slot| programs.device(slot)).collect();
+    let leader = programs.leader();
     let (site, group) = names();
     let network = shipped::bundle().network_id();
     let mut observer = Observer::connect(broker, Topics::new(&site, &group), network).await;
-    let mut last = until_whole(&mut observer, SampleId(1000)).await;
+    let mut last = observer.until_whole(SampleId(1000)).await;
 
     let mut leader = Some(leader);
     for life in 0..3 {
@@ -79,8 +33,8 @@ async fn an_aggregator_killed_with_sigkill_comes_back_without_a_second_decision(
                 leader.kill();
             }
         }
-        leader = Some(aggregator());
-        last = until_whole(&mut observer, SampleId(last.0 + 1000)).await;
+        leader = Some(programs.leader());
+        last = observer.until_whole(SampleId(last.0 + 1000)).await;
         observer.assert_no_contradiction();
         assert!(!observer.heard.is_empty(), "life {life}");
     }
@@ -97,7 +51,8 @@ const DEVICE_MEMORY_MOST_KIB: u64 = 40 * 1024;
 async fn a_device_takes_less_than_40_mb() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
-    let device = device(Slot::new(0).expect("below 64"), &broker.to_string());
+    let programs = Programs::new(shipped::bundle_path(), broker.clone(), folder.path());
+    let device = programs.device(Slot::new(0).expect("below 64"));
     let (site, group) = names();
     let topics = Topics::new(&site, &group);
     let observer = Observer::connect(broker, topics, shipped::bundle().network_id()).await;

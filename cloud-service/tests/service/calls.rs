@@ -121,7 +121,12 @@ pub(crate) fn request(seed: u8, samples: usize) -> InferRequest {
 
 /// An inference request in binary form.
 pub(crate) fn infer(request: &InferRequest) -> Request<Bytes> {
-    let (body, head_bytes) = encode_request(request, SLOTS);
+    infer_of(request, SLOTS)
+}
+
+/// The same for a network of so many slots.
+pub(crate) fn infer_of(request: &InferRequest, slots: usize) -> Request<Bytes> {
+    let (body, head_bytes) = encode_request(request, slots);
     Request::post("/v2/models/headwater/infer").header(HEADER_LENGTH, head_bytes).body(body.into()).unwrap()
 }
 

@@ -4,4 +4,6 @@ mod calls;
 mod director;
 mod lifecycle;
 mod load;
+mod program;
 mod protocol;
+mod rollover;

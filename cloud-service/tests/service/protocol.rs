@@ -141,12 +141,13 @@ async fn metrics_name_what_was_counted() {
     cloud.gets("/v2/models/other").await;
     let answer = cloud.gets("/metrics").await;
     let text = std::str::from_utf8(&answer.body).unwrap();
+    let network = format!("network=\"{}\",held=\"current\"", cloud.bundle.network_id().short());
     for line in [
         "headwater_cloud_requests_total{code=\"ok\"} 1",
-        "headwater_cloud_samples_total 3",
-        "headwater_cloud_batches_total 1",
+        &format!("headwater_cloud_samples_total{{{network}}} 3"),
+        &format!("headwater_cloud_batches_total{{{network}}} 1"),
         "headwater_cloud_ready 1",
-        "headwater_cloud_stage_duration_seconds_count{stage=\"model\"} 1",
+        &format!("headwater_cloud_stage_duration_seconds_count{{stage=\"model\",{network}}} 1"),
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }

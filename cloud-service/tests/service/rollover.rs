@@ -1,0 +1,270 @@
+//! Two networks at once, while a group switches over from one to the other: each request is answered by the one it names.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use headwater_cloud_service::{CloudConfig, CloudError, CloudService, CloudState, Networks};
+use headwater_inference::bundle::{Bundle, SectionBytes};
+use headwater_inference::engine::{Engine, EngineError, Section, TractEngine};
+use headwater_inference::sections::CloudSection;
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::NetworkId;
+use headwater_protocol::v2::{FeatureBatch, InferRequest, decode_response};
+use serde_json::json;
+
+use crate::calls::{Answer, Direct, begins, bundle, infer_json, infer_of};
+use crate::director::Director;
+
+/// Another network of the same shapes.
+fn retrained() -> Arc<Bundle> {
+    made(&TinyNetwork { seed: 2, ..TinyNetwork::default() })
+}
+
+/// Another network of larger views, fewer slots and more classes.
+fn larger() -> Arc<Bundle> {
+    made(&TinyNetwork { seed: 2, slots: 2, classes: 6, view: [3, 16, 16], ..TinyNetwork::default() })
+}
+
+fn made(network: &TinyNetwork) -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&network.bundle()).unwrap())
+}
+
+/// Samples of a network's shape, made from a seed; every slot is present.
+fn batch(bundle: &Bundle, seed: u8, samples: usize) -> FeatureBatch {
+    let slots = bundle.manifest().cloud_sources();
+    let bytes = samples * slots * bundle.manifest().cloud_map().bits() / 8;
+    let features = (0..bytes).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed)).collect();
+    FeatureBatch { samples, features, presence: vec![true; samples * slots] }
+}
+
+/// The logits of the section itself.
+fn expected(bundle: &Bundle, seed: u8, samples: usize) -> Vec<f32> {
+    let mut section = CloudSection::load(bundle, &TractEngine::new()).unwrap();
+    let FeatureBatch { features, presence, .. } = batch(bundle, seed, samples);
+    section.run(samples, &features, &presence).unwrap()
+}
+
+/// A service that holds two networks, each with a model thread of its own to direct.
+struct Both {
+    direct: Direct,
+    next_model: Director,
+    next: Arc<Bundle>,
+}
+
+/// Gives each network's section to its own director.
+struct Directed {
+    next_shape: Vec<usize>,
+    current: Director,
+    next: Director,
+}
+
+impl Engine for Directed {
+    fn name(&self) -> &'static str {
+        "two directed tracts"
+    }
+
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
+        let is_next = section.manifest.input.shape == self.next_shape;
+        if is_next { self.next.load(section) } else { self.current.load(section) }
+    }
+}
+
+impl Both {
+    async fn with(config: CloudConfig, next: Arc<Bundle>) -> Self {
+        let (current, model, next_model) = (bundle(), Director::new(), Director::new());
+        let shape = &next.section("cloud").unwrap().manifest.input.shape;
+        let engine = Directed { next_shape: shape.clone(), current: model.clone(), next: next_model.clone() };
+        let networks = Networks::both(Arc::clone(&current), Arc::clone(&next)).unwrap();
+        let state = CloudState::start(&config, networks, Arc::new(engine)).await.unwrap();
+        Self { direct: Direct { state, model, bundle: current }, next_model, next }
+    }
+
+    /// Asks with features of a network that `named` says.
+    async fn infers(&self, of: &Bundle, named: Option<NetworkId>, seed: u8) -> Answer {
+        let request = InferRequest { id: None, network: named, deadline_ms: None, batch: batch(of, seed, 1) };
+        self.direct.asks(infer_of(&request, of.manifest().cloud_sources()).map(Body::from)).await
+    }
+
+    /// Asks for the next network, by its name.
+    async fn infers_next(&self, seed: u8) -> Answer {
+        self.infers(&self.next, Some(self.next.network_id()), seed).await
+    }
+
+    /// Checks who answered, and with what.
+    #[track_caller]
+    fn is_answered_by(answer: &Answer, network: &Bundle, seed: u8) {
+        assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+        let classes = network.manifest().classes();
+        let found = decode_response(&answer.body, answer.head_bytes, 1, classes).unwrap();
+        assert_eq!(found.network, Some(network.network_id()));
+        assert_eq!(found.logits, expected(network, seed, 1));
+    }
+}
+
+#[tokio::test]
+async fn each_request_is_answered_by_the_network_that_it_names() {
+    for next in [retrained(), larger()] {
+        let both = Both::with(CloudConfig::default(), next).await;
+        let current = Arc::clone(&both.direct.bundle);
+        for seed in 1..4 {
+            Both::is_answered_by(&both.infers(&current, None, seed).await, &current, seed);
+            let named = Some(current.network_id());
+            Both::is_answered_by(&both.infers(&current, named, seed).await, &current, seed);
+            Both::is_answered_by(&both.infers_next(seed).await, &both.next, seed);
+        }
+        let report = both.direct.state.report();
+        assert_eq!((report.answered, report.samples), (9, 9));
+        assert_eq!(
+            report.samples_by_network,
+            [(current.network_id(), 6), (both.next.network_id(), 3)].into()
+        );
+    }
+}
+
+#[tokio::test]
+async fn any_other_network_is_refused_with_those_that_are_held() {
+    let both = Both::with(CloudConfig::default(), larger()).await;
+    let current = &both.direct.bundle;
+    let answer = both.infers(current, Some(NetworkId([9; 32])), 1).await;
+    answer.is_refused(409, "wrong_network");
+    let error = answer.json()["error"].to_string();
+    for id in [current.network_id(), both.next.network_id(), NetworkId([9; 32])] {
+        assert!(error.contains(&id.short()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn shapes_are_those_of_the_network_that_is_named() {
+    let both = Both::with(CloudConfig::default(), larger()).await;
+    let current = &both.direct.bundle;
+    both.infers(current, Some(both.next.network_id()), 1).await.is_refused(400, "malformed");
+    both.infers(&both.next, Some(current.network_id()), 1).await.is_refused(400, "malformed");
+    both.infers(&both.next, None, 1).await.is_refused(400, "malformed");
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_by_the_larger_network_and_then_by_their_own() {
+    let both = Both::with(CloudConfig { most_samples: 64, ..CloudConfig::default() }, larger()).await;
+    let json = |named: NetworkId, spaces: usize| {
+        let head = json!({ "parameters": { "network": named } }).to_string();
+        infer_json(head + &" ".repeat(spaces))
+    };
+    let (current, next) = (both.direct.bundle.network_id(), both.next.network_id());
+    // Within the limits a request is read, and misses its tensors.
+    both.direct.asks(json(current, 15_000)).await.is_refused(400, "malformed");
+    both.direct.asks(json(current, 25_000)).await.is_refused(413, "oversize");
+    both.direct.asks(json(next, 25_000)).await.is_refused(400, "malformed");
+    both.direct.asks(json(next, 10_000_000)).await.is_refused(413, "oversize");
+}
+
+#[tokio::test]
+async fn a_network_that_is_held_up_does_not_hold_up_the_other() {
+    let both = Both::with(CloudConfig { most_requests: 1, ..CloudConfig::default() }, larger()).await;
+    both.next_model.holds();
+    let mut held = Box::pin(both.infers_next(1));
+    begins(&mut held).await;
+    both.next_model.entered(1).await;
+    both.infers_next(2).await.is_refused(429, "overloaded");
+    let current = &both.direct.bundle;
+    Both::is_answered_by(&both.infers(current, None, 3).await, current, 3);
+    both.next_model.lets_go();
+    Both::is_answered_by(&held.await, &both.next, 1);
+}
+
+#[tokio::test]
+async fn the_service_is_ready_while_both_networks_are() {
+    let both = Both::with(CloudConfig::default(), larger()).await;
+    let paths = ["/v2/health/ready", "/v2/health/live", "/v2/models/headwater/ready"];
+    for path in paths {
+        assert_eq!(both.direct.gets(path).await.status, StatusCode::OK);
+    }
+    both.next_model.panics();
+    both.infers_next(1).await.is_refused(500, "internal");
+    for path in paths {
+        both.direct.gets(path).await.is_refused(503, "unavailable");
+    }
+    let current = &both.direct.bundle;
+    Both::is_answered_by(&both.infers(current, None, 3).await, current, 3);
+}
+
+#[tokio::test]
+async fn metadata_and_metrics_name_both_networks() {
+    let both = Both::with(CloudConfig::default(), larger()).await;
+    both.infers_next(1).await;
+    let (current, next) = (both.direct.bundle.network_id(), both.next.network_id());
+    let metadata = both.direct.gets("/v2/models/headwater").await.json();
+    let parameters = json!({ "network": current.to_string(), "next_network": next.to_string() });
+    assert_eq!(metadata["parameters"], parameters);
+    let answer = both.direct.gets("/metrics").await;
+    let text = std::str::from_utf8(&answer.body).unwrap();
+    for (name, held, id, count) in [
+        ("samples_total{", "current", current, 0),
+        ("samples_total{", "next", next, 1),
+        ("batches_total{", "next", next, 1),
+        ("stage_duration_seconds_count{stage=\"model\",", "next", next, 1),
+        ("stage_duration_seconds_count{stage=\"model\",", "current", current, 0),
+        ("skipped_total{reason=\"deadline\",", "next", next, 0),
+    ] {
+        let line = format!("headwater_cloud_{name}network=\"{}\",held=\"{held}\"}} {count}", id.short());
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+    let mut types: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    types.sort_unstable();
+    types.dedup();
+    assert_eq!(types.len(), text.matches("# TYPE").count(), "each metric once:\n{text}");
+}
+
+#[tokio::test]
+async fn metadata_of_one_network_names_no_next_one() {
+    let parameters = &Direct::new().await.gets("/v2/models/headwater").await.json()["parameters"];
+    assert!(parameters["network"].is_string() && parameters["next_network"].is_null(), "{parameters}");
+}
+
+#[tokio::test]
+async fn the_same_network_twice_is_a_mistake_in_the_settings() {
+    let error = Networks::both(bundle(), bundle()).unwrap_err();
+    let CloudError::Config(mistakes) = &error else { panic!("{error}") };
+    assert!(mistakes[0].starts_with("next_bundle: "), "{mistakes:?}");
+    assert!(mistakes[0].contains(&bundle().network_id().short()), "{mistakes:?}");
+}
+
+/// Settings that name a file with the next network's bundle; it goes with the guard.
+fn with_file(bytes: &[u8]) -> (CloudConfig, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("next.hwb");
+    std::fs::write(&path, bytes).unwrap();
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    (CloudConfig { next_bundle: Some(path), listen, ..CloudConfig::default() }, folder)
+}
+
+#[tokio::test]
+async fn the_settings_may_name_the_next_network() {
+    let next = TinyNetwork { seed: 2, ..TinyNetwork::default() };
+    let (config, _folder) = with_file(&next.bundle());
+    let state = CloudState::start(&config, bundle(), Arc::new(Director::new())).await.unwrap();
+    let (current, next) = (bundle().network_id(), made(&next).network_id());
+    assert_eq!(state.report().samples_by_network, [(current, 0), (next, 0)].into());
+}
+
+#[tokio::test]
+async fn a_next_network_that_cannot_be_held_is_named() {
+    let (config, _folder) = with_file(&TinyNetwork::default().bundle());
+    let error = CloudService::start(config.clone(), bundle()).await.unwrap_err();
+    assert!(matches!(error, CloudError::Config(_)), "the same: {error}");
+
+    let networks = Networks::both(bundle(), retrained()).unwrap();
+    let error = CloudService::start(config, networks).await.unwrap_err();
+    assert!(matches!(error, CloudError::Config(_)), "two next ones: {error}");
+
+    let (config, _folder) = with_file(b"no bundle");
+    let error = CloudService::start(config, bundle()).await.unwrap_err();
+    assert!(matches!(error, CloudError::Model(_)) && error.to_string().contains("next.hwb"), "{error}");
+
+    let without_a_tail = retrained().only(&["device-0"]).unwrap();
+    let (config, _folder) = with_file(&without_a_tail);
+    let error = CloudService::start(config, bundle()).await.unwrap_err();
+    assert!(error.to_string().contains("the next network"), "{error}");
+}

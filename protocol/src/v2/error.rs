@@ -1,0 +1,93 @@
+//! Why a body is refused.
+
+use thiserror::Error;
+
+use super::HEADER_LENGTH;
+
+/// A body that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum V2Error {
+    /// The JSON part cannot be read.
+    #[error("JSON part: {0}")]
+    Json(String),
+    /// The named length of the JSON part is longer than the body.
+    #[error("{HEADER_LENGTH}: names {named} bytes, the body has {body}")]
+    HeadLength {
+        /// Named.
+        named: usize,
+        /// Bytes in the body.
+        body: usize,
+    },
+    /// An input of a name we do not have.
+    #[error("input {0:?} is unknown: expected `features` and `presence`")]
+    UnknownInput(String),
+    /// An input given twice.
+    #[error("input {0:?} stands twice")]
+    Twice(&'static str),
+    /// An input is not there.
+    #[error("input `{0}` is missing")]
+    MissingInput(&'static str),
+    /// An output is not there.
+    #[error("output `{0}` is missing")]
+    MissingOutput(&'static str),
+    /// Wrong datatype.
+    #[error("{name}: expected datatype {expected}, found {found:?}")]
+    Datatype {
+        /// Tensor.
+        name: &'static str,
+        /// Expected.
+        expected: &'static str,
+        /// Found.
+        found: String,
+    },
+    /// Wrong shape.
+    #[error("{name}: expected shape {expected:?}, found {found:?}")]
+    Shape {
+        /// Tensor.
+        name: &'static str,
+        /// Expected.
+        expected: Vec<usize>,
+        /// Found (at most eight dimensions).
+        found: Vec<usize>,
+    },
+    /// No sample or too many.
+    #[error("expected 1 to {most} samples, found {found}")]
+    Samples {
+        /// Most.
+        most: usize,
+        /// Found.
+        found: usize,
+    },
+    /// Fewer or more elements than the shape says.
+    #[error("{name}: expected {expected} bytes, found {found}")]
+    Truncated {
+        /// Tensor.
+        name: &'static str,
+        /// Expected.
+        expected: usize,
+        /// Found.
+        found: usize,
+    },
+    /// Neither binary nor JSON data of the datatype, or both.
+    #[error("{0}: expected either a binary tensor or `data` of its datatype")]
+    Data(&'static str),
+    /// Bits after the last feature bit are set.
+    #[error("features: sample {sample}, slot {slot}: expected zero after bit {bits}, found bits set")]
+    TailBits {
+        /// Sample in the request.
+        sample: usize,
+        /// Slot.
+        slot: usize,
+        /// Feature bits of one map.
+        bits: usize,
+    },
+    /// A boolean that is neither 0 nor 1.
+    #[error("presence: expected bytes 0 or 1")]
+    Bool,
+    /// A logit that is NaN or infinite.
+    #[error("logits: expected finite numbers")]
+    NotFinite,
+    /// Bytes after the last tensor.
+    #[error("{0} bytes after the last tensor")]
+    Trailing(usize),
+}
