@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
 use headwater_protocol::Fault;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::held::Held;
 use crate::infer::infer;
 use crate::model_name::ModelName;
 use crate::network::Network;
-use crate::networks::Networks;
+use crate::networks::with_next;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
 
@@ -49,8 +50,8 @@ impl CloudState {
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
         config.check().map_err(CloudError::Config)?;
-        let networks = networks.into().with_next(config.next_bundle.as_deref())?;
-        let networks = Held::<Network>::start(config, networks, &engine).await?;
+        let networks = with_next(networks.into(), config.next_bundle.as_deref())?;
+        let networks = Held::<Network>::start(config, &networks, &engine).await?;
         Ok(Self(Arc::new(Shared {
             model_name: config.model_name.clone(),
             longest: Duration::from_millis(u64::from(config.deadline_ms)),

@@ -27,5 +27,4 @@ mod service;
 pub use app::{CloudState, app};
 pub use config::{CloudConfig, EngineChoice};
 pub use counters::CloudReport;
-pub use networks::Networks;
 pub use service::{CloudError, CloudHandle, CloudService, run};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_inference::bundle::Bundle;
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::v2::FeatureShape;
@@ -15,7 +15,6 @@ use crate::health::{Health, Healths};
 use crate::held::{Held, Standing};
 use crate::model;
 use crate::model_counters::ModelCounters;
-use crate::networks::Networks;
 use crate::queue::ModelQueue;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
@@ -72,12 +71,12 @@ impl Held<Network> {
     /// [`CloudError::Model`] when one does not load; the others end then.
     pub(crate) async fn start(
         config: &CloudConfig,
-        networks: Networks,
+        networks: &Networks,
         engine: &Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
         let start = |bundle| Network::start(config, bundle, Arc::clone(engine));
-        let Networks(Held { current, next }) = networks;
-        let held = Self { current: start(current)?, next: next.map(start).transpose()? };
+        let next = networks.next().map(|next| start(Arc::clone(next))).transpose()?;
+        let held = Self { current: start(Arc::clone(networks.current()))?, next };
         for (standing, network) in held.each() {
             network.loaded(standing).await?;
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -16,7 +17,6 @@ use crate::config::CloudConfig;
 use crate::counters::CloudReport;
 use crate::engine;
 use crate::health::Healths;
-use crate::networks::Networks;
 use crate::server;
 
 /// The cloud service; [`CloudService::start`] begins one.

@@ -23,7 +23,6 @@ mod edges;
 mod effective;
 mod inbox;
 mod journal;
-mod networks;
 mod outbox;
 mod registry;
 mod report;
@@ -34,7 +33,6 @@ pub use breaker::BreakerConfig;
 pub use config::{AggregatorConfig, JournalConfig, JournalSync, Role};
 pub use edge::{Edge, EdgeHandle};
 pub use journal::JournalError;
-pub use networks::Networks;
 pub use report::{
     AggregatorReport, CloudAccount, DeviceRefusals, EdgeRefusals, EdgeReport, JournalAccount, LeaderAccount,
 };

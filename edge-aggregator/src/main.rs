@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, Networks, run};
-use headwater_inference::bundle::Bundle;
+use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, Finished, JournalConfig, run};
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_link::BrokerAddress;
 use headwater_protocol::{EdgeId, GroupId, Origin, SiteId, effective_line};
 use tokio::signal::unix::{SignalKind, signal};
@@ -179,8 +179,12 @@ async fn lead(flags: &Flags, config: AggregatorConfig) -> anyhow::Result<()> {
         let bundle = Bundle::open(path).with_context(|| format!("opening bundle {}", path.display()))?;
         anyhow::Ok(Arc::new(bundle))
     };
-    let networks =
-        Networks { current: open(&flags.bundle)?, next: flags.next_bundle.as_ref().map(open).transpose()? };
+    let current = open(&flags.bundle)?;
+    let networks = match &flags.next_bundle {
+        Some(next) => Networks::both(current, open(next)?)
+            .map_err(|error| AggregatorError::Config(vec![format!("next_bundle: {error}")]))?,
+        None => current.into(),
+    };
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let shutdown = async {

@@ -143,6 +143,22 @@ pub struct JournalAccount {
     pub torn_bytes: u64,
 }
 
+impl EdgeReport {
+    /// What both did, under two networks in one process.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.answered += other.answered;
+        self.gone += other.gone;
+        self.section_failures += other.section_failures;
+        self.unsent += other.unsent;
+        self.filled_slots |= other.filled_slots;
+        self.refused.extend(other.refused);
+        self.strays += other.strays;
+        self.wire_sent_bytes += other.wire_sent_bytes;
+        self.wire_received_bytes += other.wire_received_bytes;
+        self
+    }
+}
+
 impl AggregatorReport {
     pub(crate) fn count(&mut self, decision: &Decision) {
         self.decided += 1;

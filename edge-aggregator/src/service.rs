@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
@@ -21,7 +22,6 @@ use crate::config::{AggregatorConfig, Role};
 use crate::edge::{Edge, OwnEdges};
 use crate::inbox::{Inbox, Wire, edge_filters, retained_filters, sample_filters};
 use crate::journal::{Journal, JournalError};
-use crate::networks::Networks;
 use crate::outbox::Outbox;
 use crate::report::{AggregatorReport, EdgeReport};
 use crate::worker::{PublishedAccount, Worker, log_recovery};
@@ -136,11 +136,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<Finished, AggregatorError> {
     if let Role::Edge { edge, id } = config.role.clone() {
-        if networks.next.is_some() {
-            let mistake = "next_bundle: only of the leader; an edge is restarted with the new bundle";
-            return Err(AggregatorError::Config(vec![mistake.into()]));
-        }
-        let mut handle = Edge::start(config, (edge, id), networks.current).await?;
+        let mut handle = Edge::start(config, (edge, id), networks).await?;
         return tokio::select! {
             () = shutdown => Ok(Finished::Edge(Box::new(handle.shutdown().await))),
             () = handle.ended() => Err(AggregatorError::Stopped("the link ended".into())),
@@ -194,7 +190,6 @@ struct Prepared {
 impl Prepared {
     fn new(config: AggregatorConfig, networks: &Networks) -> Result<Self, AggregatorError> {
         let mistake = |mistake: String| AggregatorError::Config(vec![mistake]);
-        networks.check().map_err(mistake)?;
         let url = config.cloud_url.as_deref().unwrap_or("http://localhost");
         let mut target = CloudTarget {
             uri: endpoint(url, &config.cloud_model).map_err(mistake)?,
@@ -204,7 +199,7 @@ impl Prepared {
             breaker: config.breaker,
         };
         let (mut wires, mut leaders, mut edges) = (Vec::new(), Vec::new(), OwnEdges::new());
-        for (generation, bundle) in networks.all() {
+        for (generation, bundle) in held(networks) {
             let (manifest, network) = (bundle.manifest(), bundle.network_id());
             // Thresholds are fitted to a network: an operator's policy is for the current one.
             let policy = config.policy.clone().filter(|_| generation == Generation::Current);
@@ -239,6 +234,12 @@ impl Prepared {
         };
         Ok(Self { target, inbox, leader, edges, largest_payload, journal, recovered, config })
     }
+}
+
+/// The networks in their order.
+pub(crate) fn held(networks: &Networks) -> impl Iterator<Item = (Generation, &Bundle)> {
+    let next = networks.next().map(|next| (Generation::Next, &**next));
+    [(Generation::Current, &**networks.current())].into_iter().chain(next)
 }
 
 /// The edges of the network that run in the leader's process.

@@ -9,7 +9,7 @@ use headwater_edge_aggregator::{
     Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, JournalConfig, Role,
 };
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
-use headwater_inference::bundle::Bundle;
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{BrokerAddress, QoS};
@@ -38,6 +38,8 @@ pub struct Plan {
     pub slots: Vec<Slot>,
     /// File of the leader's journal; without one a restart knows nothing.
     pub journal: Option<PathBuf>,
+    /// The network that devices can switch to; cloud, leader and edges hold it from the start.
+    pub next: Option<Arc<Bundle>>,
 }
 
 /// The running tiers.
@@ -56,8 +58,10 @@ pub struct Tiers {
     pub devices: Vec<Option<DeviceHandle>>,
     /// Of the group.
     pub topics: Topics,
-    /// The network of every tier.
+    /// The network of every device that is started.
     pub bundle: Arc<Bundle>,
+    /// What cloud, leader and edges hold.
+    pub networks: Networks,
 }
 
 impl Default for Plan {
@@ -76,6 +80,7 @@ impl Default for Plan {
             qos: QoS::AtMostOnce,
             slots,
             journal: None,
+            next: None,
         }
     }
 }
@@ -103,6 +108,10 @@ impl Plan {
     /// # Panics
     /// When a part does not start in time.
     pub async fn start(self) -> Tiers {
+        let networks = match self.next {
+            Some(next) => Networks::both(Arc::clone(&self.bundle), next).expect("two networks"),
+            None => Arc::clone(&self.bundle).into(),
+        };
         let broker = match self.broker {
             Some(broker) => broker,
             None => EmbeddedBroker::start(None).expect("the embedded broker starts").address(),
@@ -110,7 +119,7 @@ impl Plan {
         let (cloud, cloud_url) = match self.cloud_url {
             Some(url) => (None, url),
             None => {
-                let cloud = start_cloud(&self.bundle).await;
+                let cloud = start_cloud(networks.clone()).await;
                 let url = format!("http://{}", cloud.addr());
                 (Some(cloud), url)
             }
@@ -123,7 +132,7 @@ impl Plan {
         let policy_id = Policy::id_of(&serde_json::to_vec(&self.policy).expect("a policy becomes JSON"));
         config.policy = Some((self.policy, policy_id));
         let aggregator =
-            Aggregator::start(config.clone(), Arc::clone(&self.bundle)).await.expect("the aggregator starts");
+            Aggregator::start(config.clone(), networks.clone()).await.expect("the aggregator starts");
         let mut tiers = Tiers {
             broker,
             cloud,
@@ -133,6 +142,7 @@ impl Plan {
             devices: (0..self.bundle.manifest().slots).map(|_| None).collect(),
             topics: Topics::new(&site, &group),
             bundle: self.bundle,
+            networks,
         };
         let edges = tiers.bundle.manifest().edge.as_ref().map_or(0, |edge| edge.groups.len());
         if edges > 1 {
@@ -172,8 +182,7 @@ impl Tiers {
         let (site, group) = names();
         let mut config = AggregatorConfig::new(site, group, self.broker.clone());
         config.role = Role::Edge { edge, id: None };
-        let handle =
-            Edge::start(config, (edge, None), Arc::clone(&self.bundle)).await.expect("the edge starts");
+        let handle = Edge::start(config, (edge, None), self.networks.clone()).await.expect("the edge starts");
         self.edges[edge] = Some(handle);
         self.until_edges(|up| up >> edge & 1 == 1).await;
     }
@@ -187,6 +196,45 @@ impl Tiers {
         self.until_edges(|up| up >> edge & 1 == 0).await;
     }
 
+    /// Restarts the device of a slot with the next network, and waits until the leader knows.
+    ///
+    /// # Panics
+    /// When there is none, or it does not come back in time.
+    pub async fn switch_device(&mut self, slot: Slot, frames: &Arc<Archive>) {
+        self.devices[slot.index()].take().expect("a device in the slot").shutdown().await;
+        let next = Arc::clone(self.networks.next().expect("a next network"));
+        let current = std::mem::replace(&mut self.bundle, next);
+        self.start_device(slot, frames, QoS::AtMostOnce).await;
+        self.bundle = current;
+        self.until_filled().await;
+    }
+
+    /// Restarts cloud, leader and edges with the next network alone.
+    ///
+    /// # Panics
+    /// When one of them does not come back in time.
+    #[must_use]
+    pub async fn only_next(mut self) -> Self {
+        self.bundle = Arc::clone(self.networks.next().expect("a next network"));
+        self.networks = Arc::clone(&self.bundle).into();
+        self.leader_config.policy = None;
+        self.aggregator.shutdown().await.expect("the aggregator ends well");
+        if let Some(cloud) = self.cloud.take() {
+            cloud.shutdown().await;
+        }
+        let cloud = start_cloud(self.networks.clone()).await;
+        self.leader_config.cloud_url = Some(format!("http://{}", cloud.addr()));
+        self.cloud = Some(cloud);
+        let started = Aggregator::start(self.leader_config.clone(), self.networks.clone()).await;
+        self.aggregator = started.expect("the aggregator starts again");
+        for edge in 0..self.edges.len() {
+            self.edges[edge].take().expect("a running edge").shutdown().await;
+            self.start_edge(edge).await;
+        }
+        self.until_filled().await;
+        self
+    }
+
     /// Ends the leader as SIGKILL would, starts another in its place, and waits until it knows everyone.
     ///
     /// # Panics
@@ -194,7 +242,7 @@ impl Tiers {
     #[must_use]
     pub async fn restart_leader(mut self) -> Self {
         self.aggregator.kill().await;
-        let started = Aggregator::start(self.leader_config.clone(), Arc::clone(&self.bundle)).await;
+        let started = Aggregator::start(self.leader_config.clone(), self.networks.clone()).await;
         self.aggregator = started.expect("the aggregator starts again");
         self.until_filled().await;
         let running = self.edges.iter().flatten().count() as u32;
@@ -212,7 +260,7 @@ impl Tiers {
     }
 
     /// Waits until the leader knows every running device, and every running edge knows its own.
-    ///    ///
+    ///
     /// # Panics
     /// When it does not in time.
     pub async fn until_filled(&self) {
@@ -268,13 +316,13 @@ impl Tiers {
 ///
 /// # Panics
 /// When it does not start.
-pub async fn start_cloud(bundle: &Arc<Bundle>) -> CloudHandle {
+pub async fn start_cloud(networks: impl Into<Networks>) -> CloudHandle {
     let config = CloudConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         engine: EngineChoice::Tract,
         ..CloudConfig::default()
     };
-    CloudService::start(config, Arc::clone(bundle)).await.expect("the cloud starts")
+    CloudService::start(config, networks).await.expect("the cloud starts")
 }
 
 /// Configuration of the device that tests put into a slot.

@@ -61,7 +61,7 @@ fn read(journal: &Path) -> Read {
             Entry::Opened(sample) => drop(read.opened.insert(sample)),
             Entry::Decided(decision) => drop(read.decided.insert(decision.sample)),
             Entry::Dropped { sample, reason } => drop(read.dropped.insert((sample, reason))),
-            Entry::Settled(_) => {}
+            Entry::Settled(_) | Entry::Closed { .. } => {}
         }
     }
     read

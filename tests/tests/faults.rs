@@ -1,5 +1,6 @@
 //! Parts that die, hang or are not there yet: every sample is decided all the same, and says what was missing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{BrokerAddress, QoS};
@@ -105,7 +106,7 @@ async fn a_broker_that_comes_late_is_waited_for() {
     let port = free_port();
     let address = BrokerAddress::new("127.0.0.1", port).expect("an address");
     let (site, group) = names();
-    let cloud = start_cloud(&bundle).await;
+    let cloud = start_cloud(Arc::clone(&bundle)).await;
     let mut config = AggregatorConfig::new(site.clone(), group.clone(), address.clone());
     config.cloud_url = Some(format!("http://{}", cloud.addr()));
     let mut policy = bundle.policy().clone();
@@ -135,6 +136,7 @@ async fn a_broker_that_comes_late_is_waited_for() {
         edges: Vec::new(),
         devices,
         topics,
+        networks: Arc::clone(&bundle).into(),
         bundle,
     };
     tiers.until_filled().await;

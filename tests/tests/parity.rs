@@ -113,7 +113,7 @@ async fn a_batch_of_requests_in_one_is_each_of_them_alone() {
         })
         .collect();
 
-    let cloud = start_cloud(&Arc::clone(&bundle)).await;
+    let cloud = start_cloud(Arc::clone(&bundle)).await;
     let request =
         InferRequest { id: None, network: Some(bundle.network_id()), deadline_ms: Some(10_000), batch };
     let (body, head) = encode_request(&request, slots);

@@ -1,9 +1,9 @@
-//! An edge as a process of its own (configuration f): hears the leader's requests and its devices' features, answers the leader.
+//! An edge beside the leader (configuration f) under one network: hears the leader's requests and its devices' features, answers the leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use headwater_inference::bundle::Bundle;
+use headwater_inference::bundle::Networks;
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::{Event, Generation};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
@@ -21,18 +21,14 @@ use crate::clock::Clock;
 use crate::config::AggregatorConfig;
 use crate::inbox::{Inbox, Wire, retained_filters, sample_filters};
 use crate::report::EdgeReport;
-use crate::service::AggregatorError;
+use crate::service::{AggregatorError, held};
 
 /// Messages taken from the link in one turn.
 const TURN_MESSAGES: usize = 256;
 
-/// One edge of a group; [`Edge::start`] begins one.
+/// A running edge under one network.
 #[derive(Debug)]
-pub struct Edge;
-
-/// A running edge. Dropping the handle stops it as [`EdgeHandle::shutdown`] does, but nobody waits.
-#[derive(Debug)]
-pub struct EdgeHandle {
+pub(super) struct Part {
     link: Link,
     grace: Duration,
     report: Arc<Mutex<EdgeReport>>,
@@ -40,29 +36,34 @@ pub struct EdgeHandle {
     worker: JoinHandle<()>,
 }
 
-impl Edge {
-    /// Starts connecting to the broker for as long as it takes, and runs the section of an edge. Needs a tokio runtime.
+impl Part {
+    /// Under which of the networks is `generation`; the others' devices are known, and not heard.
     ///
     /// # Errors
-    /// [`AggregatorError`]: settings, a network without that edge, a section that does not load, or the link.
-    pub async fn start(
-        config: AggregatorConfig,
-        (edge, id): (usize, Option<EdgeId>),
-        bundle: Arc<Bundle>,
-    ) -> Result<EdgeHandle, AggregatorError> {
-        config.check().map_err(AggregatorError::Config)?;
-        let id = match id {
-            Some(id) => id,
-            None => EdgeId::new(format!("edge-{edge}"))
-                .map_err(|error| AggregatorError::Config(vec![error.to_string()]))?,
+    /// [`AggregatorError`]: a network without that edge, a section that does not load, or the link.
+    pub(super) async fn start(
+        config: &AggregatorConfig,
+        (edge, id): (usize, Option<&EdgeId>),
+        networks: &Networks,
+        generation: Generation,
+    ) -> Result<Self, AggregatorError> {
+        let bundle = match generation {
+            Generation::Current => networks.current(),
+            Generation::Next => networks.next().unwrap_or(networks.current()),
         };
-        let policy =
-            config.policy.as_ref().map_or_else(|| bundle.policy().clone(), |(policy, _)| policy.clone());
-        let (of_thread, most_open) = (Arc::clone(&bundle), config.most_open);
+        let name = id.map_or_else(|| format!("edge-{edge}"), ToString::to_string);
+        // Two of one name would end each other's connections.
+        let ending = if generation == Generation::Next { "-next" } else { "" };
+        let id = EdgeId::new(format!("{name}{ending}"));
+        let id = id.map_err(|error| AggregatorError::Config(vec![format!("edge_id: {error}")]))?;
+        // Thresholds and waits are fitted to a network: an operator's policy is for the current one.
+        let policy = config.policy.as_ref().filter(|_| generation == Generation::Current);
+        let features_ms = policy.map_or(bundle.policy().features_ms, |(policy, _)| policy.features_ms);
+        let (of_thread, most_open) = (Arc::clone(bundle), config.most_open);
         // Model work: not for the async threads.
         let edges = tokio::task::spawn_blocking(move || {
             let mut own = OwnEdges::new();
-            own.start((Generation::Current, &of_thread), &[edge], policy.features_ms, most_open)?;
+            own.start((generation, &of_thread), &[edge], features_ms, most_open)?;
             Ok(own)
         });
         let edges =
@@ -86,7 +87,9 @@ impl Edge {
             let text = text.map_err(|error| AggregatorError::Stopped(error.to_string()))?;
             Ok(RetainedMessage::new(status_topic.as_str(), text))
         };
-        let client_id = config.client_id.clone().unwrap_or_else(|| format!("{}-{id}", config.group));
+        let client_id = config.client_id.as_ref();
+        let client_id = client_id
+            .map_or_else(|| format!("{}-{id}", config.group), |client_id| format!("{client_id}{ending}"));
         let mut link = LinkConfig::new(config.broker.clone(), client_id);
         link.incoming_messages = config.queue_messages;
         link.outgoing_messages = config.queue_messages;
@@ -100,10 +103,13 @@ impl Edge {
         let (link, incoming) = Link::start(link)?;
         info!(group = %config.group, %id, edge, network = network.short(), "edge ready");
         let report = Arc::new(Mutex::new(EdgeReport::default()));
+        let wires =
+            held(networks).map(|(_, bundle)| Wire::of(bundle.manifest(), bundle.network_id(), Vec::new()));
         let worker = Worker {
+            generation,
             edges,
             clock: Clock::starting_at(Instant::now()),
-            inbox: Inbox::new(topics.clone(), vec![Wire::of(manifest, network, Vec::new())]),
+            inbox: Inbox::new(topics.clone(), wires.collect()),
             incoming,
             link: link.clone(),
             limits,
@@ -119,13 +125,11 @@ impl Edge {
         let stop = watch::Sender::new(false);
         let worker = tokio::spawn(worker.run(stop.subscribe()));
         let grace = Duration::from_millis(config.grace_ms.into());
-        Ok(EdgeHandle { link, grace, report, stop, worker })
+        Ok(Self { link, grace, report, stop, worker })
     }
-}
 
-impl EdgeHandle {
     /// What it did so far.
-    pub fn report(&self) -> EdgeReport {
+    pub(super) fn report(&self) -> EdgeReport {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let wire = self.link.wire();
         (report.wire_sent_bytes, report.wire_received_bytes) = (wire.sent, wire.received);
@@ -133,27 +137,26 @@ impl EdgeHandle {
     }
 
     /// Whether messages flow at this moment.
-    pub fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
 
     /// Says goodbye and ends, within the grace time.
-    pub async fn shutdown(mut self) -> EdgeReport {
+    pub(super) async fn shutdown(&mut self) {
         self.stop.send_replace(true);
         // Whether it returned or panicked, it has ended.
         let _ = (&mut self.worker).await;
         self.link.shutdown(self.grace).await;
-        self.report()
     }
 
     /// Waits until it ends by itself, which it does only when its link ends.
-    pub async fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         // Whether it returned or panicked, it has ended.
         let _ = (&mut self.worker).await;
     }
 
     /// Drops everything at once, as SIGKILL would; returns when it is gone.
-    pub async fn kill(mut self) {
+    pub(super) async fn kill(&mut self) {
         self.link.kill();
         self.worker.abort();
         // Its end is what was asked for.
@@ -163,6 +166,7 @@ impl EdgeHandle {
 
 /// Everything the event loop owns.
 struct Worker {
+    generation: Generation,
     edges: OwnEdges,
     clock: Clock,
     inbox: Inbox,
@@ -217,7 +221,7 @@ impl Worker {
                     let near = self.newest.max(self.inbox.newest_at_birth());
                     let sample = SampleId::widen(header.sample_low, near);
                     self.newest = self.newest.max(sample);
-                    self.edges.hear(at, Generation::Current, EdgeEvent::Collect { sample, slots });
+                    self.edges.hear(at, self.generation, EdgeEvent::Collect { sample, slots });
                 }
                 _ => debug!("a request that is none of this network"),
             };

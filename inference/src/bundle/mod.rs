@@ -22,6 +22,7 @@ mod archive;
 mod deflate;
 mod error;
 mod hashes;
+mod networks;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -38,6 +39,7 @@ use crate::manifest::{NetworkManifest, SectionManifest};
 use crate::policy::Policy;
 
 pub use error::BundleError;
+pub use networks::{Networks, NetworksError};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.

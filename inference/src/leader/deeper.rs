@@ -141,11 +141,12 @@ impl Leader {
     ) {
         let Some(held) = self.held.get_mut(generation as usize) else { return };
         held.edges_up &= !1u64.checked_shl(edge as u32).unwrap_or(0);
-        let owes = |open: &&Box<super::open::Open>| {
+        let owes = |open: &super::open::Open| {
             let owing = open.owing.checked_shr(edge as u32).unwrap_or(0) & 1 == 1;
             open.generation == generation && open.stage == Stage::Edges && owing
         };
-        let waiting: Vec<SampleId> = self.open.values().filter(owes).map(|open| open.sample).collect();
+        let waiting: Vec<SampleId> =
+            self.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
         for sample in waiting {
             self.edge_answer(now, generation, (edge, sample), None, actions);
         }
