@@ -99,16 +99,22 @@ pub(crate) struct Args {
     /// 0: a lost message stays lost. 1: the broker acknowledges each, which costs bytes. (default 0)
     #[arg(long, env = "HEADWATER_DEVICE_UPWARD_QOS", value_name = "0|1")]
     upward_qos: Option<String>,
-    /// Samples whose features are kept; fewer saves memory, for older ones the answer is `gone`. (default 256)
+    /// Unsettled samples kept in memory; those before them are spooled. Fewer saves memory. (default 1024)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_SAMPLES", value_name = "N")]
     keep_samples: Option<String>,
-    /// Milliseconds that features are kept; must outlast the aggregator's waits. (default 5000)
+    /// Milliseconds that an unsettled sample is kept in memory; then it is spooled and sent again, late. Must outlast the aggregator's
+    /// waits. (default 5000)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_MS", value_name = "MS")]
     keep_ms: Option<String>,
+    /// Bytes of the spool: what is unsettled and could not be sent, or is too much for memory. Over it the oldest is given up. In
+    /// --state-dir, else in memory and at most 1 MiB; 0: no spool. (default 67108864)
+    #[arg(long, env = "HEADWATER_DEVICE_SPOOL_BYTES", value_name = "N")]
+    spool_bytes: Option<String>,
     /// Views that may wait for the section; with one more the oldest is given up. (default 128)
     #[arg(long, env = "HEADWATER_DEVICE_QUEUE_SAMPLES", value_name = "N")]
     queue_samples: Option<String>,
-    /// Folder that keeps the boot number and, with --capture source, the last sample id over restarts; without it the clock gives both.
+    /// Folder that keeps over restarts: the boot number and, with --capture source, the last sample id (without it the clock gives both),
+    /// and the spool.
     #[arg(long, env = "HEADWATER_DEVICE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<String>,
     /// Seconds between pings on an idle connection; longer finds a dead broker later. (default 10)
@@ -167,6 +173,7 @@ impl Args {
             ("upward_qos", &self.upward_qos),
             ("keep_samples", &self.keep_samples),
             ("keep_ms", &self.keep_ms),
+            ("spool_bytes", &self.spool_bytes),
             ("queue_samples", &self.queue_samples),
             ("state_dir", &self.state_dir),
             ("keep_alive_s", &self.keep_alive_s),

@@ -40,6 +40,11 @@ impl Conduct {
         }
     }
 
+    /// Whether features follow a summary without being asked for.
+    pub(crate) fn sends_features_unasked(&self) -> bool {
+        self.exit.is_some()
+    }
+
     /// What to say of an output.
     ///
     /// # Errors

@@ -24,7 +24,9 @@ use crate::recent::Recent;
 use crate::report::DeviceReport;
 use crate::sample_clock::SampleClock;
 use crate::source::{Faults, Source};
-use crate::store::FeatureStore;
+use crate::spool::Spool;
+use crate::store::Store;
+use crate::unsettled::Unsettled;
 
 /// The device agent.
 pub struct Device;
@@ -58,6 +60,7 @@ impl Device {
         let is_each = config.capture == Capture::Source;
         let sample_clock = is_each.then(|| SampleClock::open(config.state_dir.as_deref())).transpose()?;
         let network = bundle.network_id();
+        let spool = open_spool(&config, network)?;
         let limits = bundle.manifest().limits();
         let conduct = Conduct::of(&bundle);
         let (slot, queue_samples) = (config.slot, config.queue_samples);
@@ -89,7 +92,7 @@ impl Device {
             sample_clock,
             model,
             conduct,
-            store: FeatureStore::new(config.keep_samples, config.keep_ms),
+            unsettled: Unsettled::new(Store::new(config.keep_samples, config.keep_ms), spool),
             recent: Recent::default(),
             outbox: Outbox {
                 link: link.clone(),
@@ -109,6 +112,7 @@ impl Device {
             },
             grace: Duration::from_millis(config.grace_ms),
             start,
+            last_look: start,
             up: Status { state: DeviceState::Up, boot },
             connected: connected_sender,
             has_been_connected: false,
@@ -198,6 +202,14 @@ fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), 
         warn!(frame = frame.name, reason = frame.reason, broken, "broken frame: silent when it is due");
     }
     Ok(())
+}
+
+fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
+    match (config.spool_bytes, &config.state_dir) {
+        (0, _) => Ok(None),
+        (bytes, None) => Ok(Some(Spool::in_memory(bytes, network))),
+        (bytes, Some(dir)) => Spool::open(dir.join("spool"), bytes, network).map(Some),
+    }
 }
 
 fn link_config(

@@ -82,6 +82,14 @@ pub enum DeviceError {
         /// What is wrong.
         reason: String,
     },
+    /// The folder of the spool cannot be used.
+    #[error("spool in {}: {reason}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),

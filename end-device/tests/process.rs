@@ -145,6 +145,7 @@ fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
         ("site = \"yard\"", "environment"),
         ("keep_ms = 9000", "file"),
         ("grace_ms = 2000", "default"),
+        ("spool_bytes = 67108864", "default"),
         ("source = \"http\"", "flag"),
         ("http_timeout_ms = 1000", "default"),
         ("roi = \"10%,0%,50%,100%\"", "flag"),

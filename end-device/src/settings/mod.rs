@@ -41,7 +41,7 @@ pub struct Given {
 }
 
 /// Every setting of a file, in the order in which they are shown; `http_auth` is one of the environment alone.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
     "site",
     "group",
     "id",
@@ -70,6 +70,7 @@ const KEYS: [&str; 31] = [
     "upward_qos",
     "keep_samples",
     "keep_ms",
+    "spool_bytes",
     "queue_samples",
     "keep_alive_s",
     "grace_ms",
@@ -134,6 +135,7 @@ impl Reader {
         let upward_qos = self.number("upward_qos", 0..=1);
         let keep_samples = self.number("keep_samples", 1..=65_536);
         let keep_ms = self.number("keep_ms", 1..=600_000);
+        let spool_bytes = self.number("spool_bytes", 0..=1 << 40);
         let queue_samples = self.number("queue_samples", 1..=4096);
         let keep_alive_s = self.number("keep_alive_s", 1..=3600);
         let grace_ms = self.number("grace_ms", 1..=60_000);
@@ -150,6 +152,7 @@ impl Reader {
         );
         set(&mut config.keep_samples, keep_samples.map(|n| n as usize));
         set(&mut config.keep_ms, keep_ms);
+        set(&mut config.spool_bytes, spool_bytes);
         set(&mut config.queue_samples, queue_samples.map(|n| n as usize));
         set(&mut config.keep_alive_s, keep_alive_s.map(|n| n as u16));
         set(&mut config.grace_ms, grace_ms);
