@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Bundle file; one with no more than this slot's section is enough.
     #[arg(long, env = "HEADWATER_DEVICE_BUNDLE", value_name = "FILE")]
     bundle: Option<String>,
+    /// A TOML file with the threshold of the exit `device`, in place of the bundle's policy; for a device that is alone (b, d).
+    #[arg(long, env = "HEADWATER_DEVICE_POLICY", value_name = "FILE")]
+    policy: Option<String>,
     /// Where frames come from: "archive", "folder" (images played at a rate), "watch" (a folder that images are put into), "http" (a
     /// snapshot URL) or "stdin" (a pipe, such as ffmpeg's). (default archive)
     #[arg(long, env = "HEADWATER_DEVICE_SOURCE", value_name = "WORD")]
@@ -152,6 +155,7 @@ impl Args {
             ("slot", &self.slot),
             ("broker", &self.broker),
             ("bundle", &self.bundle),
+            ("policy", &self.policy),
             ("source", &self.source),
             ("frames", &self.frames),
             ("roi", &self.roi),

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use headwater_inference::policy::Policy;
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
+use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 
 /// Settings of one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct DeviceConfig {
     pub engine: EngineChoice,
     /// The library of ONNX Runtime; `None` looks in the usual places.
     pub onnxruntime: Option<PathBuf>,
+    /// Policy in place of the bundle's, with its id; for a device that is alone and has an exit of its own.
+    pub policy: Option<(Policy, PolicyId)>,
     /// What makes it capture.
     pub capture: Capture,
     /// What it does about a frame that cannot be read.
@@ -91,6 +94,7 @@ impl DeviceConfig {
             broker,
             engine: EngineChoice::Packed,
             onnxruntime: None,
+            policy: None,
             capture: Capture::Trigger,
             on_broken_frame: OnBrokenFrame::Skip,
             upward_qos: QoS::AtMostOnce,

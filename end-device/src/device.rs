@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, SampleId, Status, Topic, Topics};
+use headwater_protocol::{
+    Birth, Boot, DeviceState, DeviceTopic, Exit, NetworkId, SampleId, Status, Topic, Topics,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -62,7 +64,7 @@ impl Device {
         let network = bundle.network_id();
         let spool = open_spool(&config, network)?;
         let limits = bundle.manifest().limits();
-        let conduct = Conduct::of(&bundle);
+        let conduct = Conduct::of(&bundle, config.policy.clone());
         let (slot, queue_samples) = (config.slot, config.queue_samples);
         let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
         let loading = tokio::task::spawn_blocking(move || {
@@ -181,6 +183,13 @@ fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), 
     let slot = config.slot;
     if slot.index() >= usize::from(manifest.slots) {
         return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
+    }
+    let configuration = manifest.configuration;
+    if config.policy.is_some() && !configuration.has(Exit::Device) {
+        return Err(DeviceError::NoExit {
+            network: bundle.network_id(),
+            configuration: configuration.letter(),
+        });
     }
     let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
     if source.slot() != slot || expected != found {

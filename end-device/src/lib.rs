@@ -16,6 +16,7 @@ mod error;
 mod model;
 mod moment;
 mod outbox;
+mod policy;
 mod recent;
 mod report;
 mod sample_clock;

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::broker::Cable;
 use headwater_protocol::{
-    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, SampleId, Slot, Status, Topic,
+    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
+    Topic,
 };
 use support::{
     Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
@@ -183,6 +187,35 @@ async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
     assert!(matches!(error, Some(DeviceError::Slot { last: 2, .. })), "{error:?}");
     let error = Device::start(config("refused", 1), bundle(), frames(0)).await.err();
     assert!(matches!(error, Some(DeviceError::OtherFrames { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_policy_is_refused_where_the_device_has_no_exit() {
+    let mut config = config("no-exit", 1);
+    config.policy = Some((Policy::default(), PolicyId([7; 8])));
+    let error = Device::start(config, bundle(), frames(1)).await.err().expect("a refusal").to_string();
+    assert!(error.contains("configuration (c)") && error.contains("headwater-aggregator"), "{error}");
+}
+
+#[tokio::test]
+async fn a_policy_of_its_own_decides_what_the_bundle_s_would_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
+    let mut policy = Policy::default();
+    policy.device.threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
+    let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
+    let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+    let mut leader = Leader::of("policy").await;
+    leader.network = alone.network_id().tag();
+    let mut config = config("policy", 0);
+    config.read_policy(&file).unwrap();
+    let device = Device::start(config, alone, frames(0)).await.unwrap();
+    device.connected().await;
+    leader.triggers(1);
+    let heard = leader.hears(&["summary", "decision"]).await;
+    let Body::Decided(decision) = heard.message().body else { panic!("{heard:?}") };
+    assert_eq!(decision.policy, Policy::id_of(&std::fs::read(&file).unwrap()));
 }
 
 #[tokio::test]

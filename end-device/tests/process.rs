@@ -160,6 +160,38 @@ fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
 }
 
 #[test]
+fn a_policy_that_cannot_be_used_ends_with_code_2_and_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    std::fs::write(&file, "[device]\nthreshold = 1.5\n").unwrap();
+    for (policy, wrong) in [
+        (file.to_str().unwrap(), "threshold"),
+        (dir.path().join("none.toml").to_str().unwrap(), "No such file"),
+    ] {
+        let output = output(&[
+            "--check-config",
+            "--site",
+            "hall",
+            "--group",
+            "gate",
+            "--id",
+            "cam-0",
+            "--slot",
+            "0",
+            "--bundle",
+            "b",
+            "--frames",
+            "f",
+            "--policy",
+            policy,
+        ]);
+        assert_eq!(output.status.code(), Some(2));
+        let stderr = stderr(&output);
+        assert!(stderr.contains(policy) && stderr.contains(wrong), "{stderr}");
+    }
+}
+
+#[test]
 fn mistakes_of_the_source_are_named_at_once_and_no_secret_is_repeated() {
     let output = output(&[
         "--check-config",

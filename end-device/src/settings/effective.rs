@@ -37,6 +37,7 @@ impl Settings {
             "slot" => number(u64::from(u8::from(config.slot))),
             "broker" => text(&config.broker.to_string()),
             "bundle" => path(&self.bundle),
+            "policy" => Some(self.policy.as_ref().map(|path| path.display().to_string().into())),
             "engine" => text(match config.engine {
                 EngineChoice::Packed => "packed",
                 EngineChoice::Tract => "tract",
