@@ -48,7 +48,7 @@ pub struct DeviceReport {
     /// Messages sent late, from the spool.
     pub late_sent: u64,
     /// Samples of which only the id is left, for the leader to be told, by reason: `spool_full`, `other_network`, `unreadable`, `disk`,
-    /// `refused` (larger than the broker takes).
+    /// `refused` (larger than the broker takes). `unreadable` counts the end of a segment that cannot be read as one.
     pub given_up: BTreeMap<&'static str, u64>,
     /// Samples of which not even that is left.
     pub lost: u64,

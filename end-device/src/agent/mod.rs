@@ -5,7 +5,6 @@ mod answering;
 mod hearing;
 mod late;
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use headwater_link::Incoming;
@@ -112,7 +111,7 @@ impl Agent {
                     }
                     #[cfg(feature = "http")]
                     Event::Answer { sample, captured_us, view } => {
-                        self.run_section(sample, captured_us, Cow::Owned(view));
+                        self.run_section(sample, captured_us, std::borrow::Cow::Owned(view));
                     }
                     Event::Ended { is_clean } => {
                         info!(is_clean, "the source of frames has ended");

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use super::ids;
+
 /// What the name of a segment ends in.
 const EXTENSION: &str = "seg";
 
@@ -26,6 +28,7 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
         let file = file?.path();
         match number(&file) {
             Some(number) => segments.push((number, file)),
+            None if file.file_name().is_some_and(|name| name == ids::FILE) => {}
             None => warn!(file = %file.display(), "not a segment of the spool: it is left alone"),
         }
     }

@@ -7,6 +7,7 @@
 
 mod folder;
 mod given_up;
+mod ids;
 mod opening;
 mod record;
 mod room;
@@ -23,6 +24,7 @@ use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::warn;
 
 pub(crate) use given_up::{Counts, GivenUp};
+use ids::Ids;
 use record::Found;
 pub(crate) use record::Record;
 use schedule::Schedule;
@@ -39,8 +41,12 @@ pub(crate) struct Spool {
     schedule: Schedule,
     /// No sample below it was sent in time on the present connection.
     sent_from: SampleId,
-    /// Samples of which only the id is left.
+    /// Samples that are given up.
     given_up: usize,
+    /// Those of them that lie in no segment.
+    without_segment: usize,
+    /// Their ids, for the next life.
+    ids: Ids,
     counts: Counts,
     folder: Option<PathBuf>,
     network: NetworkId,
@@ -58,7 +64,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Kept(Place),
-    /// What is left of it lies in that segment, and is found again there by the next life.
+    /// What is left of it lies in that segment, and is found again there by the next life; or nothing is but its id.
     GivenUp(Option<u32>),
 }
 
@@ -108,6 +114,8 @@ impl Spool {
             schedule: Schedule::default(),
             sent_from: SampleId(u64::MAX),
             given_up: 0,
+            without_segment: 0,
+            ids: Ids::default(),
             counts: Counts::default(),
             folder,
             network,
@@ -284,6 +292,12 @@ impl Spool {
             What::Kept(place) => Some(place.segment),
             What::GivenUp(segment) => {
                 self.given_up -= 1;
+                if segment.is_none() {
+                    self.without_segment -= 1;
+                    if self.without_segment == 0 {
+                        self.ids.write_anew(std::iter::empty());
+                    }
+                }
                 segment
             }
         };

@@ -1,11 +1,15 @@
 //! The segments that an earlier life left in a folder.
 
+use std::collections::btree_map;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId};
 use tracing::{info, warn};
 
+use super::ids::Ids;
 use super::record::{Found, Record};
+use super::room::without_segment;
 use super::segment::{HEADER_BYTES, Opened, Segment};
 use super::{Entry, GivenUp, Place, Spool, What, folder};
 use crate::error::DeviceError;
@@ -17,20 +21,35 @@ impl Spool {
     /// # Errors
     /// [`DeviceError::Spool`] when the folder cannot be used.
     pub(crate) fn open(folder: PathBuf, most_bytes: u64, network: NetworkId) -> Result<Self, DeviceError> {
-        let segments = folder::segments(&folder)
-            .map_err(|error| DeviceError::Spool { path: folder.clone(), reason: error.to_string() })?;
+        let fail = |error: io::Error| DeviceError::Spool { path: folder.clone(), reason: error.to_string() };
+        let segments = folder::segments(&folder).map_err(fail)?;
+        let (ids, given_up) = Ids::open(&folder).map_err(fail)?;
         let mut spool = Self::new(Some(folder), most_bytes, network);
+        spool.ids = ids;
         for (number, path) in segments {
             // Also where it is not taken: its name is.
             spool.last_number = number;
             spool.take(number, &path);
         }
+        spool.take_given_up(given_up);
         spool.shrink_to(most_bytes);
         if spool.len() > 0 {
             let (samples, bytes) = (spool.len(), spool.bytes());
             info!(samples, bytes, "samples of an earlier life are not settled: they are sent late");
         }
         Ok(spool)
+    }
+
+    fn take_given_up(&mut self, given_up: Vec<SampleId>) {
+        for sample in given_up {
+            if let btree_map::Entry::Vacant(entry) = self.samples.entry(sample) {
+                entry.insert(Entry { what: What::GivenUp(None), is_sent: false });
+                self.given_up += 1;
+                self.without_segment += 1;
+            }
+        }
+        self.ids.write_anew(without_segment(&self.samples));
+        self.bound_given_up();
     }
 
     fn take(&mut self, number: u32, path: &Path) {

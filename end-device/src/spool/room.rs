@@ -1,5 +1,7 @@
 //! The bounds of the spool, and what becomes of samples beyond them.
 
+use std::collections::BTreeMap;
+
 use headwater_protocol::SampleId;
 
 use super::record::Record;
@@ -39,18 +41,22 @@ impl Spool {
             self.current = None;
         }
         let Some((lowest, highest)) = segment.ids else { return };
-        let mut kept = Vec::new();
+        let (mut kept, mut given_up) = (Vec::new(), Vec::new());
         for (sample, entry) in self.samples.range_mut(lowest..=highest) {
             match entry.what {
                 What::Kept(place) if place.segment == number => kept.push((*sample, entry.is_sent)),
-                What::GivenUp(Some(segment)) if segment == number => entry.what = What::GivenUp(None),
+                What::GivenUp(Some(segment)) if segment == number => {
+                    entry.what = What::GivenUp(None);
+                    given_up.push(*sample);
+                }
                 _ => {}
             }
         }
-        remove(segment);
+        given_up.into_iter().for_each(|sample| self.remember(sample));
         for (sample, is_sent) in kept {
             self.give_up_as(sample, is_sent, None, GivenUp::SpoolFull, "spool_bytes are taken");
         }
+        remove(segment);
     }
 
     /// Leaves nothing of a sample but its id. `segment` has what is left of it, for the next life.
@@ -66,6 +72,14 @@ impl Spool {
         self.schedule.anew(sample);
         self.samples.insert(sample, Entry { what: What::GivenUp(segment), is_sent });
         self.given_up += 1;
+        if segment.is_none() {
+            self.remember(sample);
+        }
+        self.bound_given_up();
+    }
+
+    /// Forgets the lowest ids of those given up while there are too many.
+    pub(super) fn bound_given_up(&mut self) {
         while self.given_up > MOST_GIVEN_UP {
             let lowest = self.samples.iter().find(|(_, entry)| matches!(entry.what, What::GivenUp(_)));
             let Some(lowest) = lowest.map(|(sample, _)| *sample) else { return };
@@ -73,4 +87,18 @@ impl Spool {
             self.counts.lose();
         }
     }
+
+    /// Writes down the id of a sample that is given up and lies in no segment.
+    fn remember(&mut self, sample: SampleId) {
+        self.without_segment += 1;
+        if self.ids.add(sample) {
+            self.ids.write_anew(without_segment(&self.samples));
+        }
+    }
+}
+
+/// Samples that are given up and lie in no segment.
+pub(super) fn without_segment(samples: &BTreeMap<SampleId, Entry>) -> impl Iterator<Item = SampleId> {
+    let is_without = |entry: &Entry| matches!(entry.what, What::GivenUp(None));
+    samples.iter().filter(move |(_, entry)| is_without(entry)).map(|(sample, _)| *sample)
 }

@@ -151,6 +151,22 @@ fn over_its_bound_the_oldest_segment_is_given_up_and_its_ids_are_left() {
 }
 
 #[test]
+fn the_next_life_knows_what_was_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = open(dir.path(), 64 << 10);
+    (0..200).for_each(|sample| put_of(&mut spool, sample, 1000, None));
+    let kept = (0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count();
+    drop(spool);
+    let mut spool = open(dir.path(), 64 << 10);
+    assert_eq!(due(&mut spool, 0, 999).len(), 200);
+    assert_eq!((0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count(), kept);
+    spool.settle(&notice(None, 0, &[0]));
+    assert_eq!(open(dir.path(), 64 << 10).len(), 200, "ids go when none is left");
+    spool.settle(&notice(None, 0, &(0..200).collect::<Vec<_>>()));
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+#[test]
 fn small_samples_count_as_much_as_they_take_in_memory() {
     let mut spool = Spool::in_memory(64 << 10, NETWORK);
     (0..1000).for_each(|sample| put_of(&mut spool, sample, 0, None));
