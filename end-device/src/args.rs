@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Bundle file; one with no more than this slot's section is enough.
     #[arg(long, env = "HEADWATER_DEVICE_BUNDLE", value_name = "FILE")]
     bundle: Option<String>,
+    /// A TOML file with the threshold of the exit `device`, in place of the bundle's policy; for a device that is alone (b, d).
+    #[arg(long, env = "HEADWATER_DEVICE_POLICY", value_name = "FILE")]
+    policy: Option<String>,
     /// Where frames come from: "archive", "folder" (images played at a rate), "watch" (a folder that images are put into), "http" (a
     /// snapshot URL) or "stdin" (a pipe, such as ffmpeg's). (default archive)
     #[arg(long, env = "HEADWATER_DEVICE_SOURCE", value_name = "WORD")]
@@ -99,16 +102,22 @@ pub(crate) struct Args {
     /// 0: a lost message stays lost. 1: the broker acknowledges each, which costs bytes. (default 0)
     #[arg(long, env = "HEADWATER_DEVICE_UPWARD_QOS", value_name = "0|1")]
     upward_qos: Option<String>,
-    /// Samples whose features are kept; fewer saves memory, for older ones the answer is `gone`. (default 256)
+    /// Unsettled samples kept in memory; those before them are spooled. Fewer saves memory. (default 1024)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_SAMPLES", value_name = "N")]
     keep_samples: Option<String>,
-    /// Milliseconds that features are kept; must outlast the aggregator's waits. (default 5000)
+    /// Milliseconds that an unsettled sample is kept in memory; then it is spooled and sent again, late. Must outlast the aggregator's
+    /// waits. (default 5000)
     #[arg(long, env = "HEADWATER_DEVICE_KEEP_MS", value_name = "MS")]
     keep_ms: Option<String>,
+    /// Bytes of the spool: what is unsettled and could not be sent, or is too much for memory. Over it the oldest is given up. In
+    /// --state-dir, else in memory and at most 1 MiB; 0: no spool. (default 67108864)
+    #[arg(long, env = "HEADWATER_DEVICE_SPOOL_BYTES", value_name = "N")]
+    spool_bytes: Option<String>,
     /// Views that may wait for the section; with one more the oldest is given up. (default 128)
     #[arg(long, env = "HEADWATER_DEVICE_QUEUE_SAMPLES", value_name = "N")]
     queue_samples: Option<String>,
-    /// Folder that keeps the boot number and, with --capture source, the last sample id over restarts; without it the clock gives both.
+    /// Folder that keeps over restarts: the boot number and, with --capture source, the last sample id (without it the clock gives both),
+    /// and the spool.
     #[arg(long, env = "HEADWATER_DEVICE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<String>,
     /// Seconds between pings on an idle connection; longer finds a dead broker later. (default 10)
@@ -146,6 +155,7 @@ impl Args {
             ("slot", &self.slot),
             ("broker", &self.broker),
             ("bundle", &self.bundle),
+            ("policy", &self.policy),
             ("source", &self.source),
             ("frames", &self.frames),
             ("roi", &self.roi),
@@ -167,6 +177,7 @@ impl Args {
             ("upward_qos", &self.upward_qos),
             ("keep_samples", &self.keep_samples),
             ("keep_ms", &self.keep_ms),
+            ("spool_bytes", &self.spool_bytes),
             ("queue_samples", &self.queue_samples),
             ("state_dir", &self.state_dir),
             ("keep_alive_s", &self.keep_alive_s),

@@ -2,7 +2,7 @@
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::FeatureEncoding;
-use headwater_inference::policy::ExitPolicy;
+use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::DeviceOutput;
 use headwater_protocol::{DeviceDecision, Exit, PolicyId};
 
@@ -29,15 +29,23 @@ pub(crate) enum Say {
 }
 
 impl Conduct {
-    /// That of the devices of a network.
-    pub(crate) fn of(bundle: &Bundle) -> Self {
+    /// That of the devices of a network, under the bundle's policy or the one given in its place.
+    pub(crate) fn of(bundle: &Bundle, policy: Option<(Policy, PolicyId)>) -> Self {
         let manifest = bundle.manifest();
-        let exit = || (bundle.policy().device.clone(), bundle.policy_id());
+        let exit = || match policy {
+            Some((policy, id)) => (policy.device, id),
+            None => (bundle.policy().device.clone(), bundle.policy_id()),
+        };
         Self {
             exit: manifest.configuration.has(Exit::Device).then(exit),
             has_section: manifest.configuration.has_device_section(),
             encoding: manifest.features.encoding,
         }
+    }
+
+    /// Whether features follow a summary without being asked for.
+    pub(crate) fn sends_features_unasked(&self) -> bool {
+        self.exit.is_some()
     }
 
     /// What to say of an output.
@@ -64,16 +72,20 @@ impl Conduct {
 #[cfg(test)]
 mod tests {
     use headwater_inference::manifest::Configuration;
-    use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+    use headwater_inference::policy::{ExitThreshold, Threshold};
     use headwater_inference::testing::TinyNetwork;
 
     use super::*;
 
     fn conduct(configuration: Configuration, threshold: f32) -> Conduct {
+        let network = TinyNetwork { policy: policy(threshold), ..TinyNetwork::of(configuration) };
+        Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None)
+    }
+
+    fn policy(threshold: f32) -> Policy {
         let mut policy = Policy::default();
         policy.device.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
-        let network = TinyNetwork { policy, ..TinyNetwork::of(configuration) };
-        Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap())
+        policy
     }
 
     fn output() -> DeviceOutput {
@@ -87,6 +99,15 @@ mod tests {
             assert!(matches!(sure, Ok(Say::Decided(DeviceDecision { class: 1, .. }))), "{sure:?}");
             assert_eq!(conduct(configuration, 0.0).on(&output()), Ok(Say::SummaryAndFeatures));
         }
+    }
+
+    #[test]
+    fn a_policy_of_its_own_takes_the_place_of_the_bundle_s() {
+        let network = TinyNetwork { policy: policy(0.0), ..TinyNetwork::of(Configuration::B) };
+        let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
+        let id = PolicyId([7; 8]);
+        let said = Conduct::of(&bundle, Some((policy(1.0), id))).on(&output());
+        assert!(matches!(said, Ok(Say::Decided(DeviceDecision { policy, .. })) if policy == id), "{said:?}");
     }
 
     #[test]
@@ -104,7 +125,7 @@ mod tests {
     #[test]
     fn floats_that_are_no_numbers_are_not_sent() {
         let network = TinyNetwork { encoding: FeatureEncoding::F32, ..TinyNetwork::of(Configuration::C) };
-        let conduct = Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap());
+        let conduct = Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None);
         let features = f32::NAN.to_le_bytes().to_vec();
         assert!(conduct.on(&DeviceOutput { features, ..output() }).is_err());
     }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use headwater_inference::policy::Policy;
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
+use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 
 /// Settings of one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,19 +23,25 @@ pub struct DeviceConfig {
     pub engine: EngineChoice,
     /// The library of ONNX Runtime; `None` looks in the usual places.
     pub onnxruntime: Option<PathBuf>,
+    /// Policy in place of the bundle's, with its id; for a device that is alone and has an exit of its own.
+    pub policy: Option<(Policy, PolicyId)>,
     /// What makes it capture.
     pub capture: Capture,
     /// What it does about a frame that cannot be read.
     pub on_broken_frame: OnBrokenFrame,
     /// How summaries and features are sent.
     pub upward_qos: QoS,
-    /// Samples whose features are kept. Fewer saves memory; a request for an older one is answered with `gone`.
+    /// Unsettled samples kept in memory; those before them are spooled. Fewer saves memory.
     pub keep_samples: usize,
-    /// Milliseconds that features are kept. Must outlast the leader's window and its wait for features.
+    /// Milliseconds that an unsettled sample is kept in memory; then it is spooled, and sent again, late. Must outlast the leader's window
+    /// and its waits.
     pub keep_ms: u64,
+    /// Bytes of the spool, which keeps what is unsettled and could not be sent or is too much for memory; over it the oldest is given up.
+    /// In `state_dir` where there is one, else in memory and at most 1 MiB. 0: no spool.
+    pub spool_bytes: u64,
     /// Captured views that may wait for the section. When one more comes, the oldest is given up.
     pub queue_samples: usize,
-    /// Folder for what must outlive a restart (the boot number); `None` takes the boot number from the clock.
+    /// Folder for what must outlive a restart (the boot number, the spool); `None` takes the boot number from the clock.
     pub state_dir: Option<PathBuf>,
     /// Seconds between pings on an idle connection.
     pub keep_alive_s: u16,
@@ -87,11 +94,13 @@ impl DeviceConfig {
             broker,
             engine: EngineChoice::Packed,
             onnxruntime: None,
+            policy: None,
             capture: Capture::Trigger,
             on_broken_frame: OnBrokenFrame::Skip,
             upward_qos: QoS::AtMostOnce,
-            keep_samples: 256,
+            keep_samples: 1024,
             keep_ms: 5000,
+            spool_bytes: 64 << 20,
             queue_samples: 128,
             state_dir: None,
             keep_alive_s: 10,

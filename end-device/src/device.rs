@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, SampleId, Status, Topic, Topics};
+use headwater_protocol::{
+    Birth, Boot, DeviceState, DeviceTopic, Exit, NetworkId, SampleId, Status, Topic, Topics,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -24,7 +26,9 @@ use crate::recent::Recent;
 use crate::report::DeviceReport;
 use crate::sample_clock::SampleClock;
 use crate::source::{Faults, Source};
-use crate::store::FeatureStore;
+use crate::spool::Spool;
+use crate::store::Store;
+use crate::unsettled::Unsettled;
 
 /// The device agent.
 pub struct Device;
@@ -58,8 +62,9 @@ impl Device {
         let is_each = config.capture == Capture::Source;
         let sample_clock = is_each.then(|| SampleClock::open(config.state_dir.as_deref())).transpose()?;
         let network = bundle.network_id();
+        let spool = open_spool(&config, network)?;
         let limits = bundle.manifest().limits();
-        let conduct = Conduct::of(&bundle);
+        let conduct = Conduct::of(&bundle, config.policy.clone());
         let (slot, queue_samples) = (config.slot, config.queue_samples);
         let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
         let loading = tokio::task::spawn_blocking(move || {
@@ -89,7 +94,7 @@ impl Device {
             sample_clock,
             model,
             conduct,
-            store: FeatureStore::new(config.keep_samples, config.keep_ms),
+            unsettled: Unsettled::new(Store::new(config.keep_samples, config.keep_ms), spool),
             recent: Recent::default(),
             outbox: Outbox {
                 link: link.clone(),
@@ -109,6 +114,7 @@ impl Device {
             },
             grace: Duration::from_millis(config.grace_ms),
             start,
+            last_look: start,
             up: Status { state: DeviceState::Up, boot },
             connected: connected_sender,
             has_been_connected: false,
@@ -178,6 +184,13 @@ fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), 
     if slot.index() >= usize::from(manifest.slots) {
         return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
     }
+    let configuration = manifest.configuration;
+    if config.policy.is_some() && !configuration.has(Exit::Device) {
+        return Err(DeviceError::NoExit {
+            network: bundle.network_id(),
+            configuration: configuration.letter(),
+        });
+    }
     let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
     if source.slot() != slot || expected != found {
         return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
@@ -198,6 +211,14 @@ fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), 
         warn!(frame = frame.name, reason = frame.reason, broken, "broken frame: silent when it is due");
     }
     Ok(())
+}
+
+fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
+    match (config.spool_bytes, &config.state_dir) {
+        (0, _) => Ok(None),
+        (bytes, None) => Ok(Some(Spool::in_memory(bytes, network))),
+        (bytes, Some(dir)) => Spool::open(dir.join("spool"), bytes, network).map(Some),
+    }
 }
 
 fn link_config(

@@ -82,6 +82,34 @@ pub enum DeviceError {
         /// What is wrong.
         reason: String,
     },
+    /// The file of the policy cannot be used.
+    #[error("policy: {}: {reason}", path.display())]
+    Policy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A policy is given to a device that has no exit of its own.
+    #[error(
+        "policy: network {network} is of configuration ({configuration}), where a device decides nothing: \
+         thresholds and timing are the leader's (headwater-aggregator --policy)",
+        network = network.short()
+    )]
+    NoExit {
+        /// The network.
+        network: NetworkId,
+        /// The letter of its configuration.
+        configuration: char,
+    },
+    /// The folder of the spool cannot be used.
+    #[error("spool in {}: {reason}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),

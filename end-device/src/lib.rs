@@ -1,4 +1,4 @@
-//! The device agent: captures views, runs the device section, sends summaries, keeps features until asked.
+//! The device agent: captures views, runs the device section, sends summaries, keeps features until asked, and everything until settled.
 //!
 //! One async task holds the conversation (trigger, request, settled) and one thread of its own runs the section, so a slow
 //! section never delays a message. A device of a group decides nothing, it only
@@ -14,13 +14,17 @@ mod device;
 mod engine;
 mod error;
 mod model;
+mod moment;
 mod outbox;
+mod policy;
 mod recent;
 mod report;
 mod sample_clock;
 mod settings;
 mod source;
+mod spool;
 mod store;
+mod unsettled;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};

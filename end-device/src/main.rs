@@ -55,7 +55,11 @@ fn read_settings(args: &Args, given: &[Given]) -> anyhow::Result<Settings> {
         ),
         None => None,
     };
-    Ok(Settings::read(file.as_deref(), given)?)
+    let mut settings = Settings::read(file.as_deref(), given)?;
+    if let Some(path) = &settings.policy {
+        settings.config.read_policy(path)?;
+    }
+    Ok(settings)
 }
 
 /// One thread for the conversation is enough; the section has its own.

@@ -6,6 +6,8 @@ use headwater_link::{LinkCounts, LinkError, WireBytes};
 use headwater_protocol::{Boot, DeviceId, Fault, Kind, Slot};
 use serde::Serialize;
 
+use crate::unsettled::Unsettled;
+
 /// Counts since the device's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
@@ -37,8 +39,19 @@ pub struct DeviceReport {
     pub section_failures: u64,
     /// Messages from others that were not taken, by code of the error table.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Samples whose features are kept at this moment.
+    /// Unsettled samples in memory at this moment.
     pub kept_samples: u64,
+    /// Unsettled samples in the spool at this moment.
+    pub spooled: u64,
+    /// Bytes of the spool at this moment.
+    pub spool_bytes: u64,
+    /// Messages sent late, from the spool.
+    pub late_sent: u64,
+    /// Samples of which only the id is left, for the leader to be told, by reason: `spool_full`, `other_network`, `unreadable`, `disk`,
+    /// `refused` (larger than the broker takes). `unreadable` counts the end of a segment that cannot be read as one.
+    pub given_up: BTreeMap<&'static str, u64>,
+    /// Samples of which not even that is left.
+    pub lost: u64,
     /// Bytes written to the socket, over all connections, MQTT headers and all.
     pub wire_sent: u64,
     /// Bytes read from the socket.
@@ -76,6 +89,11 @@ impl DeviceReport {
             section_failures: 0,
             faults: BTreeMap::new(),
             kept_samples: 0,
+            spooled: 0,
+            spool_bytes: 0,
+            late_sent: 0,
+            given_up: BTreeMap::new(),
+            lost: 0,
             wire_sent: 0,
             wire_received: 0,
             connected: 0,
@@ -125,6 +143,17 @@ impl DeviceReport {
         let count = self.frame_faults.entry(code).or_default();
         *count += 1;
         *count == 1
+    }
+
+    pub(crate) fn note_unsettled(&mut self, unsettled: &Unsettled) {
+        self.kept_samples = unsettled.in_memory() as u64;
+        let Some(spool) = unsettled.spool() else { return };
+        (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
+        let counts = spool.counts();
+        self.lost = counts.lost;
+        if self.given_up != counts.by_reason {
+            self.given_up.clone_from(&counts.by_reason);
+        }
     }
 
     pub(crate) fn add_link(&mut self, wire: WireBytes, counts: LinkCounts) {

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::broker::Cable;
 use headwater_protocol::{
-    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, SampleId, Settled, Slot, Status,
+    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
     Topic,
 };
 use support::{
@@ -77,8 +80,7 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
         leader.answer().await;
     }
     assert_eq!(device.report().kept_samples, 2);
-    let settled = Settled { highest: SampleId(1), decided: 1, ..Settled::default() };
-    leader.says(&Topic::Settled, serde_json::to_vec(&settled).unwrap());
+    leader.settles(Some(1), 1, &[]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
     leader.requests(2, 1);
@@ -188,6 +190,35 @@ async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
 }
 
 #[tokio::test]
+async fn a_policy_is_refused_where_the_device_has_no_exit() {
+    let mut config = config("no-exit", 1);
+    config.policy = Some((Policy::default(), PolicyId([7; 8])));
+    let error = Device::start(config, bundle(), frames(1)).await.err().expect("a refusal").to_string();
+    assert!(error.contains("configuration (c)") && error.contains("headwater-aggregator"), "{error}");
+}
+
+#[tokio::test]
+async fn a_policy_of_its_own_decides_what_the_bundle_s_would_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
+    let mut policy = Policy::default();
+    policy.device.threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
+    let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
+    let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+    let mut leader = Leader::of("policy").await;
+    leader.network = alone.network_id().tag();
+    let mut config = config("policy", 0);
+    config.read_policy(&file).unwrap();
+    let device = Device::start(config, alone, frames(0)).await.unwrap();
+    device.connected().await;
+    leader.triggers(1);
+    let heard = leader.hears(&["summary", "decision"]).await;
+    let Body::Decided(decision) = heard.message().body else { panic!("{heard:?}") };
+    assert_eq!(decision.policy, Policy::id_of(&std::fs::read(&file).unwrap()));
+}
+
+#[tokio::test]
 async fn a_broken_frame_is_silent_or_fatal_as_configured() {
     let dir = tempfile::tempdir().unwrap();
     let labels = serde_json::json!({
@@ -240,6 +271,11 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let device = started(through).await;
     leader.triggers(1);
     leader.answer().await;
+    // What is not settled would come once more, late.
+    leader.settles(Some(1), 1, &[]);
+    while device.report().kept_samples > 0 {
+        tokio::task::yield_now().await;
+    }
     cable.cut();
     let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
     // Up, then down by the last will, then up again: the broker may tell the last two in either order.

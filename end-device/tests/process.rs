@@ -145,6 +145,7 @@ fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
         ("site = \"yard\"", "environment"),
         ("keep_ms = 9000", "file"),
         ("grace_ms = 2000", "default"),
+        ("spool_bytes = 67108864", "default"),
         ("source = \"http\"", "flag"),
         ("http_timeout_ms = 1000", "default"),
         ("roi = \"10%,0%,50%,100%\"", "flag"),
@@ -156,6 +157,38 @@ fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
     // The file's frames belong to the source that the flag overrules.
     assert!(!shown.contains("f.tar.gz") && !shown.contains("hush"), "{shown}");
     assert!(shown.parse::<toml::Table>().is_ok(), "{shown}");
+}
+
+#[test]
+fn a_policy_that_cannot_be_used_ends_with_code_2_and_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    std::fs::write(&file, "[device]\nthreshold = 1.5\n").unwrap();
+    for (policy, wrong) in [
+        (file.to_str().unwrap(), "threshold"),
+        (dir.path().join("none.toml").to_str().unwrap(), "No such file"),
+    ] {
+        let output = output(&[
+            "--check-config",
+            "--site",
+            "hall",
+            "--group",
+            "gate",
+            "--id",
+            "cam-0",
+            "--slot",
+            "0",
+            "--bundle",
+            "b",
+            "--frames",
+            "f",
+            "--policy",
+            policy,
+        ]);
+        assert_eq!(output.status.code(), Some(2));
+        let stderr = stderr(&output);
+        assert!(stderr.contains(policy) && stderr.contains(wrong), "{stderr}");
+    }
 }
 
 #[test]

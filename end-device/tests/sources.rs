@@ -244,6 +244,8 @@ async fn ids_of_frames_go_on_after_a_restart() {
         let pipe = Source::of_reader(stream, raw, None, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
         config.state_dir = Some(state.path().into());
+        // Nobody settles here, and each life is to send its own.
+        config.spool_bytes = 0;
         let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
         let ids = hears_summaries(&mut leader, [life, life]).await;
         assert!(ids[0] > last, "{ids:?} after {last}");

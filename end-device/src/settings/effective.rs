@@ -37,6 +37,7 @@ impl Settings {
             "slot" => number(u64::from(u8::from(config.slot))),
             "broker" => text(&config.broker.to_string()),
             "bundle" => path(&self.bundle),
+            "policy" => Some(self.policy.as_ref().map(|path| path.display().to_string().into())),
             "engine" => text(match config.engine {
                 EngineChoice::Packed => "packed",
                 EngineChoice::Tract => "tract",
@@ -60,6 +61,7 @@ impl Settings {
             "upward_qos" => number(u64::from(config.upward_qos != QoS::AtMostOnce)),
             "keep_samples" => number(config.keep_samples as u64),
             "keep_ms" => number(config.keep_ms),
+            "spool_bytes" => number(config.spool_bytes),
             "queue_samples" => number(config.queue_samples as u64),
             "keep_alive_s" => number(config.keep_alive_s.into()),
             "grace_ms" => number(config.grace_ms),

@@ -23,6 +23,8 @@ pub struct Settings {
     pub config: DeviceConfig,
     /// Bundle file; it may hold no more than this device's section.
     pub bundle: PathBuf,
+    /// Policy in place of the bundle's; [`DeviceConfig::read_policy`] reads it.
+    pub policy: Option<PathBuf>,
     /// Where its frames come from.
     pub source: SourceConfig,
     /// Where values came from; what is not in it stands at its default.
@@ -41,13 +43,14 @@ pub struct Given {
 }
 
 /// Every setting of a file, in the order in which they are shown; `http_auth` is one of the environment alone.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 33] = [
     "site",
     "group",
     "id",
     "slot",
     "broker",
     "bundle",
+    "policy",
     "source",
     "frames",
     "roi",
@@ -70,6 +73,7 @@ const KEYS: [&str; 31] = [
     "upward_qos",
     "keep_samples",
     "keep_ms",
+    "spool_bytes",
     "queue_samples",
     "keep_alive_s",
     "grace_ms",
@@ -116,6 +120,7 @@ impl Reader {
         let broker = self.optional("broker", |text| BrokerAddress::from_str(&text));
         let broker = broker.or_else(|| BrokerAddress::new("127.0.0.1", 1883).ok());
         let bundle = self.required("bundle", path);
+        let policy = self.optional("policy", path);
         let engine = self.optional("engine", |word| match word.as_str() {
             "packed" => Ok(EngineChoice::Packed),
             "tract" => Ok(EngineChoice::Tract),
@@ -134,6 +139,7 @@ impl Reader {
         let upward_qos = self.number("upward_qos", 0..=1);
         let keep_samples = self.number("keep_samples", 1..=65_536);
         let keep_ms = self.number("keep_ms", 1..=600_000);
+        let spool_bytes = self.number("spool_bytes", 0..=1 << 40);
         let queue_samples = self.number("queue_samples", 1..=4096);
         let keep_alive_s = self.number("keep_alive_s", 1..=3600);
         let grace_ms = self.number("grace_ms", 1..=60_000);
@@ -150,10 +156,11 @@ impl Reader {
         );
         set(&mut config.keep_samples, keep_samples.map(|n| n as usize));
         set(&mut config.keep_ms, keep_ms);
+        set(&mut config.spool_bytes, spool_bytes);
         set(&mut config.queue_samples, queue_samples.map(|n| n as usize));
         set(&mut config.keep_alive_s, keep_alive_s.map(|n| n as u16));
         set(&mut config.grace_ms, grace_ms);
-        Some(Settings { config, bundle: bundle?, source: source?, origins: self.origins.clone() })
+        Some(Settings { config, bundle: bundle?, policy, source: source?, origins: self.origins.clone() })
     }
 
     fn slot(&mut self) -> Option<Slot> {

@@ -13,8 +13,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, SiteId, Slot,
-    Topic, Topics, decode, encode,
+    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, Settled,
+    SettledNotice, SiteId, Slot, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::{SampleViews, Shape, View};
@@ -119,7 +119,13 @@ impl Leader {
         let config = config(group, 0);
         let topics = Topics::new(&config.site, &config.group);
         let mut link = LinkConfig::new(broker(), format!("leader-{group}"));
-        for leaf in [DeviceTopic::Status, DeviceTopic::Birth, DeviceTopic::Summary, DeviceTopic::Features] {
+        for leaf in [
+            DeviceTopic::Status,
+            DeviceTopic::Birth,
+            DeviceTopic::Summary,
+            DeviceTopic::Features,
+            DeviceTopic::Decision,
+        ] {
             link = link.subscribe(topics.every_device(leaf), QoS::AtLeastOnce);
         }
         let (link, mut incoming) = Link::start(link).expect("valid settings");
@@ -136,6 +142,16 @@ impl Leader {
     /// Asks the slots of the mask for features.
     pub(crate) fn requests(&self, sample: u64, mask: u64) {
         self.says(&Topic::Request, self.message(SampleId(sample), Body::Request(mask)));
+    }
+
+    /// Says that all from `since` to `highest` are settled, and these late ones.
+    pub(crate) fn settles(&self, since: Option<u64>, highest: u64, late: &[u64]) {
+        let notice = SettledNotice {
+            account: Settled { highest: SampleId(highest), ..Settled::default() },
+            since: since.map(SampleId),
+            late: late.iter().map(|id| SampleId(*id)).collect(),
+        };
+        self.says(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
     }
 
     pub(crate) fn says(&self, topic: &Topic, payload: Vec<u8>) {

@@ -1,0 +1,412 @@
+//! The spool as a whole: bounds, lives, damage, settling.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use headwater_protocol::Settled;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::room::{LEAST_BYTES, MOST_GIVEN_UP};
+use super::schedule::{MOST_OUTSTANDING, RESEND_US};
+use super::segment::HEADER_BYTES;
+use super::*;
+
+const NETWORK: NetworkId = NetworkId([7; 32]);
+const MANY_BYTES: u64 = 64 << 20;
+
+fn open(dir: &Path, most_bytes: u64) -> Spool {
+    Spool::open(dir.join("spool"), most_bytes, NETWORK).unwrap()
+}
+
+fn answer(sample: u64) -> Vec<u8> {
+    (0..20).map(|at| (sample * 7 + at) as u8).collect()
+}
+
+fn put(spool: &mut Spool, sample: u64) {
+    put_of(spool, sample, 40, None);
+}
+
+/// Features of so many bytes.
+fn put_of(spool: &mut Spool, sample: u64, features: usize, due_us: Option<u64>) {
+    let (answer, features) = (answer(sample), vec![sample as u8; features]);
+    let record = Record {
+        sample: SampleId(sample),
+        captured_unix_ms: sample * 3,
+        answer: &answer,
+        features: &features,
+    };
+    spool.put(&record, due_us);
+}
+
+#[track_caller]
+fn check_whole(spool: &mut Spool, sample: u64) {
+    let expected = Spooled::Answer {
+        captured_unix_ms: sample * 3,
+        answer: answer(sample),
+        features: vec![sample as u8; 40],
+    };
+    assert_eq!(spool.read(SampleId(sample)), Some(expected));
+}
+
+fn due(spool: &mut Spool, now_us: u64, most: usize) -> Vec<u64> {
+    spool.due(now_us, most).into_iter().map(|sample| sample.0).collect()
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = (fs::read_dir(dir.join("spool")).unwrap())
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
+    SettledNotice {
+        account: Settled { highest: SampleId(highest), ..Settled::default() },
+        since: since.map(SampleId),
+        late: late.iter().map(|id| SampleId(*id)).collect(),
+    }
+}
+
+fn is_given_up(spool: &mut Spool, sample: u64) -> bool {
+    spool.read(SampleId(sample)) == Some(Spooled::GivenUp)
+}
+
+fn given_up(spool: &Spool) -> Vec<(&'static str, u64)> {
+    spool.counts().by_reason.iter().map(|(reason, count)| (*reason, *count)).collect()
+}
+
+#[test]
+fn the_next_life_finds_what_was_spooled_and_its_segments_go_when_all_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    for life in 0..3 {
+        let mut spool = open(dir.path(), MANY_BYTES);
+        assert_eq!(spool.len(), 2 * life as usize);
+        (0..2 * life).for_each(|sample| check_whole(&mut spool, sample));
+        put(&mut spool, 2 * life);
+        put(&mut spool, 2 * life + 1);
+        assert!(spool.is_on_disk());
+    }
+    assert_eq!(files(dir.path()), ["00000001.seg", "00000002.seg", "00000003.seg"]);
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert_eq!(due(&mut spool, 0, 9), [0, 1, 2, 3, 4, 5]);
+    spool.settle(&notice(None, 0, &[0, 1, 3, 99]));
+    assert_eq!(files(dir.path()), ["00000002.seg", "00000003.seg"]);
+    spool.settle(&notice(None, 0, &[2, 4, 5]));
+    assert_eq!((spool.len(), spool.bytes()), (0, 0));
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+#[test]
+fn what_was_sent_in_time_is_covered_and_everything_else_is_not() {
+    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
+    put(&mut spool, 1);
+    (2..6).for_each(|sample| put_of(&mut spool, sample, 40, Some(100)));
+    spool.settle(&notice(None, 9, &[]));
+    assert_eq!(spool.len(), 5);
+    spool.settle(&notice(Some(3), 4, &[]));
+    assert_eq!(due(&mut spool, 100, 9), [1, 2, 5]);
+    spool.settle(&notice(Some(0), 9, &[]));
+    assert_eq!(due(&mut spool, 100, 9), [1]);
+    put_of(&mut spool, 7, 40, Some(100));
+    spool.disconnected();
+    spool.settle(&notice(Some(0), 9, &[]));
+    assert_eq!(due(&mut spool, 0, 9), [1, 7]);
+    put_of(&mut spool, 8, 40, Some(100));
+    spool.settle(&notice(Some(0), 9, &[]));
+    assert_eq!(due(&mut spool, 100, 9), [1, 7]);
+}
+
+#[test]
+fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
+    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
+    (0..1000).for_each(|sample| put(&mut spool, sample));
+    let first = due(&mut spool, 0, 1000);
+    assert_eq!(first, (0..MOST_OUTSTANDING as u64).collect::<Vec<_>>());
+    first.iter().for_each(|sample| spool.sent_late(SampleId(*sample), 0));
+    assert_eq!(due(&mut spool, RESEND_US - 1, 9), [0; 0]);
+    spool.settle(&notice(None, 0, &[1]));
+    assert_eq!(due(&mut spool, RESEND_US - 1, 9), [256]);
+    assert_eq!(due(&mut spool, RESEND_US, 3), [0, 2, 3]);
+}
+
+#[test]
+fn over_its_bound_the_oldest_segment_is_given_up_and_its_ids_are_left() {
+    let dir = tempfile::tempdir().unwrap();
+    for mut spool in [open(dir.path(), 64 << 10), Spool::in_memory(64 << 10, NETWORK)] {
+        (0..1000).for_each(|sample| put_of(&mut spool, sample, 1000, None));
+        assert!(spool.bytes() <= 64 << 10, "{}", spool.bytes());
+        assert_eq!(spool.len(), 1000, "all ids are there");
+        let kept = (0..1000).filter(|sample| !is_given_up(&mut spool, *sample)).count() as u64;
+        assert!((50..65).contains(&kept), "{kept}");
+        assert!(!is_given_up(&mut spool, 999) && is_given_up(&mut spool, 0));
+        assert_eq!(given_up(&spool), [("spool_full", 1000 - kept)]);
+        assert_eq!(due(&mut spool, 0, 2), [0, 1]);
+        spool.settle(&notice(None, 0, &(0..1000).collect::<Vec<_>>()));
+        assert_eq!((spool.len(), spool.bytes()), (0, 0));
+    }
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+#[test]
+fn the_next_life_knows_what_was_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = open(dir.path(), 64 << 10);
+    (0..200).for_each(|sample| put_of(&mut spool, sample, 1000, None));
+    let kept = (0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count();
+    drop(spool);
+    let mut spool = open(dir.path(), 64 << 10);
+    assert_eq!(due(&mut spool, 0, 999).len(), 200);
+    assert_eq!((0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count(), kept);
+    spool.settle(&notice(None, 0, &[0]));
+    assert_eq!(open(dir.path(), 64 << 10).len(), 200, "ids go when none is left");
+    spool.settle(&notice(None, 0, &(0..200).collect::<Vec<_>>()));
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+#[test]
+fn small_samples_count_as_much_as_they_take_in_memory() {
+    let mut spool = Spool::in_memory(64 << 10, NETWORK);
+    (0..1000).for_each(|sample| put_of(&mut spool, sample, 0, None));
+    let kept = (0..1000).filter(|sample| !is_given_up(&mut spool, *sample)).count() as u64;
+    assert!(kept <= (64 << 10) / LEAST_BYTES, "{kept}");
+}
+
+#[test]
+fn a_sample_larger_than_the_spool_is_given_up_alone() {
+    let mut spool = Spool::in_memory(4 << 10, NETWORK);
+    put(&mut spool, 0);
+    put_of(&mut spool, 1, 5000, None);
+    check_whole(&mut spool, 0);
+    assert!(is_given_up(&mut spool, 1));
+}
+
+#[test]
+fn a_bound_that_became_lower_holds_for_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = open(dir.path(), MANY_BYTES);
+    (0..100).for_each(|sample| put_of(&mut spool, sample, 5000, None));
+    drop(spool);
+    let spool = open(dir.path(), 300 << 10);
+    assert!(spool.bytes() <= 300 << 10, "{}", spool.bytes());
+    assert_eq!(spool.len(), 100);
+}
+
+#[test]
+fn the_ids_of_what_is_given_up_are_bounded() {
+    let mut spool = Spool::in_memory(0, NETWORK);
+    let most = MOST_GIVEN_UP as u64;
+    (0..most + 3).for_each(|sample| put(&mut spool, sample));
+    assert_eq!((spool.len() as u64, spool.counts().lost), (most, 3));
+    assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
+    spool.settle(&notice(None, 0, &[3]));
+    put(&mut spool, most + 3);
+    assert_eq!(spool.counts().lost, 3);
+}
+
+#[test]
+fn answers_of_another_network_are_given_up_and_their_segment_stays_until_the_leader_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    // The same tag.
+    let other = NetworkId(std::array::from_fn(|at| if at < 2 { 7 } else { 8 }));
+    assert_eq!(other.tag(), NETWORK.tag());
+    let mut spool = Spool::open(dir.path().join("spool"), MANY_BYTES, other).unwrap();
+    put(&mut spool, 1);
+    put(&mut spool, 2);
+    drop(spool);
+    for _ in 0..2 {
+        let mut spool = open(dir.path(), MANY_BYTES);
+        assert!(is_given_up(&mut spool, 1) && is_given_up(&mut spool, 2));
+        assert_eq!(given_up(&spool), [("other_network", 2)]);
+        assert_eq!(due(&mut spool, 0, 9), [1, 2]);
+    }
+    open(dir.path(), MANY_BYTES).settle(&notice(None, 0, &[1, 2]));
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+/// A folder with one segment of the samples 0, 1 and 2, and its bytes.
+fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = open(dir.path(), MANY_BYTES);
+    (0..3).for_each(|sample| put(&mut spool, sample));
+    let file = dir.path().join("spool/00000001.seg");
+    let bytes = fs::read(&file).unwrap();
+    (dir, file, bytes)
+}
+
+#[test]
+fn a_segment_cut_at_any_byte_of_its_last_record_keeps_what_is_before() {
+    let (dir, file, bytes) = three();
+    let record = (bytes.len() - HEADER_BYTES) / 3;
+    for left in 0..record {
+        fs::write(&file, &bytes[..HEADER_BYTES + 2 * record + left]).unwrap();
+        let mut spool = open(dir.path(), MANY_BYTES);
+        (0..2).for_each(|sample| check_whole(&mut spool, sample));
+        // Of a head that is cut not even the id is known.
+        let is_known = left >= record::HEAD_BYTES;
+        assert_eq!(spool.len(), if is_known { 3 } else { 2 }, "{left} bytes are left");
+        assert_eq!(is_given_up(&mut spool, 2), is_known);
+        assert_eq!(given_up(&spool), if left == 0 { vec![] } else { vec![("unreadable", 1)] });
+        put(&mut spool, 3);
+        check_whole(&mut spool, 3);
+        spool.settle(&notice(None, 0, &[3]));
+    }
+}
+
+#[test]
+fn a_byte_altered_anywhere_is_never_taken_for_an_answer() {
+    let (dir, file, bytes) = three();
+    for at in 0..bytes.len() {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1 << (at % 8);
+        fs::write(&file, &altered).unwrap();
+        let mut spool = open(dir.path(), MANY_BYTES);
+        for sample in spool.due(0, 9) {
+            if !is_given_up(&mut spool, sample.0) {
+                check_whole(&mut spool, sample.0);
+            }
+        }
+        assert_eq!(given_up(&spool), [("unreadable", 1)], "altered at {at}");
+    }
+}
+
+#[test]
+fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
+    let (dir, file, mut bytes) = three();
+    let mut spool = open(dir.path(), MANY_BYTES);
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    assert!(is_given_up(&mut spool, 2));
+    fs::write(&file, &bytes[..HEADER_BYTES + 3]).unwrap();
+    assert!(is_given_up(&mut spool, 0));
+    fs::remove_file(&file).unwrap();
+    assert!(is_given_up(&mut spool, 1));
+    assert_eq!(given_up(&spool), [("unreadable", 3)]);
+    assert_eq!(due(&mut spool, 0, 9), [0, 1, 2]);
+}
+
+#[test]
+fn files_that_are_no_segments_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("spool")).unwrap();
+    let path = |name: &str| dir.path().join("spool").join(name);
+    fs::write(path("notes.txt"), "mine").unwrap();
+    fs::write(path("00000004.seg"), "mine as well").unwrap();
+    fs::write(path("00000005.seg"), "HWSP").unwrap();
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert_eq!(given_up(&spool), [("unreadable", 1)]);
+    put(&mut spool, 1);
+    assert_eq!(files(dir.path()), ["00000004.seg", "00000006.seg", "notes.txt"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("spool"), "a file").unwrap();
+    let error = Spool::open(dir.path().join("spool"), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    assert!(error.starts_with("spool in ") && error.contains("spool: "), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_given_up_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = open(dir.path(), MANY_BYTES);
+    put(&mut spool, 1);
+    spool.settle(&notice(None, 0, &[1]));
+    let folder = dir.path().join("spool");
+    fs::remove_dir(&folder).unwrap();
+    put(&mut spool, 2);
+    assert!(is_given_up(&mut spool, 2));
+    assert_eq!(given_up(&spool), [("disk", 1)]);
+    fs::create_dir(&folder).unwrap();
+    put(&mut spool, 3);
+    check_whole(&mut spool, 3);
+    assert_eq!(due(&mut spool, 0, 9), [2, 3]);
+}
+
+#[test]
+fn given_up_by_the_agent_a_sample_is_said_anew() {
+    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
+    put(&mut spool, 1);
+    spool.sent_late(SampleId(1), 0);
+    assert_eq!(due(&mut spool, 1, 9), [0; 0]);
+    spool.give_up(SampleId(1), GivenUp::Refused, "too large");
+    spool.give_up(SampleId(2), GivenUp::Refused, "too large");
+    assert_eq!(due(&mut spool, 1, 9), [1, 2]);
+    assert_eq!(given_up(&spool), [("refused", 2)]);
+}
+
+/// What happens to a spool.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u64, usize, bool),
+    SendLate(usize),
+    Settle(Option<u64>, u64, Vec<u64>),
+    Disconnect,
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let sample = 0..60_u64;
+    prop_oneof![
+        6 => (sample.clone(), 0..3000_usize, any::<bool>()).prop_map(|(id, bytes, sent)| Step::Put(id, bytes, sent)),
+        2 => (0..40_usize).prop_map(Step::SendLate),
+        2 => (proptest::option::of(sample.clone()), sample.clone(), vec(sample, 0..6))
+            .prop_map(|(since, highest, late)| Step::Settle(since, highest, late)),
+        1 => Just(Step::Disconnect),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Against a plain map of what is spooled (bytes of features, and whether it was sent on this connection).
+    #[test]
+    fn nothing_is_lost_and_nothing_comes_back_within_a_life(steps in vec(step(), 0..80)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = open(dir.path(), MANY_BYTES);
+        // Small ones, so that there are many.
+        spool.segment_bytes = 6000;
+        let mut model: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Put(id, bytes, is_sent) => {
+                    put_of(&mut spool, id, bytes, is_sent.then_some(0));
+                    model.insert(id, (bytes, is_sent));
+                }
+                Step::SendLate(most) => due(&mut spool, 1, most).into_iter().for_each(|id| spool.sent_late(SampleId(id), 1)),
+                Step::Settle(since, highest, late) => {
+                    let notice = notice(since, highest, &late);
+                    spool.settle(&notice);
+                    model.retain(|id, (_, is_sent)| !(late.contains(id) || *is_sent && notice.covers(SampleId(*id))));
+                }
+                Step::Disconnect => {
+                    spool.disconnected();
+                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
+                }
+                Step::Restart => {
+                    spool = open(dir.path(), MANY_BYTES);
+                    spool.segment_bytes = 6000;
+                    // What was settled comes back with the segment it is in; the leader says once more that it is settled.
+                    let settled: Vec<u64> =
+                        spool.samples.keys().map(|id| id.0).filter(|id| !model.contains_key(id)).collect();
+                    spool.settle(&notice(None, 0, &settled));
+                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
+                }
+            }
+            let ids: Vec<u64> = spool.samples.keys().map(|id| id.0).collect();
+            prop_assert_eq!(&ids, &model.keys().copied().collect::<Vec<_>>());
+            prop_assert_eq!(spool.segments.values().map(|segment| segment.live as usize).sum::<usize>(), model.len());
+            prop_assert_eq!(files(dir.path()).len(), spool.segments.len());
+        }
+        for (id, (bytes, _)) in model {
+            let expected =
+                Spooled::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
+            prop_assert_eq!(spool.read(SampleId(id)), Some(expected));
+        }
+    }
+}
