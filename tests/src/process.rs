@@ -103,7 +103,14 @@ pub fn program(name: &str) -> PathBuf {
 /// # Panics
 /// When it is not installed (`scripts/install-test-tools`) or does not start.
 pub fn mosquitto(folder: &Path) -> (Process, BrokerAddress) {
-    let port = free_port();
+    mosquitto_at(folder, free_port())
+}
+
+/// As [`mosquitto`], on a port of the caller's, where one was before.
+///
+/// # Panics
+/// When it is not installed or does not start.
+pub fn mosquitto_at(folder: &Path, port: u16) -> (Process, BrokerAddress) {
     let shipped = std::fs::read_to_string(crate::shipped::root().join("deploy/mosquitto.conf"))
         .expect("the shipped configuration");
     let config = shipped.replace("listener 1883 127.0.0.1", &format!("listener {port} 127.0.0.1"))
