@@ -37,7 +37,7 @@ pub struct AggregatorConfig {
     pub breaker: BreakerConfig,
     /// Policy in place of the bundle's, with its id.
     pub policy: Option<(Policy, PolicyId)>,
-    /// The journal's file; `None`: nothing survives the process.
+    /// The journal's file; `None`: nothing survives the process, and after a restart samples that devices still hold are decided anew.
     pub journal: Option<JournalConfig>,
     /// Most samples open at once; one more sheds the oldest.
     pub most_open: usize,
@@ -374,6 +374,13 @@ mod tests {
             ..config()
         };
         assert_eq!(config.check().unwrap_err().len(), 3);
+    }
+
+    #[test]
+    fn the_commented_policy_gives_the_defaults() {
+        let mut config = config();
+        config.read_policy_toml(include_str!("../../docs/policy.toml")).unwrap();
+        assert_eq!(config.policy.unwrap().0, Policy::default());
     }
 
     #[test]

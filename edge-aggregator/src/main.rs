@@ -30,7 +30,7 @@ struct Flags {
     /// A TOML file with settings; see `headwater-aggregator.toml` for all of them with their defaults.
     #[arg(long, env = "HEADWATER_AGGREGATOR_CONFIG")]
     config: Option<PathBuf>,
-    /// A TOML file with thresholds and timing, in place of the bundle's policy.
+    /// A TOML file with thresholds and timing, in place of the bundle's policy; see docs/policy.toml.
     #[arg(long, env = "HEADWATER_POLICY")]
     policy: Option<PathBuf>,
     /// Site of the group.
