@@ -25,7 +25,7 @@ pub(crate) struct Inbox {
     registry: Registry,
     edges: EdgeRegistry,
     routes: HashMap<String, Route>,
-    /// Samples above it are not taken: the aggregator is stopping.
+    /// Samples above it are not taken, nor any from a spool: the aggregator is stopping.
     last_sample: Option<SampleId>,
     scores: Vec<f32>,
     changes: Vec<Change>,
@@ -296,10 +296,12 @@ impl Inbox {
         };
         let near = newest.max(self.registry.sample_at_birth(device));
         let sample = SampleId::widen(header.sample_low, near);
-        if self.last_sample.is_some_and(|last| sample > last) {
+        let (age_ms, late) = (header.age_ms, header.late);
+        // What a device still holds is as well left to the next life; features of a sample that is open are not.
+        let opens_late = late && leaf != DeviceTopic::Features;
+        if self.last_sample.is_some_and(|last| sample > last || opens_late) {
             return;
         }
-        let (age_ms, late) = (header.age_ms, header.late);
         let mut event = |what: Event<'_>| event(generation, what);
         match (leaf, message.body) {
             (DeviceTopic::Summary, Body::Summary(_)) => {

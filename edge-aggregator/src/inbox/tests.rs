@@ -110,15 +110,17 @@ fn each_message_becomes_its_event() {
     assert_eq!(group.inbox.refusals(), []);
 }
 
+/// As from a spool.
+fn late(body: Body<'_>) -> Vec<u8> {
+    let mut payload = message(body);
+    payload[1] |= 1;
+    payload
+}
+
 #[test]
 fn what_comes_from_a_spool_says_so_and_a_late_gone_is_a_whole_sample_given_up() {
     let mut group = Group::with_device("a", 1);
     group.seen.clear();
-    let late = |body| {
-        let mut payload = message(body);
-        payload[1] |= 1;
-        payload
-    };
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Summary, &late(Body::Gone));
@@ -243,4 +245,9 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.inbox.stop_after(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&["NotInView"]);
+    // Its device holds it until another life decides it; what belongs to an open sample still comes in.
+    group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
+    group.check_seen(&[]);
+    group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
+    group.check_seen(&["Features"]);
 }

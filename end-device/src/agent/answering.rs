@@ -41,7 +41,7 @@ impl Agent {
                 let pushed = self.model.push(sample, now_us, view);
                 self.on_pushed(pushed);
             }
-            Taken::Frame(Frame::NotInView) => self.answer(sample, now_us, Body::NotInView, &[]),
+            Taken::Frame(Frame::NotInView) => self.answer(sample, now_us, Body::NotInView, Vec::new()),
             // Silence: the leader sees a missing slot, which it is.
             Taken::Frame(Frame::Broken { name, reason }) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
@@ -105,29 +105,25 @@ impl Agent {
         };
         let scores: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
         match say {
-            Say::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), &[]),
-            Say::Input => self.answer(sample, captured_us, Body::Input(&features), &[]),
+            Say::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), Vec::new()),
+            Say::Input => self.answer(sample, captured_us, Body::Input(&features), Vec::new()),
             Say::Summary | Say::SummaryAndFeatures => {
-                self.answer(sample, captured_us, Body::Summary(&scores), &features);
+                self.answer(sample, captured_us, Body::Summary(&scores), features);
             }
         }
     }
 
     /// Sends an answer, with the features where they are sent unasked, and keeps both until the sample is settled.
-    fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: &[u8]) {
+    fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
         let now = self.now();
         let age = Age { ms: now.age_ms(now.unix_ms_of(captured_us)), is_late: false };
         let answer = match self.outbox.encode(sample, age, body) {
             Ok(answer) => answer,
             Err(error) => return self.outbox.count_misfit(sample, &error),
         };
-        let held = Held {
-            captured_us,
-            sent_us: now.us,
-            answer: answer.payload.clone(),
-            features: features.to_vec(),
-        };
-        match self.send_answer(sample, age, &answer, features) {
+        let sent = self.send_answer(sample, age, &answer, &features);
+        let held = Held { captured_us, sent_us: now.us, answer: answer.payload, features };
+        match sent {
             Ok(()) => self.unsettled.keep_sent(sample, held, now),
             Err(error) if is_for_good(&error) => {
                 self.outbox.report().count_dropped(&error);

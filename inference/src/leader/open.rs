@@ -135,6 +135,11 @@ impl Open {
         self.presence.answered_mask() >> slot.index() & 1 == 1
     }
 
+    /// Whether a device said anything of it but that it gave it up.
+    pub(super) fn has_begun(&self) -> bool {
+        self.presence.answered_mask() | self.delivered != 0 || self.stage != Stage::Window
+    }
+
     /// Slots of which nothing more is to come in its window, bit i = slot i.
     pub(super) fn heard(&self) -> u64 {
         self.presence.answered_mask() | self.given_up

@@ -128,6 +128,9 @@ impl Leader {
             }
             self.open_sample(now, generation, sample, said, actions);
         }
+        if self.open.get(&sample).is_some_and(|open| open.generation != generation && !open.has_begun()) {
+            self.move_to(generation, sample);
+        }
         let open = self.open.get_mut(&sample)?;
         if open.generation != generation {
             self.counts.other_network += 1;
@@ -143,6 +146,18 @@ impl Leader {
             return None;
         }
         Some(open)
+    }
+
+    /// A device under one network gave the sample up before one under the other answered: it is the other's, whose answer is the first.
+    fn move_to(&mut self, generation: Generation, sample: SampleId) {
+        let Some(open) = self.open.remove(&sample) else { return };
+        let mut moved = self.held[generation as usize].fresh(generation);
+        moved.reset(sample, open.captured);
+        (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
+        (moved.late, moved.is_from_spool) = (open.late, open.is_from_spool);
+        (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
+        self.held[open.generation as usize].retire(open);
+        self.open.insert(sample, moved);
     }
 
     fn open_sample(

@@ -117,3 +117,20 @@ fn a_network_that_is_not_held_is_a_misfit() {
     assert_eq!(group.next_summary(0, 1, &SURE), []);
     assert_eq!(group.leader.counts().misfits, 1);
 }
+
+#[test]
+fn a_sample_that_a_switched_device_gave_up_is_decided_by_those_that_still_have_it() {
+    let mut group = group();
+    let (slot, sample) = (slot(2), SampleId(90));
+    // Its spool was of the network that it ran before.
+    group.under_next(Event::GivenUp { slot, sample });
+    assert_eq!(group.late(0, 90, &SURE), []);
+    let actions = group.late(1, 90, &SURE);
+    let found = decision(&actions);
+    assert_eq!((found.network, found.presence.present_count()), (NetworkId([3; 32]), 2));
+    assert_eq!(group.leader.notice().late, [sample]);
+    // One that nobody has is given up under either.
+    group.under_next(Event::GivenUp { slot, sample: SampleId(91) });
+    let actions = group.after_ms(2000);
+    assert_eq!(actions, [Action::Drop { sample: SampleId(91), reason: Dropped::SpoolFull }]);
+}
