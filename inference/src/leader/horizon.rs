@@ -30,11 +30,16 @@ impl Horizon {
         self.known
     }
 
+    /// `slot` named this sample.
+    pub(super) fn claim(&mut self, slot: Slot, sample: SampleId) {
+        let claimed = &mut self.claimed[slot.index()];
+        *claimed = sample.max(*claimed);
+    }
+
     /// Whether the sample that `slot` names is to be believed; its claim is remembered either way, so that a second device
     /// can bear it out. Where no other slot is up there is nobody to ask.
     pub(super) fn believes(&mut self, slot: Slot, sample: SampleId, up: u64) -> bool {
-        let claimed = &mut self.claimed[slot.index()];
-        *claimed = sample.max(*claimed);
+        self.claim(slot, sample);
         if sample.0 <= self.known.0.saturating_add(MOST_AHEAD) {
             return true;
         }

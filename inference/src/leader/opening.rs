@@ -127,6 +127,9 @@ impl Leader {
                 return None;
             }
             self.open_sample(now, generation, sample, said, actions);
+        } else {
+            // Those who are never the first bear out the one who always is.
+            self.horizon.claim(slot, sample);
         }
         if self.open.get(&sample).is_some_and(|open| open.generation != generation && !open.has_begun()) {
             self.move_to(generation, sample);

@@ -441,6 +441,17 @@ fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
 }
 
 #[test]
+fn without_triggers_the_device_that_is_always_first_is_believed_as_long_as_others_follow() {
+    let mut group = Group::new();
+    for sample in 1..2000 {
+        for index in 0..SLOTS as u8 {
+            group.summary(index, sample, &SURE);
+        }
+    }
+    assert_eq!((group.leader.counts().implausible, group.leader.settled().decided), (0, 1999));
+}
+
+#[test]
 fn samples_go_on_after_a_gap_when_a_trigger_or_a_second_device_says_so() {
     let mut group = Group::new();
     group.event(Event::Trigger { sample: SampleId(1 << 40) });
