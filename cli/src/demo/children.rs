@@ -77,13 +77,13 @@ impl Children {
         leader.arg("--journal").arg(folder.0.join("journal.jsonl"));
         let leader = Part::start("headwater-aggregator", &mut leader)?;
 
-        let keep = (2 * MOST_UNSETTLED).max(256).to_string();
+        let queue = (2 * MOST_UNSETTLED).to_string();
         let mut devices = Vec::new();
         for slot in Slot::first(usize::from(scene.material.bundle.manifest().slots)) {
             let mut command = Command::new(program("headwater-device")?);
             group(&mut command);
             command.args(["--slot", &slot.to_string(), "--id", &format!("cam-{slot}"), "--json"]);
-            command.args(["--upward-qos", qos, "--keep-samples", &keep, "--queue-samples", &keep]);
+            command.args(["--upward-qos", qos, "--queue-samples", &queue]);
             command.arg("--frames").arg(&frames).stdout(Stdio::piped());
             devices.push(Some(Part::start(&format!("device {slot}"), &mut command)?));
         }

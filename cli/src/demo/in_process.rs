@@ -49,8 +49,6 @@ impl InProcess {
             let id = DeviceId::new(format!("cam-{slot}"))?;
             let mut config = DeviceConfig::new(site.clone(), group.clone(), id, slot, broker.clone());
             config.upward_qos = *qos;
-            // Whatever is unsettled may still be asked for.
-            config.keep_samples = config.keep_samples.max(2 * MOST_UNSETTLED);
             config.queue_samples = config.queue_samples.max(2 * MOST_UNSETTLED);
             let frames = Frames::of_archive(Arc::clone(frames), slot)
                 .with_context(|| format!("the frames have no slot {slot}"))?;
