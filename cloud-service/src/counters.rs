@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use headwater_inference::bundle::Generation;
 use headwater_protocol::{Fault, NetworkId};
 use serde::Serialize;
 
-use crate::held::{Held, Standing};
+use crate::held::Held;
 use crate::model_counters::ModelCounters;
 
 /// Counters of one service; only grow.
@@ -114,7 +115,7 @@ impl Counters {
     /// What each network has of its own: by its id, which stays the same when the next becomes the current one, and by what it is now.
     fn render_models(&self, out: &mut String) {
         let models: Vec<_> =
-            self.models.each().map(|(standing, model)| (labels(standing, model), model)).collect();
+            self.models.each().map(|(generation, model)| (labels(generation, model), model)).collect();
         let skipped = models.iter().flat_map(|(labels, model)| {
             [("deadline", &model.skipped_deadline), ("caller_gone", &model.skipped_caller_gone)]
                 .map(|(reason, count)| (format!("reason=\"{reason}\",{labels}"), count.load(Relaxed)))
@@ -134,8 +135,8 @@ impl Counters {
     }
 }
 
-fn labels(standing: Standing, model: &ModelCounters) -> String {
-    format!("network=\"{}\",held=\"{}\"", model.network.short(), standing.name())
+fn labels(generation: Generation, model: &ModelCounters) -> String {
+    format!("network=\"{}\",held=\"{}\"", model.network.short(), generation.name())
 }
 
 fn series(out: &mut String, name: &str, rows: impl IntoIterator<Item = (String, u64)>) {

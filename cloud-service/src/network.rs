@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::{Bundle, Generation, Networks};
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::v2::FeatureShape;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::body_limits::BodyLimits;
 use crate::config::CloudConfig;
 use crate::health::{Health, Healths};
-use crate::held::{Held, Standing};
+use crate::held::Held;
 use crate::model;
 use crate::model_counters::ModelCounters;
 use crate::queue::ModelQueue;
@@ -51,12 +51,12 @@ impl Network {
     }
 
     /// Waits until the section is loaded.
-    async fn loaded(&self, standing: Standing) -> Result<(), CloudError> {
+    async fn loaded(&self, generation: Generation) -> Result<(), CloudError> {
         let mut health = self.health.clone();
         let loaded = health.wait_for(|health| *health != Health::Loading).await.map(|health| health.clone());
-        match (loaded, standing) {
-            (Ok(Health::Failed(reason)), Standing::Current) => Err(CloudError::Model(reason)),
-            (Ok(Health::Failed(reason)), Standing::Next) => {
+        match (loaded, generation) {
+            (Ok(Health::Failed(reason)), Generation::Current) => Err(CloudError::Model(reason)),
+            (Ok(Health::Failed(reason)), Generation::Next) => {
                 Err(CloudError::Model(format!("the next network: {reason}")))
             }
             _ => Ok(()),
@@ -77,8 +77,8 @@ impl Held<Network> {
         let start = |bundle| Network::start(config, bundle, Arc::clone(engine));
         let next = networks.next().map(|next| start(Arc::clone(next))).transpose()?;
         let held = Self { current: start(Arc::clone(networks.current()))?, next };
-        for (standing, network) in held.each() {
-            network.loaded(standing).await?;
+        for (generation, network) in held.each() {
+            network.loaded(generation).await?;
         }
         Ok(held)
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::Networks;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
@@ -199,7 +199,7 @@ impl Prepared {
             breaker: config.breaker,
         };
         let (mut wires, mut leaders, mut edges) = (Vec::new(), Vec::new(), OwnEdges::new());
-        for (generation, bundle) in held(networks) {
+        for (generation, bundle) in networks.each() {
             let (manifest, network) = (bundle.manifest(), bundle.network_id());
             // Thresholds are fitted to a network: an operator's policy is for the current one.
             let policy = config.policy.clone().filter(|_| generation == Generation::Current);
@@ -234,12 +234,6 @@ impl Prepared {
         };
         Ok(Self { target, inbox, leader, edges, largest_payload, journal, recovered, config })
     }
-}
-
-/// The networks in their order.
-pub(crate) fn held(networks: &Networks) -> impl Iterator<Item = (Generation, &Bundle)> {
-    let next = networks.next().map(|next| (Generation::Next, &**next));
-    [(Generation::Current, &**networks.current())].into_iter().chain(next)
 }
 
 /// The edges of the network that run in the leader's process.

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::leader::journal::Entry;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Dropped, Exit, SampleId, Slot, Topics, View};
+use headwater_tests::account::Account;
 use headwater_tests::observer::{Observer, PATIENCE};
 use headwater_tests::process::mosquitto;
 use headwater_tests::programs::Programs;
@@ -44,33 +44,10 @@ fn fresh(last: SampleId, samples: u64) -> Vec<SampleId> {
     ids.map(SampleId).collect()
 }
 
-/// What a journal says became of the samples.
-#[derive(Default)]
-struct Read {
-    opened: BTreeSet<SampleId>,
-    decided: BTreeSet<SampleId>,
-    dropped: BTreeSet<(SampleId, Dropped)>,
-}
-
-fn read(journal: &Path) -> Read {
-    let text = std::fs::read(journal).expect("the journal can be read");
-    let mut read = Read::default();
-    // The last line of a leader that writes, or was killed, may be torn.
-    for entry in text.split(|byte| *byte == b'\n').filter_map(|line| Entry::read_line(line).ok()) {
-        match entry {
-            Entry::Opened(sample) => drop(read.opened.insert(sample)),
-            Entry::Decided(decision) => drop(read.decided.insert(decision.sample)),
-            Entry::Dropped { sample, reason } => drop(read.dropped.insert((sample, reason))),
-            Entry::Settled(_) | Entry::Closed { .. } => {}
-        }
-    }
-    read
-}
-
 /// Waits until the leader has opened all of them.
 async fn until_opened(journal: &Path, samples: &[SampleId]) {
     let until = Instant::now() + PATIENCE;
-    while !samples.iter().all(|sample| read(journal).opened.contains(sample)) {
+    while !samples.iter().all(|sample| Account::read(journal).opened.contains(sample)) {
         assert!(Instant::now() < until, "samples not opened in {PATIENCE:?}");
         sleep(Duration::from_millis(10)).await;
     }
@@ -150,10 +127,11 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_come_back() {
     let settled = observer.settled_when(|settled| settled.highest >= last).await;
     observer.assert_no_contradiction();
     let heard: BTreeSet<_> = observer.heard.iter().map(|decision| decision.sample).collect();
-    let Read { opened, decided, dropped } = read(programs.journal());
+    let Account { opened, decided, dropped } = Account::read(programs.journal());
+    let decided: BTreeSet<_> = decided.into_keys().collect();
     assert_eq!(heard, decided, "what was journalled was published");
-    assert!(dropped.iter().all(|(_, reason)| *reason == Dropped::Restart), "{dropped:?}");
-    let dropped: BTreeSet<_> = dropped.into_iter().map(|(sample, _)| sample).collect();
+    assert!(dropped.values().all(|reason| *reason == Dropped::Restart), "{dropped:?}");
+    let dropped: BTreeSet<_> = dropped.into_keys().collect();
     assert!(decided.is_disjoint(&dropped), "{dropped:?}");
     assert_eq!(&decided | &dropped, opened, "each sample that was opened came to one end");
     assert!(seen.iter().all(|sample| opened.contains(sample)), "triggered, and not opened");

@@ -1,8 +1,8 @@
 //! Devices that capture by the clock go on while the broker or the leader is away: every sample of that time is decided when they are
 //! back, marked late, and none twice.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use headwater_cloud_service::CloudHandle;
 use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle, JournalConfig};
 use headwater_end_device::{Capture, Device, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::leader::journal::Entry;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::BrokerAddress;
-use headwater_protocol::{Decision, Degraded, Dropped, SampleId, Slot};
+use headwater_protocol::{Degraded, Dropped, Slot};
+use headwater_tests::account::Account;
 use headwater_tests::observer::PATIENCE;
 use headwater_tests::process::{Process, mosquitto_at};
 use headwater_tests::shipped;
@@ -37,30 +37,6 @@ struct Scene {
     leader: Option<AggregatorHandle>,
     devices: Vec<DeviceHandle>,
     _cloud: CloudHandle,
-}
-
-/// What stands in a journal.
-#[derive(Debug, Default)]
-struct Account {
-    decided: BTreeMap<SampleId, Decision>,
-    dropped: BTreeMap<SampleId, Dropped>,
-}
-
-fn account(journal: &Path) -> Account {
-    let mut account = Account::default();
-    let text = std::fs::read(journal).unwrap_or_default();
-    // The last line of a leader that writes may be torn.
-    for entry in text.split(|byte| *byte == b'\n').filter_map(|line| Entry::read_line(line).ok()) {
-        match entry {
-            Entry::Decided(decision) => {
-                let before = account.decided.insert(decision.sample, decision);
-                assert!(before.is_none(), "decided twice: {before:?}");
-            }
-            Entry::Dropped { sample, reason } => _ = account.dropped.insert(sample, reason),
-            Entry::Opened(_) | Entry::Settled(_) | Entry::Closed { .. } => {}
-        }
-    }
-    account
 }
 
 /// A network of that configuration, half of whose samples leave at its first exit.
@@ -126,7 +102,7 @@ impl Scene {
         let until = Instant::now() + PATIENCE;
         loop {
             let reports: Vec<_> = self.devices.iter().map(DeviceHandle::report).collect();
-            let account = account(&self.journal());
+            let account = Account::read(&self.journal());
             if is_so(&account, &reports) {
                 return;
             }
@@ -138,7 +114,7 @@ impl Scene {
 
     /// Until so many more samples are decided.
     async fn decides(&self, more: usize) {
-        let before = account(&self.journal()).decided.len();
+        let before = Account::read(&self.journal()).decided.len();
         self.until("decisions", |account, _| account.decided.len() >= before + more).await;
     }
 
@@ -160,7 +136,7 @@ impl Scene {
         })
         .await;
         self.leader.take().expect("a leader").shutdown().await.expect("the leader ends well");
-        let account = account(&self.journal());
+        let account = Account::read(&self.journal());
         let closed: BTreeSet<u64> =
             account.decided.keys().chain(account.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));

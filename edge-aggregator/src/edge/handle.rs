@@ -6,7 +6,7 @@ use headwater_protocol::EdgeId;
 use super::service::Part;
 use crate::config::AggregatorConfig;
 use crate::report::EdgeReport;
-use crate::service::{AggregatorError, held};
+use crate::service::AggregatorError;
 
 /// One edge of a group; [`Edge::start`] begins one.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl Edge {
         config.check().map_err(AggregatorError::Config)?;
         let networks = networks.into();
         let mut parts = Vec::new();
-        for (generation, _) in held(&networks) {
-            parts.push(Part::start(&config, (edge, id.as_ref()), &networks, generation).await?);
+        for (generation, bundle) in networks.each() {
+            parts.push(Part::start(&config, (edge, id.as_ref()), &networks, (generation, bundle)).await?);
         }
         Ok(EdgeHandle { parts })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use headwater_inference::bundle::Networks;
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::{Event, Generation};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::AggregatorConfig;
 use crate::inbox::{Inbox, Wire, retained_filters, sample_filters};
 use crate::report::EdgeReport;
-use crate::service::{AggregatorError, held};
+use crate::service::AggregatorError;
 
 /// Messages taken from the link in one turn.
 const TURN_MESSAGES: usize = 256;
@@ -37,7 +37,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Under which of the networks is `generation`; the others' devices are known, and not heard.
+    /// Under one of the networks; the others' devices are known, and not heard.
     ///
     /// # Errors
     /// [`AggregatorError`]: a network without that edge, a section that does not load, or the link.
@@ -45,12 +45,8 @@ impl Part {
         config: &AggregatorConfig,
         (edge, id): (usize, Option<&EdgeId>),
         networks: &Networks,
-        generation: Generation,
+        (generation, bundle): (Generation, &Arc<Bundle>),
     ) -> Result<Self, AggregatorError> {
-        let bundle = match generation {
-            Generation::Current => networks.current(),
-            Generation::Next => networks.next().unwrap_or(networks.current()),
-        };
         let name = id.map_or_else(|| format!("edge-{edge}"), ToString::to_string);
         // Two of one name would end each other's connections.
         let ending = if generation == Generation::Next { "-next" } else { "" };
@@ -104,7 +100,7 @@ impl Part {
         info!(group = %config.group, %id, edge, network = network.short(), "edge ready");
         let report = Arc::new(Mutex::new(EdgeReport::default()));
         let wires =
-            held(networks).map(|(_, bundle)| Wire::of(bundle.manifest(), bundle.network_id(), Vec::new()));
+            networks.each().map(|(_, bundle)| Wire::of(bundle.manifest(), bundle.network_id(), Vec::new()));
         let worker = Worker {
             generation,
             edges,

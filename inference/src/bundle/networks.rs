@@ -14,6 +14,29 @@ pub struct Networks {
     next: Option<Arc<Bundle>>,
 }
 
+/// Which of the networks that a group holds. A sample is decided under that of its first summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// The one the group runs.
+    #[default]
+    Current,
+    /// The one its devices are switching to.
+    Next,
+}
+
+impl Generation {
+    /// Both, in order.
+    pub const ALL: [Self; 2] = [Self::Current, Self::Next];
+
+    /// Its word in metrics and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Next => "next",
+        }
+    }
+}
+
 impl Networks {
     /// Two networks.
     ///
@@ -28,6 +51,11 @@ impl Networks {
             return Err(NetworksError::SameTag { tag: ours.tag(), ids: [ours, theirs] });
         }
         Ok(Self { current, next: Some(next) })
+    }
+
+    /// All of them, in their order.
+    pub fn each(&self) -> impl Iterator<Item = (Generation, &Arc<Bundle>)> {
+        Generation::ALL.into_iter().zip([&self.current].into_iter().chain(&self.next))
     }
 
     /// What the group runs.

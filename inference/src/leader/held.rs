@@ -2,25 +2,10 @@
 
 use super::devices::Devices;
 use super::open::{Open, Sizes};
-use super::{Exits, LeaderConfig};
+use super::{Exits, Generation, LeaderConfig};
 
 /// Open samples kept for reuse of their buffers.
 const SPARE: usize = 64;
-
-/// Which of the networks that a leader holds. A sample is decided under that of its first summary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Generation {
-    /// The one the group runs.
-    #[default]
-    Current,
-    /// The one its devices are switching to.
-    Next,
-}
-
-impl Generation {
-    /// Both, in order.
-    pub const ALL: [Self; 2] = [Self::Current, Self::Next];
-}
 
 /// One network, and who runs it.
 pub(super) struct Held {

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, SampleId, Settled, SettledNotice};
 
 use super::closed::Closed;
-use super::held::{Generation, Held};
+use super::held::Held;
 use super::horizon::Horizon;
 use super::journal::Recovered;
 use super::open::{Open, Stage};
 use super::opening::From;
 use super::wakes::Wakes;
-use super::{Action, Event, Exits, LeaderConfig, Micros};
+use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
 
 /// Decides the samples of one group.
 pub struct Leader {

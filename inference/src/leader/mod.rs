@@ -43,7 +43,7 @@ use crate::manifest::{Configuration, NetworkManifest};
 use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
-pub use held::Generation;
+pub use crate::bundle::Generation;
 pub use machine::{Counts, Leader};
 
 /// Microseconds since the leader started.
