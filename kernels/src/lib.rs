@@ -35,7 +35,7 @@ mod vectors;
 pub use dot::dot;
 pub use error::PackedError;
 pub use fc::Affine;
-pub use lookups::Nibbles;
+pub use lookups::Lanes;
 #[cfg(feature = "std")]
 pub use owned::Owned;
 pub use pack::{pack_signs, packed_len, unpack_signs};

@@ -1,447 +1,538 @@
-//! Binary weights over bits, many filters at once: products are counted by looking them up.
+//! Binary weights over bits, many filters: products are counted by looking them up.
 //!
-//! Four channels of a place are one of 16 numbers, and so are their four weights. For four channels there is a table of the products
-//! that are +1 with each of the 16 weights, and an instruction that shuffles bytes looks up 32 filters in it at once. A count of four
-//! products takes half a byte, so a table holds the counts of two places, side by side: one lookup and one addition count 256
-//! products. After three lookups the halves are nearly full; they are taken apart and added to bytes, and these to 16 bits before
-//! they are full: three instructions for 256 products, and a bit more.
+//! Four channels of a place are one of 16 numbers, and so are a filter's four weights for them. For four weights there is a table of the
+//! products that are +1 with each of the 16 numbers, and an instruction that shuffles bytes looks up many places in it at once. A
+//! count of four products takes half a byte, so one table holds the counts of two filters, and the other half of a vector that of two
+//! more: one lookup and one addition count 16 places of four channels for four filters, 256 products. After three lookups the halves
+//! of bytes are nearly full; the high ones are added up once more by themselves, and before bytes are full they are added to
+//! 16 bits: two instructions for 256 products, and a bit more.
 //!
-//! Which table a pair of neighbours takes does not depend on the filter, so the numbers of the tables are worked out once for all filters.
-//! Weights, counts and tables in use stay within the first cache: filters go in groups, rows of the map in blocks.
+//! Tables are made of the weights when a section is loaded. The map is laid out anew at each run: a byte a place for each four
+//! channels, and of these, 64 places at a time, what each tap of the kernel sees of them (im2col). So all filters read the
+//! same bytes one after the other, whatever the window is, and what comes out is a word of 64 places for each filter.
 //!
-//! A place outside the map counts nothing, so half of what is missing there is added before the comparison, as [`slices`](crate::slices)
-//! does. [`slices`](crate::slices) has places in its lanes and serves few filters; this has filters in them, and serves small maps as
-//! well as large ones.
+//! A place outside the map counts nothing, so half of what is missing there is counted from the start, as [`slices`](crate::slices)
+//! does.
 
 use crate::rows::{bits_at, low_bits, pooled_rows};
-use crate::shape::{Convp, Map};
+use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
-use crate::vectors::{LANES, Vectors, count_lane};
+use crate::vectors::{Counts, HALF, LANES, Vectors};
 
 /// Channels that one lookup counts.
 const CHANNELS: usize = 4;
-/// Longest side of a kernel that is run so: neighbours in a row that are counted before halves of bytes are full, `3 * 4 < 16`.
-const NEIGHBOURS: usize = 3;
-/// Fours of channels that are counted in a kernel row before bytes are full, `21 * 12 < 256`.
-const FOURS_MAX: usize = 21;
-/// Blocks of filters that are counted together.
+/// Filters whose counts one table holds.
+const FILTERS: usize = 4;
+/// Lookups until half a byte is full, `3 * 4 < 16`.
+const TRIPLE: usize = 3;
+/// Triples until a byte is full, `21 * 12 < 256`.
+const TRIPLES_MAX: usize = 21;
+/// Vectors of places that are counted together, as many as registers hold the counts of.
 const TOGETHER: usize = 4;
-/// Counts of a block of rows: a quarter of a first cache, where weights and tables lie too.
-const COUNTS_MAX: usize = 4096;
-/// From this many filters on the lanes are filled well enough.
+/// Places that are numbered together.
+const BLOCK: usize = 64;
+/// Places that are counted together: the bits of a word.
+const PLACES: usize = TOGETHER * HALF;
+/// Longest side of a kernel that is run so.
+const KERNEL_MAX: usize = 16;
+/// From this many filters on it is faster than slices.
 const LEAST_FILTERS: usize = 24;
-/// Numbers of 16 bits up to the next line of the cache.
-const LINE: usize = 32;
+/// The number of a place outside the map: nothing is counted for it, whatever bits lie beside the highest one.
+const ABSENT: u8 = 0x80;
+/// Bytes up to the next line of the cache.
+const LINE: usize = 64;
 
-/// Pairs of as many places as there are lanes.
-const PAIRS_AT_ONCE: usize = LANES - 1;
-
-/// The number of four channels of a place outside the map.
-const ABSENT: usize = 16;
-/// Numbers that four channels have.
-const NUMBERS: usize = ABSENT + 1;
-/// A weight that nothing is counted for.
-const NO_WEIGHT: u8 = 0x80;
-
-/// Products that are +1, of the four channels of two neighbours with each of 16 weights: the first neighbour's in the low half. A pair
-/// begins at 16 times its number. As long as numbers of 16 bits reach, so that none has to be compared with its length; only the
-/// first 4.6 KB are ever read.
-static PAIRS: [u8; PAIRS_LEN] = pairs();
-const PAIRS_LEN: usize = u16::MAX as usize + TABLE;
-/// Bytes of a table.
-const TABLE: usize = 16;
-
-/// Four weights of 32 filters each.
+/// What one vector holds: numbers of 16 bits, or bytes, two a number.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
-pub struct Nibbles([u8; LANES]);
+pub struct Lanes([i16; HALF]);
 
-const fn pairs() -> [u8; PAIRS_LEN] {
-    let mut pairs = [0; PAIRS_LEN];
-    let mut weights = 0;
-    while weights < TABLE {
-        let mut pair = 0;
-        while pair < NUMBERS * NUMBERS {
-            let (first, second) = (positive(pair % NUMBERS, weights), positive(pair / NUMBERS, weights));
-            pairs[pair * TABLE + weights] = first | second << 4;
-            pair += 1;
+impl Lanes {
+    fn of_bytes(bytes: &[u8; LANES]) -> Self {
+        let mut lanes = Self::default();
+        for (number, bytes) in lanes.0.iter_mut().zip(bytes.as_chunks().0) {
+            *number = i16::from_ne_bytes(*bytes);
         }
-        weights += 1;
+        lanes
     }
-    pairs
-}
-
-/// The table that begins at a place.
-#[inline(always)]
-fn table_at<V: Vectors>(v: V, at: i16) -> V::Lookup {
-    match PAIRS[usize::from(at.cast_unsigned())..].first_chunk() {
-        Some(table) => v.table(table),
-        // Not reached, which the compiler finds out.
-        None => v.table(&[0; TABLE]),
-    }
-}
-
-/// Products that are +1.
-const fn positive(channels: usize, weights: usize) -> u8 {
-    if channels == ABSENT { 0 } else { CHANNELS as u8 - (channels ^ weights).count_ones() as u8 }
 }
 
 /// Whether this kernel runs the block, and well.
 pub(crate) const fn runs(shape: Convp) -> bool {
-    // Twice a count, and two more, fits in 16 bits.
-    shape.conv.stride == 1
-        && shape.conv.kernel <= NEIGHBOURS
+    let Window { kernel, stride, pad } = shape.conv;
+    // Half of what is missing at a place is a whole number.
+    let is_even = pad == 0 || shape.input.channels.is_multiple_of(2);
+    is_even
+        && stride == 1
+        && kernel <= KERNEL_MAX
         && shape.filters >= LEAST_FILTERS
-        && 2 * shape.taps() + 2 <= i16::MAX as usize
+        && shape.taps() < i16::MAX as usize
+}
+
+/// Whether a run gives one stream of bits: where nothing is pooled, and places lie as they come out. Otherwise it gives rows.
+pub(crate) fn gives_stream(shape: Convp) -> bool {
+    shape.pool == (Window { kernel: 1, stride: 1, pad: 0 }) && pitch(shape) == shape.convolved().width
+}
+
+/// Places from one row to the next.
+const fn pitch(shape: Convp) -> usize {
+    let (before, after) = (shape.input.width, shape.convolved().width);
+    if before > after { before } else { after }
 }
 
 /// What a run asks for again and again, worked out once.
 #[derive(Clone, Copy)]
 struct Sizes {
     shape: Convp,
+    pitch: usize,
     /// Fours of channels.
     fours: usize,
+    /// Lookups of a filter at a place: fours of channels times places of the kernel, in whole triples.
+    steps: usize,
     /// As many of them as are counted before bytes are full.
     at_once: usize,
-    /// Blocks of 32 filters.
-    blocks: usize,
-    /// Pairs of a convolved row.
-    pairs: usize,
-    /// Numbers of pairs in a row of the map, from that of the first place that a kernel sees.
-    columns: usize,
-    /// Numbers of pairs of one four of channels.
+    /// Fours of filters.
+    groups: usize,
+    /// Words of places.
+    words: usize,
+    /// Places outside the map before, between and after the planes of four channels: as many as windows see beyond it.
+    outside: usize,
+    /// Places of four channels, and those outside before them.
     plane: usize,
-    /// Convolved rows that are counted together.
-    rows: usize,
+    /// Words after which columns lie in words as before.
+    patterns: usize,
 }
 
 impl Sizes {
     const fn of(shape: Convp) -> Self {
+        let (pitch, kernel) = (pitch(shape), shape.conv.kernel);
         let fours = shape.input.channels.div_ceil(CHANNELS);
-        let Map { height, width, .. } = shape.convolved();
-        let pairs = width.div_ceil(2);
-        // As far as is read for the last pair.
-        let columns = 2 * pairs + NEIGHBOURS;
-        let blocks = shape.filters.div_ceil(LANES);
-        let together = if blocks < TOGETHER { blocks } else { TOGETHER };
-        let rows = COUNTS_MAX / (pairs * 2 * LANES * together);
-        let rows = if rows < height { rows } else { height };
+        let triples = (fours * kernel * kernel).div_ceil(TRIPLE);
+        let words = (shape.convolved().height * pitch).div_ceil(PLACES);
+        // The pitch over its greatest common divisor with 64.
+        let shift = pitch.trailing_zeros();
+        let patterns = pitch >> if shift < PLACES.trailing_zeros() { shift } else { PLACES.trailing_zeros() };
+        let outside = shape.conv.pad * (pitch + 1);
         Self {
             shape,
+            pitch,
             fours,
+            steps: triples * TRIPLE,
             // Parts of one size: emptying the bytes takes as long after a short one.
-            at_once: fours.div_ceil(fours.div_ceil(FOURS_MAX)),
-            blocks,
-            pairs,
-            columns,
-            plane: shape.input.height * columns,
-            rows: if rows == 0 { 1 } else { rows },
+            at_once: triples.div_ceil(triples.div_ceil(TRIPLES_MAX)) * TRIPLE,
+            groups: shape.filters.div_ceil(FILTERS),
+            words,
+            outside,
+            plane: outside + shape.input.height * pitch,
+            patterns: if patterns < words { patterns } else { words },
         }
     }
 
-    /// Weights of a kernel row, for each block of filters.
-    const fn row_weights(&self) -> usize {
-        self.fours * NEIGHBOURS
+    /// Bytes of all planes: as far as the last window sees, and whole blocks are written.
+    const fn planes(&self) -> usize {
+        let seen = self.words * PLACES + (self.shape.conv.kernel - 1) * (self.pitch + 1);
+        let last = if seen > self.plane { seen } else { self.plane };
+        (self.fours - 1) * self.plane + last + self.outside + BLOCK
     }
 
-    /// Counts of a block of rows.
-    const fn counts(&self) -> usize {
-        let together = if self.blocks < TOGETHER { self.blocks } else { TOGETHER };
-        self.rows * self.pairs * 2 * LANES * together
+    /// What is absent: for each pattern and kernel column, the vectors of a word.
+    const fn masks(&self) -> usize {
+        self.patterns * self.shape.conv.kernel * TOGETHER
     }
 
-    /// Blocks in which the tables of a row are found.
-    const fn row_blocks(&self) -> usize {
-        self.columns.div_ceil(PAIRS_AT_ONCE)
-    }
-
-    /// Numbers of all pairs, and as far as the last block is written; a plane that begins with the last pair is whole.
-    const fn index(&self) -> usize {
-        (self.fours + 1) * self.plane + self.row_blocks() * PAIRS_AT_ONCE + LANES
+    /// What is counted from the start: for each vector of places, those of even lanes and of odd ones.
+    const fn starts(&self) -> usize {
+        self.words * TOGETHER * 2
     }
 }
 
-/// Weights that [`prepare`] writes.
-pub(crate) const fn nibbles_len(shape: Convp) -> usize {
+/// Lanes of the weights that [`prepare`] and [`prepare_thresholds`] write: tables, masks, starts, thresholds.
+pub(crate) const fn lanes_len(shape: Convp) -> usize {
     let sizes = Sizes::of(shape);
-    sizes.blocks * shape.conv.kernel * sizes.row_weights()
+    sizes.groups * sizes.steps + sizes.masks() + sizes.starts() + sizes.groups * 2
 }
 
-/// Numbers of 16 bits of one run: where the tables of pairs begin, which taps are on the map, thresholds, counts.
+/// Bytes of one run: the map, a byte a place; what the taps see of a word of places.
+pub(crate) const fn bytes_len(shape: Convp) -> usize {
+    let sizes = Sizes::of(shape);
+    sizes.planes() + sizes.steps * TOGETHER * LANES + LINE
+}
+
+/// Numbers of 16 bits of one run: counts of a word of places.
 pub(crate) const fn sums_len(shape: Convp) -> usize {
-    let sizes = Sizes::of(shape);
-    sizes.index() + 2 * sizes.pairs + (sizes.row_blocks() + sizes.blocks) * LANES + sizes.counts() + LINE
+    Sizes::of(shape).groups * TOGETHER * 4 * HALF + LINE / 2
 }
 
-/// Orders weights `[filters, channels, kernel, kernel]` as they are run: `[blocks that are run together, kernel row, four, block, neighbour]`.
-pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, nibbles: &mut [Nibbles]) {
+/// Words of one run: bits of a word of places.
+pub(crate) const fn words_len(shape: Convp) -> usize {
+    Sizes::of(shape).groups * FILTERS
+}
+
+/// Weights as they are run.
+struct Parts<'a> {
+    tables: &'a [Lanes],
+    masks: &'a [Lanes],
+    starts: &'a [Lanes],
+    below: &'a [Lanes],
+}
+
+impl<'a> Parts<'a> {
+    fn of(sizes: &Sizes, lanes: &'a [Lanes]) -> Self {
+        let (tables, rest) = lanes.split_at(sizes.groups * sizes.steps);
+        let (masks, rest) = rest.split_at(sizes.masks());
+        let (starts, below) = rest.split_at(sizes.starts());
+        Self { tables, masks, starts, below }
+    }
+}
+
+/// Products that are +1.
+const fn positive(channels: usize, weights: usize) -> u8 {
+    CHANNELS as u8 - (channels ^ weights).count_ones() as u8
+}
+
+/// Makes tables of weights `[filters, channels, kernel, kernel]` in the order they are run, `[lookups that are counted together, four of
+/// filters, lookup]`, and what a place is missing.
+pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes: &mut [Lanes]) {
     let sizes = Sizes::of(shape);
     let (kernel, channels) = (shape.conv.kernel, shape.input.channels);
-    // The four weights of a filter at a place of the kernel. A channel that there is not is 0 on the map: its weight is the other one.
-    let four = |filter: usize, first: usize, place: usize| {
+    // The four weights of a filter for a lookup. A channel that there is not is 0 on the map: its weight is the other one.
+    let four = |filter: usize, step: usize| {
+        let (first, place) = (step / (kernel * kernel) * CHANNELS, step % (kernel * kernel));
         (0..CHANNELS).fold(0, |four, at| {
             let channel = first + at;
             let is_set = channel >= channels || weight(filter, channel * kernel * kernel + place);
-            four | u8::from(is_set) << at
+            four | usize::from(is_set) << at
         })
     };
-    let mut nibbles = nibbles.iter_mut();
-    for first in (0..sizes.blocks).step_by(TOGETHER) {
-        let together = first..sizes.blocks.min(first + TOGETHER);
-        for row in 0..kernel * sizes.fours {
-            let (channel, ky) = (row % sizes.fours * CHANNELS, row / sizes.fours);
-            for (block, kx) in together.clone().flat_map(|block| (0..NEIGHBOURS).map(move |kx| (block, kx))) {
-                let Some(Nibbles(lanes)) = nibbles.next() else { return };
-                for (lane, nibble) in lanes.iter_mut().enumerate() {
-                    let filter = block * LANES + lane;
-                    let is_there = kx < kernel && filter < shape.filters;
-                    *nibble = if is_there { four(filter, channel, ky * kernel + kx) } else { NO_WEIGHT };
+    let (tables, rest) = lanes.split_at_mut(sizes.groups * sizes.steps);
+    let (masks, rest) = rest.split_at_mut(sizes.masks());
+    let (starts, _) = rest.split_at_mut(sizes.starts());
+    let mut tables = tables.iter_mut();
+    for first in (0..sizes.steps).step_by(sizes.at_once) {
+        for group in 0..sizes.groups {
+            for step in first..sizes.steps.min(first + sizes.at_once) {
+                let Some(lanes) = tables.next() else { return };
+                let mut table = [0; LANES];
+                for (at, filter) in (group * FILTERS..shape.filters).take(FILTERS).enumerate() {
+                    if step >= sizes.fours * kernel * kernel {
+                        continue;
+                    }
+                    let weights = four(filter, step);
+                    for (number, byte) in table[at / 2 * HALF..][..HALF].iter_mut().enumerate() {
+                        *byte |= positive(number, weights) << (at % 2 * 4);
+                    }
                 }
+                *lanes = Lanes::of_bytes(&table);
             }
         }
     }
+
+    let seen = |position: usize, length: usize| {
+        let (from, to) = shape.conv.inside(position, length);
+        to - from
+    };
+    // Column and row of a place; none where a row has ended.
+    let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
+    let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
+    for (at, lanes) in masks.iter_mut().enumerate() {
+        let mut mask = [0; LANES];
+        let (word, kx, vector) = (at / TOGETHER / kernel, at / TOGETHER % kernel, at % TOGETHER);
+        for (lane, byte) in mask.iter_mut().enumerate() {
+            let x = (word * PLACES + vector * HALF + lane % HALF) % sizes.pitch + kx;
+            let is_there = (shape.conv.pad..shape.conv.pad + shape.input.width).contains(&x);
+            *byte = if is_there { 0 } else { ABSENT };
+        }
+        *lanes = Lanes::of_bytes(&mask);
+    }
+    for (at, start) in starts.iter_mut().enumerate() {
+        let (vector, parity) = (at / 2, at % 2);
+        let missing = |lane: usize| {
+            let place = vector * HALF + 2 * (lane % (HALF / 2)) + parity;
+            let (x, y) = (column(place)?, row(place)?);
+            let seen = seen(x, shape.input.width) * seen(y, shape.input.height);
+            Some(((shape.taps() - seen * channels) / 2) as i16)
+        };
+        *start = Lanes(core::array::from_fn(|lane| missing(lane).unwrap_or(0)));
+    }
 }
 
-/// Runs convolution, comparison and the pooling down. `map` is `[channels, height, row words]` with its row words; `pooled` is
-/// `[filters, pooled rows, row words]`, zero at first; `sums` are as many as [`sums_len`] says.
+/// Writes what counts are compared with.
+pub(crate) fn prepare_thresholds(shape: Convp, thresholds: &[Threshold], lanes: &mut [Lanes]) {
+    let sizes = Sizes::of(shape);
+    let at = lanes.len() - sizes.groups * 2;
+    // Twice a count, and what is missing, less all taps, is the sum; it is one too few when it is below half of what that comes to.
+    let below = |filter: usize| match thresholds.get(filter) {
+        Some(threshold) => ((threshold.from + shape.taps() as i32 + 1).div_euclid(2) - 1) as i16,
+        None => 0,
+    };
+    for (at, lanes) in lanes[at..].iter_mut().enumerate() {
+        let filter = |lane: usize| at / 2 * FILTERS + lane / (HALF / 2) * 2 + at % 2;
+        *lanes = Lanes(core::array::from_fn(|lane| below(filter(lane))));
+    }
+}
+
+/// Memory of one run.
+pub(crate) struct Scratch<'a> {
+    /// As many as [`bytes_len`] says.
+    pub(crate) bytes: &'a mut [u8],
+    /// As many as [`sums_len`] says.
+    pub(crate) sums: &'a mut [i16],
+    /// As many as [`words_len`] says.
+    pub(crate) words: &'a mut [u64],
+}
+
+/// Runs convolution, comparison and the pooling down. `stream` is `[channels, height, width]` without gaps; so is what is `given` where
+/// [`gives_stream`] says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where thresholds are. It is zero
+/// at first.
 #[inline(always)]
 pub(crate) fn convolve<V: Vectors>(
     v: V,
     shape: Convp,
-    map: (&[u64], usize),
-    nibbles: &[Nibbles],
+    stream: &[u64],
+    lanes: &[Lanes],
     thresholds: &[Threshold],
-    sums: &mut [i16],
-    pooled: &mut [u64],
+    scratch: &mut Scratch<'_>,
+    given: &mut [u64],
 ) {
     let sizes = Sizes::of(shape);
-    let (index, rest) = sums.split_at_mut(sizes.index());
-    let (seen, rest) = rest.split_at_mut(2 * sizes.pairs);
-    for (x, seen) in seen.iter_mut().enumerate() {
-        // The second of the last pair may lie outside; its bit is cut off.
-        let (left, right) = shape.conv.inside(x.min(shape.convolved().width - 1), shape.input.width);
-        *seen = ((right - left) * shape.input.channels) as i16;
-    }
-    let (seen, _) = seen.as_chunks();
-    // Vectors of counts and thresholds do not lie in two lines of the cache.
-    let unaligned = rest.as_ptr().align_offset(size_of::<[i16; LINE]>()).min(LINE);
-    let (blocks, _) = rest[unaligned..].as_chunks_mut::<LANES>();
-    let (outside, blocks) = blocks.split_at_mut(sizes.row_blocks());
-    let (least, counts) = blocks.split_at_mut(sizes.blocks);
-    find_tables(v, &sizes, map, outside, index);
-    for (least, thresholds) in least.iter_mut().zip(thresholds.chunks(LANES)) {
-        for (filter, threshold) in thresholds.iter().enumerate() {
-            // Twice the count and what is missing, less all taps, is the sum: both fit in 16 bits, and so does what is compared.
-            least[count_lane(filter)] = (threshold.from + shape.taps() as i32) as i16;
-        }
-    }
+    let parts = Parts::of(&sizes, lanes);
+    let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
+    let unaligned = rest.as_ptr().align_offset(LINE).min(LINE);
+    let (patches, _) = rest[unaligned..].as_chunks_mut();
+    let patches = &mut patches[..sizes.steps * TOGETHER];
+    let unaligned = scratch.sums.as_ptr().align_offset(LINE).min(LINE / 2);
+    let (counts, _) = scratch.sums[unaligned..].as_chunks_mut();
+    let (counts, _) = counts.as_chunks_mut();
+    let counts = &mut counts[..sizes.groups * TOGETHER];
+    let bits = &mut scratch.words[..sizes.groups * FILTERS];
 
-    let of_block = shape.conv.kernel * sizes.row_weights();
-    let map_words = pooled.len() / shape.filters;
-    let groups = nibbles.chunks(TOGETHER * of_block).zip(least.chunks(TOGETHER));
-    for ((nibbles, least), pooled) in groups.zip(pooled.chunks_mut(TOGETHER * LANES * map_words)) {
-        let mut filters = Filters { nibbles, least, map_words, pooled };
-        match filters.least.len() {
-            1 => few::<V, 1>(v, &sizes, (index, seen), counts, &mut filters),
-            2 => few::<V, 2>(v, &sizes, (index, seen), counts, &mut filters),
-            3 => few::<V, 3>(v, &sizes, (index, seen), counts, &mut filters),
-            _ => few::<V, TOGETHER>(v, &sizes, (index, seen), counts, &mut filters),
+    number_places(v, &sizes, stream, planes);
+    let places = shape.convolved().height * sizes.pitch;
+    for word in 0..sizes.words {
+        match (places - word * PLACES).div_ceil(HALF) {
+            1 => of_word::<V, 1>(v, &sizes, word, &parts, planes, patches, counts, bits),
+            2 => of_word::<V, 2>(v, &sizes, word, &parts, planes, patches, counts, bits),
+            3 => of_word::<V, 3>(v, &sizes, word, &parts, planes, patches, counts, bits),
+            _ => of_word::<V, TOGETHER>(v, &sizes, word, &parts, planes, patches, counts, bits),
+        }
+        if gives_stream(shape) {
+            put_stream(&sizes, word, bits, thresholds, given);
+        } else {
+            put_rows(&sizes, word, bits, given);
         }
     }
 }
 
-/// Where the tables of all pairs begin, `[four, row, column]`: the first place that a kernel sees is column 0. `outside` is what a pair
-/// has more where places of it are outside the map.
+/// A byte for four channels of each place, `[four, row, column]`, as far as windows see beyond the map: what they see outside it is
+/// absent, but for columns where the next row lies.
 #[inline(always)]
-fn find_tables<V: Vectors>(
+fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [u8]) {
+    let Map { channels, height, width } = sizes.shape.input;
+    // Without gaps between rows the map is one long row.
+    let (rows, length) = if sizes.pitch == width { (1, height * width) } else { (height, width) };
+    for four in 0..sizes.fours {
+        // What is written past a row is written over by the next one, and what is past a plane by what is outside.
+        let (outside, plane) = planes[four * sizes.plane..].split_at_mut(sizes.outside);
+        outside.fill(ABSENT);
+        for row in 0..rows {
+            let (blocks, _) = plane[row * sizes.pitch..].as_chunks_mut::<BLOCK>();
+            let mut from = [0; CHANNELS];
+            for (from, channel) in from.iter_mut().zip(four * CHANNELS..) {
+                *from = (channel * height + row) * width;
+            }
+            let there = (channels - four * CHANNELS).min(CHANNELS);
+            for block in &mut blocks[..length.div_ceil(BLOCK)] {
+                let mut bits = [0; CHANNELS];
+                for (bits, from) in bits.iter_mut().zip(&mut from).take(there) {
+                    *bits = bits_at(stream, *from);
+                    *from += BLOCK;
+                }
+                let (halves, _) = block.as_chunks_mut();
+                if let [low, high] = halves {
+                    v.number(bits.map(|bits| bits as u32), low);
+                    v.number(bits.map(|bits| (bits >> 32) as u32), high);
+                }
+            }
+        }
+        plane[height * sizes.pitch..][..sizes.outside].fill(ABSENT);
+    }
+}
+
+/// The bits of one word of places, `X` vectors of them, for all filters.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "weights, and four memories that are cut once")]
+fn of_word<V: Vectors, const X: usize>(
     v: V,
     sizes: &Sizes,
-    (map, row_words): (&[u64], usize),
-    outside: &mut [[i16; LANES]],
-    index: &mut [i16],
+    word: usize,
+    parts: &Parts<'_>,
+    planes: &[u8],
+    patches: &mut [[u8; LANES]],
+    counts: &mut [Counts],
+    bits: &mut [u64],
 ) {
-    let Map { channels, height, width } = sizes.shape.input;
-    let pad = sizes.shape.conv.pad;
-    let absent = |column: usize| {
-        if (pad..pad + width).contains(&column) { 0 } else { (ABSENT * TABLE) as i16 }
-    };
-    for (at, outside) in outside.as_flattened_mut().iter_mut().enumerate() {
-        let column = at / LANES * PAIRS_AT_ONCE + at % LANES;
-        *outside = absent(column) + NUMBERS as i16 * absent(column + 1);
-    }
-    let map = &map[..channels * height * row_words];
-    let of_fours = map.chunks(CHANNELS * height * row_words);
-    for (four, map) in of_fours.enumerate() {
-        let index = &mut index[four * sizes.plane..];
-        if row_words == 1 && sizes.columns < 64 && map.len() == CHANNELS * height {
-            // Rows that fit in one word are simply shifted.
-            let ((a, b), (c, d)) = {
-                let (low, high) = map.split_at(2 * height);
-                (low.split_at(height), high.split_at(height))
+    let kernel = sizes.shape.conv.kernel;
+    let (patches, _) = patches[..sizes.steps * X].as_chunks_mut::<X>();
+    let masks = &parts.masks[word % sizes.patterns * kernel * TOGETHER..][..kernel * TOGETHER];
+    let (masks, _) = masks.as_chunks::<TOGETHER>();
+    for place in 0..kernel * kernel {
+        let (ky, kx) = (place / kernel, place % kernel);
+        let mut at = word * PLACES + ky * sizes.pitch + kx;
+        for patches in patches[place..].chunks_mut(kernel * kernel).take(sizes.fours) {
+            let (Some(places), Some(seen)) = (patches.first_mut(), planes[at..].first_chunk::<PLACES>())
+            else {
+                break;
             };
-            for (y, (((a, b), c), d)) in a.iter().zip(b).zip(c).zip(d).enumerate() {
-                let index = &mut index[y * sizes.columns..];
-                for (block, outside) in outside.iter().enumerate() {
-                    let (column, mut bits) = (block * PAIRS_AT_ONCE, [*a, *b, *c, *d]);
-                    bits.iter_mut().for_each(|bits| *bits = *bits << pad >> column);
-                    put_tables(v, bits, outside, &mut index[column..]);
+            let (seen, _) = seen.as_chunks();
+            for ((places, seen), Lanes(mask)) in places.iter_mut().zip(seen).zip(&masks[kx]) {
+                v.put_twice(seen, mask, places);
+            }
+            at += sizes.plane;
+        }
+    }
+
+    let (counts, _) = counts[..sizes.groups * X].as_chunks_mut::<X>();
+    let mut starts = [Counts::default(); X];
+    for (start, pair) in starts.iter_mut().zip(parts.starts[word * TOGETHER * 2..].as_chunks().0) {
+        let [Lanes(even), Lanes(odd)] = pair;
+        *start = [*even, *odd, *even, *odd];
+    }
+    let (below, _) = parts.below.as_chunks();
+    let (bits, _) = bits.as_chunks_mut();
+    let (mut tables, mut steps) = (parts.tables, 0);
+    for patches in patches.chunks(sizes.at_once) {
+        let is_first = steps == 0;
+        steps += patches.len();
+        let (of_part, rest) = tables.split_at(patches.len() * sizes.groups);
+        tables = rest;
+        let groups = of_part.chunks_exact(patches.len()).zip(&mut *counts);
+        if steps < sizes.steps {
+            for (tables, counts) in groups {
+                let (both, second) = count(v, patches, tables);
+                for x in 0..X {
+                    let before = if is_first { &starts[x] } else { &counts[x] };
+                    let sums = v.counts(both[x], second[x], before);
+                    v.put_counts(sums, &mut counts[x]);
                 }
             }
             continue;
         }
-        for y in 0..height {
-            let index = &mut index[y * sizes.columns..];
-            for (block, outside) in outside.iter().enumerate() {
-                let column = block * PAIRS_AT_ONCE;
-                let mut bits = [0; CHANNELS];
-                for (bits, rows) in bits.iter_mut().zip(map.chunks_exact(height * row_words)) {
-                    let row = &rows[y * row_words..][..row_words];
-                    *bits = if column < pad { row[0] << (pad - column) } else { bits_at(row, column - pad) };
-                }
-                put_tables(v, bits, outside, &mut index[column..]);
+        for (((tables, counts), [Lanes(first), Lanes(second)]), bits) in groups.zip(below).zip(&mut *bits) {
+            let below = [first, second];
+            let before = if is_first { &starts } else { &*counts };
+            let (both, second) = count(v, patches, tables);
+            let mut above = [[v.no_bytes(); X]; 2];
+            for x in 0..X {
+                [above[0][x], above[1][x]] = v.above(v.counts(both[x], second[x], &before[x]), below);
             }
+            let [[a, c], [b, d]] = [v.bits(&above[0]), v.bits(&above[1])];
+            *bits = [a, b, c, d];
         }
     }
 }
 
-/// What is written past a row is written over by the next one.
+/// Sums of both filters of a half, and of the second one, over some lookups.
 #[inline(always)]
-fn put_tables<V: Vectors>(v: V, bits: [u64; CHANNELS], outside: &[i16; LANES], index: &mut [i16]) {
-    if let Some(tables) = index.first_chunk_mut() {
-        let [a, b, c, d] = bits;
-        v.pair_up([a as u32, b as u32, c as u32, d as u32], NUMBERS as i8, outside, tables);
-    }
-}
-
-/// Blocks of filters that are counted together.
-struct Filters<'a> {
-    nibbles: &'a [Nibbles],
-    /// What twice a count and what is missing is compared with.
-    least: &'a [[i16; LANES]],
-    /// Words of one filter in `pooled`.
-    map_words: usize,
-    pooled: &'a mut [u64],
-}
-
-/// Counts and compares `B` blocks of filters over the whole map.
-#[inline(always)]
-fn few<V: Vectors, const B: usize>(
+fn count<V: Vectors, const X: usize>(
     v: V,
-    sizes: &Sizes,
-    (index, seen): (&[i16], &[[i16; 2]]),
-    counts: &mut [[i16; LANES]],
-    filters: &mut Filters<'_>,
-) {
-    let height = sizes.shape.convolved().height;
-    let (nibbles, _) = filters.nibbles.as_chunks::<NEIGHBOURS>();
-    let (nibbles, _) = nibbles.as_chunks::<B>();
-    let (counts, _) = counts.as_chunks_mut::<2>();
-    let (counts, _) = counts.as_chunks_mut::<B>();
-    for first in (0..height).step_by(sizes.rows) {
-        let rows = first..height.min(first + sizes.rows);
-        let counts = &mut counts[..rows.len() * sizes.pairs];
-        counts.fill([[[0; LANES]; 2]; B]);
-        for (ky, nibbles) in nibbles.chunks_exact(sizes.fours).enumerate() {
-            for (part, nibbles) in nibbles.chunks(sizes.at_once).enumerate() {
-                let index = &index[part * sizes.at_once * sizes.plane..];
-                for (y, counts) in rows.clone().zip(counts.chunks_exact_mut(sizes.pairs)) {
-                    let (top, bottom) = sizes.shape.conv.inside(y, sizes.shape.input.height);
-                    if !(top..bottom).contains(&ky) {
-                        continue;
-                    }
-                    let index = &index[(y + ky - sizes.shape.conv.pad) * sizes.columns..];
-                    for (pair, counts) in counts.iter_mut().enumerate() {
-                        count(v, sizes, &index[pair * 2..], nibbles, counts);
-                    }
-                }
-            }
+    patches: &[[[u8; LANES]; X]],
+    tables: &[Lanes],
+) -> ([V::Bytes; X], [V::Bytes; X]) {
+    let mut both = [v.no_bytes(); X];
+    let mut second = [v.no_bytes(); X];
+    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), tables.as_chunks::<TRIPLE>());
+    // By twos, since the loop itself takes as long as a few products.
+    let ((twos, patch), (tables, table)) = (patches.as_chunks::<2>(), tables.as_chunks::<2>());
+    for (patches, tables) in twos.iter().zip(tables) {
+        for (patches, tables) in patches.iter().zip(tables) {
+            (both, second) = add(v, patches, tables, (both, second));
         }
-        for (y, counts) in rows.zip(counts.chunks_exact(sizes.pairs)) {
-            put_row(v, sizes, y, seen, counts, filters);
+    }
+    for (patches, tables) in patch.iter().zip(table) {
+        (both, second) = add(v, patches, tables, (both, second));
+    }
+    (both, second)
+}
+
+/// Adds three lookups.
+#[inline(always)]
+fn add<V: Vectors, const X: usize>(
+    v: V,
+    [a, b, c]: &[[[u8; LANES]; X]; TRIPLE],
+    tables: &[Lanes; TRIPLE],
+    (mut both, mut second): ([V::Bytes; X], [V::Bytes; X]),
+) -> ([V::Bytes; X], [V::Bytes; X]) {
+    let table = v.table(&tables[0].0);
+    let mut sums = [v.no_bytes(); X];
+    for (sum, places) in sums.iter_mut().zip(a) {
+        *sum = v.look_up(table, places);
+    }
+    for (table, places) in [(&tables[1], b), (&tables[2], c)] {
+        let table = v.table(&table.0);
+        for (sum, places) in sums.iter_mut().zip(places) {
+            *sum = v.add_bytes(*sum, v.look_up(table, places));
         }
+    }
+    for x in 0..X {
+        both[x] = v.add_pairs(both[x], sums[x]);
+        second[x] = v.add_bytes(second[x], v.high_halves(sums[x]));
+    }
+    (both, second)
+}
+
+/// Writes the bits of a word of places to the stream that is given.
+#[inline(always)]
+fn put_stream(sizes: &Sizes, word: usize, bits: &[u64], thresholds: &[Threshold], given: &mut [u64]) {
+    let places = sizes.shape.convolved().height * sizes.pitch;
+    let kept = low_bits(places - word * PLACES);
+    let bits = bits.iter().zip(thresholds);
+    let bits = bits.map(|(bits, threshold)| if threshold.flipped { !bits & kept } else { bits & kept });
+    if places.is_multiple_of(PLACES) {
+        // Each filter has words of its own.
+        for (bits, map) in bits.zip(given.chunks_exact_mut(sizes.words)) {
+            map[word] = bits;
+        }
+        return;
+    }
+    let mut at = word * PLACES;
+    for bits in bits {
+        let (place, shift) = (at / 64, at % 64);
+        given[place] |= bits << shift;
+        if shift != 0
+            && let Some(next) = given.get_mut(place + 1)
+        {
+            *next |= bits >> (64 - shift);
+        }
+        at += places;
     }
 }
 
-/// Adds to the counts of a pair what `B` blocks of filters have over some fours of channels in one kernel row.
+/// ORs the bits of a word of places into the pooled rows whose window holds them.
 #[inline(always)]
-fn count<V: Vectors, const B: usize>(
-    v: V,
-    sizes: &Sizes,
-    index: &[i16],
-    nibbles: &[[[Nibbles; NEIGHBOURS]; B]],
-    counts: &mut [[[i16; LANES]; 2]; B],
-) {
-    let mut both = [v.no_bytes(); B];
-    let mut second = [v.no_bytes(); B];
-    for (nibbles, index) in nibbles.iter().zip(index.chunks_exact(sizes.plane)) {
-        let Some(&[a, b, c]) = index.first_chunk::<NEIGHBOURS>() else { return };
-        let tables = [table_at(v, a), table_at(v, b), table_at(v, c)];
-        for block in 0..B {
-            let [a, b, c] = &nibbles[block];
-            let sum = v.add_bytes(v.look_up(tables[0], &a.0), v.look_up(tables[1], &b.0));
-            let sum = v.add_bytes(sum, v.look_up(tables[2], &c.0));
-            both[block] = v.add_bytes(both[block], sum);
-            second[block] = v.add_bytes(second[block], v.high_halves(sum));
+fn put_rows(sizes: &Sizes, word: usize, bits: &[u64], given: &mut [u64]) {
+    let Map { height, width, .. } = sizes.shape.convolved();
+    let rows_left = sizes.shape.output().height;
+    let map_words = given.len() / sizes.shape.filters;
+    let row_words = map_words / rows_left;
+    let (first, end) = (word * PLACES, (word + 1) * PLACES);
+    for y in first / sizes.pitch..end.div_ceil(sizes.pitch).min(height) {
+        // The part of the row that lies in the word.
+        let (start, skipped) = (y * sizes.pitch, first.saturating_sub(y * sizes.pitch));
+        if skipped >= width {
+            continue;
         }
-    }
-    for block in 0..B {
-        let [of_first, of_second] = &mut counts[block];
-        // What was carried from the low halves into the high ones is taken back.
-        v.add_counts(v.less_halves(both[block], second[block]), of_first);
-        v.add_counts(second[block], of_second);
-    }
-}
-
-/// Compares the counts of one convolved row and ORs the bits into the pooled rows whose window holds it.
-#[inline(always)]
-fn put_row<V: Vectors, const B: usize>(
-    v: V,
-    sizes: &Sizes,
-    y: usize,
-    seen: &[[i16; 2]],
-    counts: &[[[[i16; LANES]; 2]; B]],
-    filters: &mut Filters<'_>,
-) {
-    let shape = sizes.shape;
-    let (width, rows_left) = (shape.convolved().width, shape.output().height);
-    let (top, bottom) = shape.conv.inside(y, shape.input.height);
-    let (from, to) = pooled_rows(shape.pool, y, rows_left);
-    let (map_words, row_words) = (filters.map_words, filters.map_words / rows_left);
-    for (block, least) in filters.least.iter().enumerate() {
-        let pooled = &mut filters.pooled[block * LANES * map_words..];
-        let (mut on_map, mut needed) = (i16::MIN, [0; LANES]);
-        for (word, counts) in counts.chunks(64 / 2).enumerate() {
-            let mut columns = [0; LANES];
-            let seen = seen[word * (64 / 2)..].chunks(8 / 2);
-            for ((eight, counts), seen) in counts.chunks(8 / 2).enumerate().zip(seen) {
-                let mut bits = v.no_bytes();
-                let mut bit = 1;
-                for (counts, seen) in counts.iter().zip(seen) {
-                    for (counts, seen) in counts[block].iter().zip(seen) {
-                        if on_map != *seen {
-                            on_map = *seen;
-                            let missing = shape.taps() as i16 - (bottom - top) as i16 * on_map;
-                            for (needed, least) in needed.iter_mut().zip(least) {
-                                // Half of what twice the count has to reach, rounded up.
-                                *needed = (least - missing + 1) >> 1;
-                            }
-                        }
-                        bits = v.set_where_at_least(bits, bit, counts, &needed);
-                        bit <<= 1;
-                    }
-                }
-                for (column, bits) in columns.iter_mut().zip(v.bytes(bits)) {
-                    *column |= u64::from(bits) << (eight * 8);
-                }
-            }
-            let kept = low_bits(width - word * 64);
-            for row in from..to {
-                let mut at = row * row_words + word;
-                for column in columns {
-                    // There are fewer filters in the last block than lanes.
-                    let Some(pooled) = pooled.get_mut(at) else { break };
-                    *pooled |= column & kept;
-                    at += map_words;
+        let from = (start + skipped) - first;
+        let kept = low_bits((width - skipped).min(PLACES - from));
+        let (place, shift) = (skipped / 64, skipped % 64);
+        let (top, bottom) = pooled_rows(sizes.shape.pool, y, rows_left);
+        for (bits, map) in bits.iter().zip(given.chunks_exact_mut(map_words)) {
+            let bits = bits >> from & kept;
+            for row in map[top * row_words..bottom * row_words].chunks_exact_mut(row_words) {
+                row[place] |= bits << shift;
+                if shift != 0
+                    && let Some(next) = row.get_mut(place + 1)
+                {
+                    *next |= bits >> (64 - shift);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use crate::error::PackedError;
 use crate::fc::Affine;
-use crate::lookups::Nibbles;
+use crate::lookups::Lanes;
 use crate::pack::packed_len;
 use crate::path::Path;
 use crate::plan::Plan;
@@ -20,12 +20,13 @@ pub struct Owned {
     path: Path,
     weights: Vec<u64>,
     signs: Vec<u8>,
-    nibbles: Vec<Nibbles>,
+    lanes: Vec<Lanes>,
     thresholds: Vec<Threshold>,
     classes: Vec<Affine>,
     words: Vec<u64>,
     tables: Vec<Table>,
     sums: Vec<i16>,
+    bytes: Vec<u8>,
     scores: Vec<i32>,
     features: Vec<u8>,
 }
@@ -40,13 +41,13 @@ impl Owned {
         let needs = plan.needs(path);
         let mut weights = vec![0; needs.weights];
         let mut signs = vec![0; needs.signs];
-        let mut nibbles = vec![Nibbles::default(); needs.nibbles];
+        let mut lanes = vec![Lanes::default(); needs.lanes];
         let mut thresholds = vec![Threshold::default(); needs.thresholds];
         let mut classes = vec![Affine::default(); plan.classes()];
         let memory = Weights {
             words: &mut weights,
             signs: &mut signs,
-            nibbles: &mut nibbles,
+            lanes: &mut lanes,
             thresholds: &mut thresholds,
             classes: &mut classes,
         };
@@ -55,12 +56,13 @@ impl Owned {
             path,
             weights,
             signs,
-            nibbles,
+            lanes,
             thresholds,
             classes,
             words: vec![0; needs.words],
             tables: vec![Table::default(); needs.tables],
             sums: vec![0; needs.sums],
+            bytes: vec![0; needs.bytes],
             scores: vec![0; plan.classes()],
             features: vec![0; packed_len(plan.features().len())],
             plan,
@@ -77,10 +79,10 @@ impl Owned {
     /// # Panics
     /// When the input has another length than [`Plan::input_bytes`].
     pub fn run(&mut self, input: &[u8]) -> (&[i32], &[u8]) {
-        let Self { plan, path, weights, signs, nibbles, thresholds, classes, .. } = self;
-        let section = Section::loaded(plan, *path, weights, signs, nibbles, thresholds, classes);
-        let Self { words, tables, sums, scores, features, .. } = self;
-        section.run(input, Temporaries { words, tables, sums }, scores, features);
+        let Self { plan, path, weights, signs, lanes, thresholds, classes, .. } = self;
+        let section = Section::loaded(plan, *path, weights, signs, lanes, thresholds, classes);
+        let Self { words, tables, sums, bytes, scores, features, .. } = self;
+        section.run(input, Temporaries { words, tables, sums, bytes }, scores, features);
         (&self.scores, &self.features)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::PackedError;
 use crate::path::Path;
+use crate::rows::Layout;
 use crate::shape::{Convp, Map, Window};
 use crate::{lookups, one_by_one, patches, slices, tables};
 
@@ -70,8 +71,8 @@ pub struct Needs {
     pub weights: usize,
     /// Weights of blocks that are run by sums of three: bytes.
     pub signs: usize,
-    /// Weights of blocks that are looked up.
-    pub nibbles: usize,
+    /// Weights of blocks that are looked up: vectors of 32 bytes.
+    pub lanes: usize,
     /// One a filter of every block.
     pub thresholds: usize,
     /// Temporary: words.
@@ -80,6 +81,8 @@ pub struct Needs {
     pub tables: usize,
     /// Temporary: numbers of 16 bits.
     pub sums: usize,
+    /// Temporary: bytes.
+    pub bytes: usize,
 }
 
 impl Plan {
@@ -257,13 +260,17 @@ impl Plan {
         for (block, way) in self.ways(path) {
             needs.weights += way.words(block);
             needs.signs += way.signs(block);
-            needs.nibbles += way.nibbles(block);
+            needs.lanes += way.lanes(block);
             match way {
                 Way::Tables => {
                     needs.tables = needs.tables.max(tables::table_len(block));
                     needs.sums = needs.sums.max(tables::line_len(block));
                 }
-                Way::Lookups => needs.sums = needs.sums.max(lookups::sums_len(block)),
+                Way::Lookups => {
+                    needs.bytes = needs.bytes.max(lookups::bytes_len(block));
+                    needs.sums = needs.sums.max(lookups::sums_len(block));
+                    words = words.max(lookups::words_len(block));
+                }
                 Way::Slices => words = words.max(slices::words(block)),
                 Way::Patches => {
                     words = words.max(patches::streams_words(block) + patches::patches_words(block));
@@ -302,7 +309,7 @@ impl Way {
         if largest > 1 {
             return if tables::runs(block) { Self::Tables } else { Self::OneByOne };
         }
-        // Slices, sums and numbers of pairs are larger than the maps they are made of; patches are one row.
+        // Slices, sums and numbered places are larger than the maps they are made of; patches are one row.
         if path.is_frugal() {
             Self::Patches
         } else if path.looks_up() && lookups::runs(block) {
@@ -333,11 +340,22 @@ impl Way {
         }
     }
 
-    /// Fours of weights, of 32 filters each, of a block that is run so.
-    pub(crate) const fn nibbles(self, block: Convp) -> usize {
+    /// Vectors of the weights of a block that is run so.
+    pub(crate) const fn lanes(self, block: Convp) -> usize {
         match self {
-            Self::Lookups => lookups::nibbles_len(block),
+            Self::Lookups => lookups::lanes_len(block),
             Self::Tables | Self::Slices | Self::Patches | Self::OneByOne => 0,
+        }
+    }
+}
+
+impl Way {
+    /// How what a block gives lies.
+    pub(crate) fn gives(self, block: Convp) -> Layout {
+        if self == Self::Lookups && lookups::gives_stream(block) {
+            Layout::Stream
+        } else {
+            Layout::Rows(row_words(block))
         }
     }
 }

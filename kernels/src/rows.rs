@@ -1,6 +1,127 @@
-//! Maps of bits, row by row: `[channels, height, words]`, each row in words of its own, bits past the width zero.
+//! Maps of bits, row by row: `[channels, height, words]`, each row in words of its own, bits past the width zero; and one stream of bits
+//! without gaps.
 
-use crate::shape::Window;
+use crate::shape::{Convp, Map, Window};
+
+/// How the bits of a map `[channels, height, width]` lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One behind the other.
+    Stream,
+    /// Rows, in so many words each.
+    Rows(usize),
+}
+
+impl Layout {
+    /// Words of a row.
+    pub(crate) const fn row_words(self) -> usize {
+        match self {
+            Self::Stream => 0,
+            Self::Rows(words) => words,
+        }
+    }
+
+    /// Words of what a block gives.
+    pub(crate) const fn words(self, block: Convp) -> usize {
+        let Map { channels, height, .. } = block.output();
+        match self {
+            Self::Stream => block.output().len().div_ceil(64),
+            Self::Rows(words) => channels * height * words,
+        }
+    }
+}
+
+/// A stream to rows in as few words as they fit in.
+#[inline(always)]
+pub(crate) fn split(map: Map, stream: &[u64], rows: &mut [u64]) {
+    let row_words = map.row_words();
+    let rows = &mut rows[..map.channels * map.height * row_words];
+    // Rows that words are made of are what maps mostly have.
+    match map.width {
+        8 => return split_words::<8>(stream, rows),
+        16 => return split_words::<4>(stream, rows),
+        32 => return split_words::<2>(stream, rows),
+        _ => {}
+    }
+    for (row, words) in rows.chunks_exact_mut(row_words).enumerate() {
+        for (place, word) in words.iter_mut().enumerate() {
+            let left = map.width - place * 64;
+            *word = bits_at(stream, row * map.width + place * 64) & low_bits(left);
+        }
+    }
+}
+
+/// So many rows a word.
+#[inline(always)]
+fn split_words<const ROWS: usize>(stream: &[u64], rows: &mut [u64]) {
+    for (word, rows) in stream.iter().zip(rows.chunks_mut(ROWS)) {
+        for (at, row) in rows.iter_mut().enumerate() {
+            *row = word >> (64 / ROWS * at) & low_bits(64 / ROWS);
+        }
+    }
+}
+
+/// Rows to one stream.
+#[inline(always)]
+pub(crate) fn join(shape: Map, rows: &[u64], row_words: usize, stream: &mut [u64]) {
+    let Map { channels, height, width } = shape;
+    let stream = &mut stream[..shape.len().div_ceil(64)];
+    let rows = &rows[..channels * height * row_words];
+    if row_words == 1 {
+        match width {
+            8 => return join_words::<8>(rows, stream),
+            16 => return join_words::<4>(rows, stream),
+            32 => return join_words::<2>(rows, stream),
+            _ => {}
+        }
+    }
+    stream.fill(0);
+    let mut at = 0;
+    if row_words == 1 {
+        // Collected in a word that is written when it is full.
+        let mut full = 0;
+        for &word in rows {
+            full |= word << (at % 64);
+            if at % 64 + width >= 64 {
+                stream[at / 64] = full;
+                // A shift by 64 is none.
+                full = word >> 1 >> (63 - at % 64);
+            }
+            at += width;
+        }
+        if at % 64 != 0 {
+            stream[at / 64] = full;
+        }
+        return;
+    }
+    for row in rows.chunks_exact(row_words) {
+        let mut left = width;
+        for &word in row.iter().take(width.div_ceil(64)) {
+            let length = left.min(64);
+            let (place, shift) = (at / 64, at % 64);
+            stream[place] |= word << shift;
+            if shift + length > 64 {
+                stream[place + 1] |= word >> (64 - shift);
+            }
+            at += length;
+            left -= length;
+        }
+    }
+}
+
+/// So many rows a word.
+#[inline(always)]
+fn join_words<const ROWS: usize>(rows: &[u64], stream: &mut [u64]) {
+    let one = |rows: &[u64]| rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
+    let (rows, rest) = rows.as_chunks::<ROWS>();
+    let (last, whole) = (stream.len() - 1, rows.len().min(stream.len()));
+    for (word, rows) in stream.iter_mut().zip(rows) {
+        *word = one(rows);
+    }
+    if whole == last {
+        stream[last] = one(rest);
+    }
+}
 
 /// A word whose `count` lowest bits are set; all of them when there are no more.
 #[inline(always)]
@@ -12,8 +133,11 @@ pub(crate) const fn low_bits(count: usize) -> u64 {
 #[inline(always)]
 pub(crate) fn bits_at(words: &[u64], from: usize) -> u64 {
     let (word, shift) = (from / 64, from % 64);
-    let low = words.get(word).copied().unwrap_or(0);
-    let high = words.get(word + 1).copied().unwrap_or(0);
+    let (low, high) = match words.get(word..) {
+        Some([low, high, ..]) => (*low, *high),
+        Some([low]) => (*low, 0),
+        _ => (0, 0),
+    };
     // A shift by 64 is none.
     low >> shift | high << 1 << (63 - shift)
 }

@@ -12,9 +12,10 @@
 
 use crate::error::PackedError;
 use crate::fc::{self, Affine};
-use crate::lookups::Nibbles;
+use crate::lookups::Lanes;
 use crate::path::Path;
 use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, Input, MAGIC, Plan, VERSION, Way};
+use crate::rows::Layout;
 use crate::shape::{Convp, Map};
 use crate::tables::{self, Table};
 use crate::threshold::Threshold;
@@ -123,8 +124,8 @@ pub struct Weights<'a> {
     pub words: &'a mut [u64],
     /// `needs().signs` bytes.
     pub signs: &'a mut [u8],
-    /// `needs().nibbles`.
-    pub nibbles: &'a mut [Nibbles],
+    /// `needs().lanes`.
+    pub lanes: &'a mut [Lanes],
     /// `needs().thresholds`.
     pub thresholds: &'a mut [Threshold],
     /// `classes()`.
@@ -140,6 +141,8 @@ pub struct Temporaries<'a> {
     pub tables: &'a mut [Table],
     /// `needs().sums`.
     pub sums: &'a mut [i16],
+    /// `needs().bytes`.
+    pub bytes: &'a mut [u8],
 }
 
 /// A section that is ready to run.
@@ -149,7 +152,7 @@ pub struct Section<'a> {
     path: Path,
     words: &'a [u64],
     signs: &'a [u8],
-    nibbles: &'a [Nibbles],
+    lanes: &'a [Lanes],
     thresholds: &'a [Threshold],
     classes: &'a [Affine],
 }
@@ -167,23 +170,22 @@ impl<'a> Section<'a> {
         let needs = plan.needs(path);
         exactly("memory for weights", None, needs.weights, memory.words.len())?;
         exactly("memory for signs", None, needs.signs, memory.signs.len())?;
-        exactly("memory for nibbles", None, needs.nibbles, memory.nibbles.len())?;
+        exactly("memory for lanes", None, needs.lanes, memory.lanes.len())?;
         exactly("memory for thresholds", None, needs.thresholds, memory.thresholds.len())?;
         exactly("memory for classes", None, plan.classes(), memory.classes.len())?;
-        let Weights { words, signs, nibbles, thresholds, classes } = memory;
+        let Weights { words, signs, lanes, thresholds, classes } = memory;
         let mut rest = &bytes[HEADER_BYTES + plan.blocks().len() * BLOCK_BYTES..];
         let (mut words_left, mut signs_left) = (&mut words[..], &mut signs[..]);
-        let (mut nibbles_left, mut thresholds_left) = (&mut nibbles[..], &mut thresholds[..]);
+        let (mut lanes_left, mut thresholds_left) = (&mut lanes[..], &mut thresholds[..]);
         for (index, (block, way)) in plan.ways(path).enumerate() {
             let weights = take_bits("weights", &mut rest, block.filters * block.taps())?;
             let weight = |filter: usize, tap: usize| bit(weights, filter * block.taps() + tap);
             let (words, signs) =
                 (take(&mut words_left, way.words(block)), take(&mut signs_left, way.signs(block)));
+            let lanes = take(&mut lanes_left, way.lanes(block));
             match way {
                 Way::Tables => tables::prepare(block, weight, signs),
-                Way::Lookups => {
-                    lookups::prepare(block, weight, take(&mut nibbles_left, way.nibbles(block)));
-                }
+                Way::Lookups => lookups::prepare(block, weight, lanes),
                 Way::Slices => slices::prepare(block, weight, words, signs),
                 Way::Patches => patches::prepare(block, weight, words),
                 Way::OneByOne => one_by_one::prepare(block, weight, words),
@@ -194,6 +196,9 @@ impl<'a> Section<'a> {
             for (filter, (threshold, from)) in thresholds.iter_mut().zip(numbers(from)).enumerate() {
                 *threshold = Threshold { from, flipped: bit(flipped, filter) };
                 check_threshold(index, block, plan.largest(index), *threshold)?;
+            }
+            if way == Way::Lookups {
+                lookups::prepare_thresholds(block, thresholds, lanes);
             }
         }
         let features = plan.features().len();
@@ -209,7 +214,7 @@ impl<'a> Section<'a> {
             *class = Affine { factor, offset };
             check_affine(*class, features)?;
         }
-        Ok(Self { plan, path, words, signs, nibbles, thresholds, classes })
+        Ok(Self { plan, path, words, signs, lanes, thresholds, classes })
     }
 
     /// A section whose memory [`Section::load`] has filled before, for the same path.
@@ -221,19 +226,19 @@ impl<'a> Section<'a> {
         path: Path,
         words: &'a [u64],
         signs: &'a [u8],
-        nibbles: &'a [Nibbles],
+        lanes: &'a [Lanes],
         thresholds: &'a [Threshold],
         classes: &'a [Affine],
     ) -> Self {
         let needs = plan.needs(path);
-        let weights = (words.len(), signs.len(), nibbles.len());
-        assert_eq!(weights, (needs.weights, needs.signs, needs.nibbles), "weights");
+        let weights = (words.len(), signs.len(), lanes.len());
+        assert_eq!(weights, (needs.weights, needs.signs, needs.lanes), "weights");
         assert_eq!(
             (thresholds.len(), classes.len()),
             (needs.thresholds, plan.classes()),
             "thresholds, classes"
         );
-        Self { plan, path, words, signs, nibbles, thresholds, classes }
+        Self { plan, path, words, signs, lanes, thresholds, classes }
     }
 
     /// Runs one view: an input as [`Plan::input_kind`] says in; scores and features out.
@@ -245,9 +250,9 @@ impl<'a> Section<'a> {
     pub fn run(&self, input: &[u8], memory: Temporaries<'_>, scores: &mut [i32], features: &mut [u8]) {
         let needs = self.plan.needs(self.path);
         assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
-        let Temporaries { words, tables, sums } = &memory;
-        let found = (words.len(), tables.len(), sums.len());
-        assert_eq!(found, (needs.words, needs.tables, needs.sums), "temporaries");
+        let Temporaries { words, tables, sums, bytes } = &memory;
+        let found = (words.len(), tables.len(), sums.len(), bytes.len());
+        assert_eq!(found, (needs.words, needs.tables, needs.sums, needs.bytes), "temporaries");
         assert_eq!(scores.len(), self.plan.classes(), "scores");
         assert_eq!(features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
         self.path.run(self, input, memory, scores, features);
@@ -264,7 +269,7 @@ impl<'a> Section<'a> {
         features: &mut [u8],
     ) {
         let plan = self.plan;
-        let Temporaries { mut words, tables, sums } = memory;
+        let Temporaries { mut words, tables, sums, bytes } = memory;
         let mut map = take(&mut words, plan.map_words());
         let mut next = take(&mut words, plan.map_words());
         let stream = take(&mut words, plan.stream_words());
@@ -272,17 +277,31 @@ impl<'a> Section<'a> {
         let own = words;
 
         let (mut weights, mut signs) = (self.words, self.signs);
-        let (mut nibbles, mut thresholds) = (self.nibbles, self.thresholds);
-        let mut before = plan.input().row_words();
+        let (mut lanes, mut thresholds) = (self.lanes, self.thresholds);
         if plan.input_kind() == Input::Bits {
-            split_rows(plan.input(), input, map);
+            read_words(input, &mut map[..plan.input().len().div_ceil(64)]);
         }
+        let mut layout = Layout::Stream;
         for (block, way) in plan.ways(self.path) {
             let of_block = split(&mut thresholds, block.filters);
             let of_weights = split(&mut weights, way.words(block));
             let of_signs = split(&mut signs, way.signs(block));
-            let of_nibbles = split(&mut nibbles, way.nibbles(block));
-            let pooled = &mut next[..plan::map_words(block)];
+            let of_lanes = split(&mut lanes, way.lanes(block));
+            match (way, layout) {
+                (Way::Lookups, Layout::Rows(row_words)) => {
+                    rows::join(block.input, map, row_words, next);
+                    core::mem::swap(&mut map, &mut next);
+                }
+                (Way::Slices | Way::Patches, Layout::Stream) => {
+                    rows::split(block.input, map, next);
+                    layout = Layout::Rows(block.input.row_words());
+                    core::mem::swap(&mut map, &mut next);
+                }
+                _ => {}
+            }
+            let before = layout.row_words();
+            layout = way.gives(block);
+            let pooled = &mut next[..layout.words(block)];
             pooled.fill(0);
             match way {
                 Way::Tables => {
@@ -292,8 +311,8 @@ impl<'a> Section<'a> {
                     tables::convolve(v, block, input, of_signs, of_block, &mut scratch, pooled);
                 }
                 Way::Lookups if V::LOOKS_UP => {
-                    let sums = &mut sums[..lookups::sums_len(block)];
-                    lookups::convolve(v, block, (map, before), of_nibbles, of_block, sums, pooled);
+                    let mut scratch = lookups::Scratch { bytes, sums, words: own };
+                    lookups::convolve(v, block, map, of_lanes, of_block, &mut scratch, pooled);
                 }
                 // Not chosen for a path without the instruction, and so not compiled for it.
                 Way::Lookups => {}
@@ -311,17 +330,24 @@ impl<'a> Section<'a> {
                 }
                 Way::OneByOne => one_by_one::convolve(block, input, of_weights, of_block, row, pooled),
             }
-            before = plan::row_words(block);
-            let (height, width) = (block.output().height, block.convolved().width);
-            for (threshold, rows) in of_block.iter().zip(pooled.chunks_exact_mut(height * before)) {
-                rows::pool_along(block.pool, width, threshold.flipped, before, rows);
+            if let Layout::Rows(row_words) = layout {
+                let (height, width) = (block.output().height, block.convolved().width);
+                for (threshold, rows) in of_block.iter().zip(pooled.chunks_exact_mut(height * row_words)) {
+                    rows::pool_along(block.pool, width, threshold.flipped, row_words, rows);
+                }
             }
             core::mem::swap(&mut map, &mut next);
         }
-        join(plan, &map[..], before, stream);
+        let stream = match layout {
+            Layout::Stream => &map[..plan.stream_words()],
+            Layout::Rows(row_words) => {
+                rows::join(plan.features(), map, row_words, stream);
+                stream
+            }
+        };
         fc::scores(stream, plan.features().len(), weights, self.classes, scores);
         let (eights, rest) = features.as_chunks_mut();
-        for (bytes, word) in eights.iter_mut().zip(&*stream) {
+        for (bytes, word) in eights.iter_mut().zip(stream) {
             *bytes = word.to_le_bytes();
         }
         if let Some(word) = stream.get(eights.len()) {
@@ -330,105 +356,16 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A map of bits without gaps to rows in words of their own.
-fn split_rows(input: Map, bits: &[u8], map: &mut [u64]) {
-    let row_words = input.row_words();
-    let map = &mut map[..input.channels * input.height * row_words];
-    // Rows of whole bytes are what maps mostly have.
-    match input.width {
-        8 => return spread_rows::<1>(bits, map),
-        16 => return spread_rows::<2>(bits, map),
-        32 => return spread_rows::<4>(bits, map),
-        _ => {}
+/// Bytes to words.
+fn read_words(bytes: &[u8], words: &mut [u64]) {
+    let (eights, rest) = bytes.as_chunks();
+    for (word, bytes) in words.iter_mut().zip(eights) {
+        *word = u64::from_le_bytes(*bytes);
     }
-    for (row, words) in map.chunks_exact_mut(row_words).enumerate() {
-        for (place, word) in words.iter_mut().enumerate() {
-            let left = input.width - place * 64;
-            *word = bits_at(bits, row * input.width + place * 64) & rows::low_bits(left);
-        }
-    }
-}
-
-/// Rows of so many bytes, fewer than eight, to a word each.
-fn spread_rows<const BYTES: usize>(bits: &[u8], map: &mut [u64]) {
-    for (row, word) in bits.as_chunks::<BYTES>().0.iter().zip(map) {
-        *word = row.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    }
-}
-
-/// The 64 bits that begin at a place; zero past the last byte.
-fn bits_at(bytes: &[u8], from: usize) -> u64 {
-    let (bytes, shift) = (&bytes[from / 8..], from % 8);
-    let [low @ .., high] = match bytes.first_chunk() {
-        Some(nine) => *nine,
-        None => {
-            let mut nine = [0; 9];
-            nine[..bytes.len()].copy_from_slice(bytes);
-            nine
-        }
-    };
-    // A shift by 64 is none.
-    u64::from_le_bytes(low) >> shift | u64::from(high) << 1 << (63 - shift)
-}
-
-/// Rows in words of their own to one stream of bits.
-#[inline(always)]
-fn join(plan: &Plan, map: &[u64], row_words: usize, stream: &mut [u64]) {
-    let features = plan.features();
-    if row_words == 1 {
-        let map = &map[..features.channels * features.height];
-        match features.width {
-            8 => return join_rows::<8>(map, stream),
-            16 => return join_rows::<4>(map, stream),
-            32 => return join_rows::<2>(map, stream),
-            _ => {}
-        }
-    }
-    stream.fill(0);
-    let mut at = 0;
-    if row_words == 1 {
-        // Collected in a word that is written when it is full.
-        let (width, mut full) = (features.width, 0);
-        for &word in map.iter().take(features.channels * features.height) {
-            full |= word << (at % 64);
-            if at % 64 + width >= 64 {
-                stream[at / 64] = full;
-                // A shift by 64 is none.
-                full = word >> 1 >> (63 - at % 64);
-            }
-            at += width;
-        }
-        if at % 64 != 0 {
-            stream[at / 64] = full;
-        }
-        return;
-    }
-    for row in map.chunks_exact(row_words).take(features.channels * features.height) {
-        let mut left = features.width;
-        for &word in row.iter().take(features.width.div_ceil(64)) {
-            let length = left.min(64);
-            let (place, shift) = (at / 64, at % 64);
-            stream[place] |= word << shift;
-            if shift + length > 64 {
-                stream[place + 1] |= word >> (64 - shift);
-            }
-            at += length;
-            left -= length;
-        }
-    }
-}
-
-/// So many rows a word.
-#[inline(always)]
-fn join_rows<const ROWS: usize>(map: &[u64], stream: &mut [u64]) {
-    let one = |rows: &[u64]| rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
-    let (rows, rest) = map.as_chunks::<ROWS>();
-    let (last, whole) = (stream.len() - 1, rows.len().min(stream.len()));
-    for (word, rows) in stream.iter_mut().zip(rows) {
-        *word = one(rows);
-    }
-    if whole == last {
-        stream[last] = one(rest);
+    if let Some(word) = words.get_mut(eights.len()) {
+        let mut bytes = [0; 8];
+        bytes[..rest.len()].copy_from_slice(rest);
+        *word = u64::from_le_bytes(bytes);
     }
 }
 

@@ -45,7 +45,7 @@ fn main() -> Result<(), String> {
     let weights = Weights {
         words: &mut words,
         signs: &mut signs,
-        nibbles: &mut [],
+        lanes: &mut [],
         thresholds: &mut thresholds,
         classes: &mut classes,
     };
@@ -58,7 +58,7 @@ fn main() -> Result<(), String> {
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);
     for _ in 0..runs {
-        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
+        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
         section.run(&VIEW, memory, &mut scores, &mut features);
     }
 

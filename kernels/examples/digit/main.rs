@@ -58,7 +58,7 @@ fn main() {
     let weights = Weights {
         words: &mut words,
         signs: &mut signs,
-        nibbles: &mut [],
+        lanes: &mut [],
         thresholds: &mut thresholds,
         classes: &mut classes,
     };
@@ -75,7 +75,7 @@ fn main() {
         + size_of_val(&sums)
         + size_of_val(&scores)
         + size_of_val(&features);
-    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums };
+    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
     section.run(&drawn(), memory, &mut scores, &mut features);
 
     let best = (0..10).max_by_key(|&class| scores[class]).unwrap_or(0);

@@ -3,28 +3,30 @@
 #![expect(unsafe_code, reason = "intrinsics; an `Avx2` exists only where the processor has them")]
 
 use core::arch::x86_64::{
-    __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_alignr_epi8,
-    _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256,
-    _mm256_cmpeq_epi8, _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_maddubs_epi16, _mm256_movemask_epi8,
-    _mm256_or_si256, _mm256_packs_epi16, _mm256_permute2x128_si256, _mm256_permute4x64_epi64,
-    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64, _mm256_slli_epi16, _mm256_srl_epi64,
-    _mm256_srli_epi16, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
-    _mm256_xor_si256,
+    __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256,
+    _mm256_andnot_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+    _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
+    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16,
+    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
+    _mm256_sll_epi64, _mm256_slli_epi16, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_storeu_si256,
+    _mm256_sub_epi16, _mm256_xor_si256,
 };
 
-use super::{LANES, Row, TILE_WORDS, Vectors};
+use super::{Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2(());
+pub(crate) struct Avx2 {
+    /// The low half of each byte, kept in a register: a constant would be read anew in each turn of a loop.
+    low_halves: __m256i,
+}
 
 impl Avx2 {
     /// To be had only where the compiler knows that AVX2 is there.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(crate) fn here() -> Self {
-        Self(())
+        Self { low_halves: core::hint::black_box(_mm256_set1_epi8(0x0f)) }
     }
 }
 
@@ -39,7 +41,7 @@ impl Vectors for Avx2 {
     type Sums = Sums;
     type Bits = __m256i;
     type Bytes = __m256i;
-    type Lookup = __m256i;
+    type Counts = [__m256i; 4];
 
     const LOOKS_UP: bool = true;
 
@@ -73,8 +75,8 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[u8; 16]) -> __m256i {
-        unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) }
+    fn table(self, bytes: &[i16; HALF]) -> __m256i {
+        unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
     #[inline(always)]
@@ -88,79 +90,101 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn add_pairs(self, a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi16(a, b) }
+    }
+
+    #[inline(always)]
     fn high_halves(self, a: __m256i) -> __m256i {
         // There is no shift of bytes: what comes from the byte above is cut off.
-        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(0x0f)) }
+        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), self.low_halves) }
     }
 
     #[inline(always)]
-    fn less_halves(self, a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_sub_epi8(a, _mm256_and_si256(_mm256_slli_epi16::<4>(b), _mm256_set1_epi8(-16))) }
-    }
-
-    #[inline(always)]
-    fn add_counts(self, bytes: __m256i, counts: &mut [i16; LANES]) {
-        let halves = counts.as_mut_ptr().cast::<__m256i>();
+    fn counts(self, both: __m256i, second: __m256i, before: &Counts) -> [__m256i; 4] {
         unsafe {
-            let even = _mm256_and_si256(bytes, _mm256_set1_epi16(0xff));
-            let odd = _mm256_srli_epi16::<8>(bytes);
-            _mm256_storeu_si256(halves, _mm256_add_epi16(_mm256_loadu_si256(halves), even));
-            let halves = halves.add(1);
-            _mm256_storeu_si256(halves, _mm256_add_epi16(_mm256_loadu_si256(halves), odd));
+            let first = _mm256_sub_epi16(both, _mm256_slli_epi16::<4>(second));
+            let low = _mm256_set1_epi16(0xff);
+            let mut counts = [
+                _mm256_and_si256(first, low),
+                _mm256_srli_epi16::<8>(first),
+                _mm256_and_si256(second, low),
+                _mm256_srli_epi16::<8>(second),
+            ];
+            for (counts, before) in counts.iter_mut().zip(before) {
+                *counts = _mm256_add_epi16(*counts, _mm256_loadu_si256(before.as_ptr().cast()));
+            }
+            counts
         }
     }
 
     #[inline(always)]
-    fn set_where_at_least(
-        self,
-        bytes: __m256i,
-        bit: u8,
-        counts: &[i16; LANES],
-        least: &[i16; LANES],
-    ) -> __m256i {
-        let (counts, least) = (counts.as_ptr().cast::<__m256i>(), least.as_ptr().cast::<__m256i>());
-        unsafe {
-            let even = _mm256_cmpgt_epi16(_mm256_loadu_si256(least), _mm256_loadu_si256(counts));
-            let odd = _mm256_cmpgt_epi16(_mm256_loadu_si256(least.add(1)), _mm256_loadu_si256(counts.add(1)));
-            let below = _mm256_blendv_epi8(even, odd, _mm256_set1_epi16(0xff00u16.cast_signed()));
-            _mm256_or_si256(bytes, _mm256_andnot_si256(below, _mm256_set1_epi8(bit.cast_signed())))
+    fn put_counts(self, counts: [__m256i; 4], to: &mut Counts) {
+        for (counts, to) in counts.into_iter().zip(to) {
+            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), counts) }
         }
     }
 
     #[inline(always)]
-    fn bytes(self, bytes: __m256i) -> [u8; LANES] {
-        let mut lanes = [0; LANES];
-        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), bytes) };
-        lanes
+    fn above(self, counts: [__m256i; 4], below: [&[i16; HALF]; 2]) -> [__m256i; 2] {
+        let mut above = [self.no_bits(); 2];
+        let (counts, _) = counts.as_chunks::<2>();
+        for ((above, [even, odd]), below) in above.iter_mut().zip(counts).zip(below) {
+            unsafe {
+                let below = _mm256_loadu_si256(below.as_ptr().cast());
+                let (even, odd) = (_mm256_cmpgt_epi16(*even, below), _mm256_cmpgt_epi16(*odd, below));
+                *above = _mm256_blendv_epi8(even, odd, _mm256_set1_epi16(0xff00u16.cast_signed()));
+            }
+        }
+        above
     }
 
     #[inline(always)]
-    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]) {
-        let (more, pairs) = (more.as_ptr().cast::<__m256i>(), pairs.as_mut_ptr().cast::<__m256i>());
+    fn bits<const X: usize>(self, lanes: &[__m256i; X]) -> [u64; 2] {
+        let mut bits = [0; 2];
+        let (pairs, rest) = lanes.as_chunks::<2>();
+        unsafe {
+            for (place, [low, high]) in pairs.iter().enumerate() {
+                let halves = [
+                    _mm256_permute2x128_si256::<0x20>(*low, *high),
+                    _mm256_permute2x128_si256::<0x31>(*low, *high),
+                ];
+                for (bits, half) in bits.iter_mut().zip(halves) {
+                    *bits |= u64::from(_mm256_movemask_epi8(half).cast_unsigned()) << (2 * HALF * place);
+                }
+            }
+            for lanes in rest {
+                let both = u64::from(_mm256_movemask_epi8(*lanes).cast_unsigned());
+                bits[0] |= (both & 0xffff) << (2 * HALF * pairs.len());
+                bits[1] |= (both >> HALF) << (2 * HALF * pairs.len());
+            }
+        }
+        bits
+    }
+
+    #[inline(always)]
+    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
         unsafe {
             // Lane `i` takes byte `i / 8` of the word, and of that bit `i % 8`.
             let ones = 0x0101_0101_0101_0101;
             let bytes = _mm256_setr_epi64x(0, ones, 2 * ones, 3 * ones);
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
-            let mut first = _mm256_setzero_si256();
+            let mut all = _mm256_setzero_si256();
             for (place, word) in words.into_iter().enumerate() {
                 let word = _mm256_shuffle_epi8(_mm256_set1_epi32(word.cast_signed()), bytes);
                 let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(word, bits), bits);
-                first = _mm256_or_si256(first, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << place)));
+                all = _mm256_or_si256(all, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << place)));
             }
-            // Bytes move within halves of vectors, so the next half is laid beside each: the high one, and zeros.
-            let next = _mm256_permute2x128_si256::<0x81>(first, first);
-            let second = _mm256_alignr_epi8::<1>(next, first);
-            let factors = _mm256_set1_epi16(i16::from(by) << 8 | 1);
-            let low = _mm256_maddubs_epi16(_mm256_unpacklo_epi8(first, second), factors);
-            let high = _mm256_maddubs_epi16(_mm256_unpackhi_epi8(first, second), factors);
-            // Quarters come out as 0, 2, 1, 3.
-            let sums =
-                [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)];
-            for (half, sums) in sums.into_iter().enumerate() {
-                let sums = _mm256_add_epi16(_mm256_slli_epi16::<4>(sums), _mm256_loadu_si256(more.add(half)));
-                _mm256_storeu_si256(pairs.add(half), sums);
-            }
+            _mm256_storeu_si256(numbers.as_mut_ptr().cast(), all);
+        }
+    }
+
+    #[inline(always)]
+    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
+        unsafe {
+            let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let also = _mm256_loadu_si256(also.as_ptr().cast());
+            _mm256_storeu_si256(lanes.as_mut_ptr().cast(), _mm256_or_si256(twice, also));
         }
     }
 

@@ -20,10 +20,11 @@ pub(crate) use portable::Portable;
 /// Numbers that are worked on at once; maps are cut into blocks of so many.
 pub(crate) const LANES: usize = 32;
 
-/// Where the count of a lane lies: those of even lanes before those of odd ones, as bytes come out of pairs.
-pub(crate) const fn count_lane(lane: usize) -> usize {
-    lane / 2 + lane % 2 * (LANES / 2)
-}
+/// Half of them: what one lookup reaches.
+pub(crate) const HALF: usize = LANES / 2;
+/// Counts of two filters in each half of the lanes: of the first ones in even lanes, in odd ones, of the second ones in even and in odd
+/// lanes.
+pub(crate) type Counts = [[i16; HALF]; 4];
 
 /// Places that are worked on at once, as bits.
 pub(crate) const TILE: usize = 256;
@@ -40,8 +41,8 @@ pub(crate) trait Vectors: Copy {
     type Bits: Copy;
     /// One byte a lane.
     type Bytes: Copy;
-    /// Sixteen bytes to look up.
-    type Lookup: Copy;
+    /// What [`Counts`](type@Counts) holds.
+    type Counts: Copy;
 
     /// Sums of nothing.
     fn no_sums(self) -> Self::Sums;
@@ -54,31 +55,30 @@ pub(crate) trait Vectors: Copy {
     const LOOKS_UP: bool;
     /// Bytes of nothing.
     fn no_bytes(self) -> Self::Bytes;
-    /// Makes sixteen bytes ready to be looked up.
-    fn table(self, bytes: &[u8; 16]) -> Self::Lookup;
-    /// The bytes at places of a table, below 16; nothing for a place of `0x80`.
-    fn look_up(self, table: Self::Lookup, places: &[u8; LANES]) -> Self::Bytes;
+    /// Reads sixteen bytes to look up for each half of the lanes, two a number.
+    fn table(self, bytes: &[i16; HALF]) -> Self::Bytes;
+    /// The bytes at places of the lane's half of the table, below 16; nothing for a place from `0x80` on.
+    fn look_up(self, table: Self::Bytes, places: &[u8; LANES]) -> Self::Bytes;
     /// `a + b`, in bytes that wrap round.
     fn add_bytes(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// `a + b` where two lanes are one number of 16 bits, the lower lane its low byte.
+    fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// `a / 16`.
     fn high_halves(self, a: Self::Bytes) -> Self::Bytes;
-    /// `a - 16 * b`, in bytes that wrap round.
-    fn less_halves(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Adds the byte of lane `i` to the count at [`count_lane`]`(i)`.
-    fn add_counts(self, bytes: Self::Bytes, counts: &mut [i16; LANES]);
-    /// Sets a bit in the bytes of those lanes whose count, at [`count_lane`]`(i)`, is at least `least` there.
-    fn set_where_at_least(
-        self,
-        bytes: Self::Bytes,
-        bit: u8,
-        counts: &[i16; LANES],
-        least: &[i16; LANES],
-    ) -> Self::Bytes;
-    /// The bytes of the lanes.
-    fn bytes(self, bytes: Self::Bytes) -> [u8; LANES];
-    /// Bit `i` of four words is a number `n[i]` of four bits, and `pairs[i] = 16 * (n[i] + by * n[i + 1]) + more[i]`. After the last
-    /// bit come zeros.
-    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]);
+    /// Counts as they were, and more: for the second filters what is in the lanes of `second`, for the first ones what is in those of
+    /// `both` less 16 times as much, pairs of lanes being one number.
+    fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts;
+    /// Writes counts.
+    fn put_counts(self, counts: Self::Counts, to: &mut Counts);
+    /// Lanes of first and of second filters that are all ones where their count is above what stands in `below`, and zeros elsewhere.
+    fn above(self, counts: Self::Counts, below: [&[i16; HALF]; 2]) -> [Self::Bytes; 2];
+    /// The lanes of each half as bits, one vector behind the other: bit `i` of a half is set where its lane is all ones. At most four
+    /// vectors.
+    fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2];
+    /// Bit `i` of four words is the number of four bits that lane `i` gets.
+    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]);
+    /// Writes bytes to each half of the lanes, and sets the bits of `also`, two lanes a number.
+    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]);
 
     /// Zeros.
     fn no_bits(self) -> Self::Bits;

@@ -3,14 +3,14 @@
 #![expect(unsafe_code, reason = "intrinsics; NEON is part of the target")]
 
 use core::arch::aarch64::{
-    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddq_u8, vaddv_u8, vandq_u8, vandq_u16, vandq_u64,
-    vbicq_u64, vbslq_u16, vcgeq_s16, vdupq_n_s16, vdupq_n_u8, vdupq_n_u16, vdupq_n_u64, veorq_u64,
-    vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64, vmovn_high_u16, vmovn_u16, vorrq_u64,
-    vqtbl1q_u8, vreinterpretq_s16_u16, vreinterpretq_u8_u16, vreinterpretq_u16_u8, vshlq_n_u8, vshrq_n_u8,
-    vshrq_n_u16, vst1q_s16, vst1q_u8, vst1q_u64, vsubq_u8,
+    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddq_u8, vaddq_u16, vaddv_u8, vandq_u8, vandq_u16,
+    vandq_u64, vbicq_u64, vbslq_u16, vcgeq_s16, vcgtq_s16, vdupq_n_s16, vdupq_n_u8, vdupq_n_u16, vdupq_n_u64,
+    veorq_u64, vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64, vmovn_high_u16, vmovn_u16,
+    vorrq_u8, vorrq_u64, vqtbl1q_u8, vreinterpretq_s16_u16, vreinterpretq_u8_u16, vreinterpretq_u16_u8,
+    vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vst1q_u64, vsubq_u16,
 };
 
-use super::{LANES, Portable, Row, TILE_WORDS, Vectors};
+use super::{Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Vectors for Neon {
     type Sums = [int16x8_t; 4];
     type Bits = [uint64x2_t; 2];
     type Bytes = [uint8x16_t; 2];
-    type Lookup = uint8x16_t;
+    type Counts = [[int16x8_t; 2]; 4];
 
     const LOOKS_UP: bool = true;
 
@@ -73,16 +73,17 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[u8; 16]) -> Self::Lookup {
-        unsafe { vld1q_u8(bytes.as_ptr()) }
+    fn table(self, bytes: &[i16; HALF]) -> Self::Bytes {
+        let bytes = bytes.as_ptr().cast::<u8>();
+        unsafe { [vld1q_u8(bytes), vld1q_u8(bytes.add(HALF))] }
     }
 
     #[inline(always)]
-    fn look_up(self, table: Self::Lookup, places: &[u8; LANES]) -> Self::Bytes {
+    fn look_up(self, table: Self::Bytes, places: &[u8; LANES]) -> Self::Bytes {
         // A place past the table gives zero.
         unsafe {
-            let (low, high) = (vld1q_u8(places.as_ptr()), vld1q_u8(places.as_ptr().add(16)));
-            [vqtbl1q_u8(table, low), vqtbl1q_u8(table, high)]
+            let (low, high) = (vld1q_u8(places.as_ptr()), vld1q_u8(places.as_ptr().add(HALF)));
+            [vqtbl1q_u8(table[0], low), vqtbl1q_u8(table[1], high)]
         }
     }
 
@@ -92,64 +93,90 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
+    fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        let add = |a, b| unsafe {
+            vreinterpretq_u8_u16(vaddq_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)))
+        };
+        [add(a[0], b[0]), add(a[1], b[1])]
+    }
+
+    #[inline(always)]
     fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
         unsafe { [vshrq_n_u8::<4>(a[0]), vshrq_n_u8::<4>(a[1])] }
     }
 
     #[inline(always)]
-    fn less_halves(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
-        unsafe { [vsubq_u8(a[0], vshlq_n_u8::<4>(b[0])), vsubq_u8(a[1], vshlq_n_u8::<4>(b[1]))] }
+    fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts {
+        let mut counts = [[unsafe { vdupq_n_s16(0) }; 2]; 4];
+        for half in 0..2 {
+            unsafe {
+                let (both, second) = (vreinterpretq_u16_u8(both[half]), vreinterpretq_u16_u8(second[half]));
+                let first = vsubq_u16(both, vshlq_n_u16::<4>(second));
+                let low = vdupq_n_u16(0xff);
+                let bytes = [
+                    vandq_u16(first, low),
+                    vshrq_n_u16::<8>(first),
+                    vandq_u16(second, low),
+                    vshrq_n_u16::<8>(second),
+                ];
+                for ((counts, before), bytes) in counts.iter_mut().zip(before).zip(bytes) {
+                    let before = vld1q_s16(before.as_ptr().add(half * 8));
+                    counts[half] = vaddq_s16(before, vreinterpretq_s16_u16(bytes));
+                }
+            }
+        }
+        counts
     }
 
     #[inline(always)]
-    fn add_counts(self, bytes: Self::Bytes, counts: &mut [i16; LANES]) {
-        for (half, bytes) in bytes.into_iter().enumerate() {
+    fn put_counts(self, counts: Self::Counts, to: &mut Counts) {
+        for ([low, high], to) in counts.into_iter().zip(to) {
             unsafe {
-                let pairs = vreinterpretq_u16_u8(bytes);
-                let (even, odd) = (vandq_u16(pairs, vdupq_n_u16(0xff)), vshrq_n_u16::<8>(pairs));
-                for (parity, add) in [even, odd].into_iter().enumerate() {
-                    let place = counts.as_mut_ptr().add(16 * parity + 8 * half);
-                    vst1q_s16(place, vaddq_s16(vld1q_s16(place), vreinterpretq_s16_u16(add)));
-                }
+                vst1q_s16(to.as_mut_ptr(), low);
+                vst1q_s16(to.as_mut_ptr().add(8), high);
             }
         }
     }
 
     #[inline(always)]
-    fn set_where_at_least(
-        self,
-        mut bytes: Self::Bytes,
-        bit: u8,
-        counts: &[i16; LANES],
-        least: &[i16; LANES],
-    ) -> Self::Bytes {
-        for (half, bytes) in bytes.iter_mut().enumerate() {
-            unsafe {
-                let mut reach = [vdupq_n_u16(0); 2];
-                for (parity, reach) in reach.iter_mut().enumerate() {
-                    let at = 16 * parity + 8 * half;
-                    *reach = vcgeq_s16(vld1q_s16(counts.as_ptr().add(at)), vld1q_s16(least.as_ptr().add(at)));
+    fn above(self, counts: Self::Counts, below: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
+        let mut above = [self.no_bytes(); 2];
+        for (filter, above) in above.iter_mut().enumerate() {
+            let (even, odd) = (counts[2 * filter], counts[2 * filter + 1]);
+            for half in 0..2 {
+                unsafe {
+                    let below = vld1q_s16(below[filter].as_ptr().add(half * 8));
+                    let (even, odd) = (vcgtq_s16(even[half], below), vcgtq_s16(odd[half], below));
+                    above[half] = vreinterpretq_u8_u16(vbslq_u16(vdupq_n_u16(0xff), even, odd));
                 }
-                let reach = vreinterpretq_u8_u16(vbslq_u16(vdupq_n_u16(0xff), reach[0], reach[1]));
-                *bytes = vorrq_u8(*bytes, vandq_u8(reach, vdupq_n_u8(bit)));
             }
         }
-        bytes
+        above
     }
 
     #[inline(always)]
-    fn bytes(self, bytes: Self::Bytes) -> [u8; LANES] {
-        let mut lanes = [0; LANES];
+    fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2] {
+        let mut halves = [0; 2];
+        for (place, [low, high]) in lanes.iter().enumerate() {
+            let both = u64::from(bits(*low, *high));
+            halves[0] |= (both & 0xffff) << (HALF * place);
+            halves[1] |= both >> HALF << (HALF * place);
+        }
+        halves
+    }
+
+    #[inline(always)]
+    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
+        Portable.number(words, numbers);
+    }
+
+    #[inline(always)]
+    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
         unsafe {
-            vst1q_u8(lanes.as_mut_ptr(), bytes[0]);
-            vst1q_u8(lanes.as_mut_ptr().add(16), bytes[1]);
+            let (twice, also) = (vld1q_u8(bytes.as_ptr()), self.table(also));
+            vst1q_u8(lanes.as_mut_ptr(), vorrq_u8(twice, also[0]));
+            vst1q_u8(lanes.as_mut_ptr().add(HALF), vorrq_u8(twice, also[1]));
         }
-        lanes
-    }
-
-    #[inline(always)]
-    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]) {
-        Portable.pair_up(words, by, more, pairs);
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! The operations in plain Rust.
 
-use super::{LANES, Row, TILE_WORDS, Vectors, count_lane};
+use super::{Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ impl Vectors for Portable {
     type Sums = [i16; LANES];
     type Bits = Row;
     type Bytes = [u8; LANES];
-    type Lookup = [u8; 16];
+    type Counts = Counts;
 
     const LOOKS_UP: bool = false;
 
@@ -36,13 +36,16 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[u8; 16]) -> Self::Lookup {
-        *bytes
+    fn table(self, bytes: &[i16; HALF]) -> Self::Bytes {
+        lanes(*bytes)
     }
 
     #[inline(always)]
-    fn look_up(self, table: Self::Lookup, places: &[u8; LANES]) -> Self::Bytes {
-        places.map(|place| if place < 0x80 { table[usize::from(place % 16)] } else { 0 })
+    fn look_up(self, table: Self::Bytes, places: &[u8; LANES]) -> Self::Bytes {
+        core::array::from_fn(|lane| {
+            let place = places[lane];
+            if place < 0x80 { table[lane / HALF * HALF + usize::from(place % 16)] } else { 0 }
+        })
     }
 
     #[inline(always)]
@@ -52,51 +55,65 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
+    fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        let (a, b) = (pairs(a), pairs(b));
+        core::array::from_fn(|lane| a[lane / 2].wrapping_add(b[lane / 2]).to_le_bytes()[lane % 2])
+    }
+
+    #[inline(always)]
     fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
         a.map(|a| a / 16)
     }
 
     #[inline(always)]
-    fn less_halves(self, mut a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_sub(b.wrapping_mul(16)));
-        a
+    fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Counts {
+        let (both, second) = (pairs(both), pairs(second));
+        let mut counts = *before;
+        for lane in 0..HALF {
+            let first = both[lane].wrapping_sub(second[lane].wrapping_mul(16));
+            let bytes = [first % 256, first / 256, second[lane] % 256, second[lane] / 256];
+            for (counts, byte) in counts.iter_mut().zip(bytes) {
+                counts[lane] = counts[lane].wrapping_add(byte as i16);
+            }
+        }
+        counts
     }
 
     #[inline(always)]
-    fn add_counts(self, bytes: Self::Bytes, counts: &mut [i16; LANES]) {
-        for (lane, byte) in bytes.into_iter().enumerate() {
-            counts[count_lane(lane)] += i16::from(byte);
+    fn put_counts(self, counts: Counts, to: &mut Counts) {
+        *to = counts;
+    }
+
+    #[inline(always)]
+    fn above(self, counts: Counts, below: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
+        core::array::from_fn(|filter| {
+            core::array::from_fn(|lane| {
+                let is_above = counts[2 * filter + lane % 2][lane / 2] > below[filter][lane / 2];
+                if is_above { u8::MAX } else { 0 }
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2] {
+        core::array::from_fn(|half| {
+            let of_half = lanes.iter().flat_map(|lanes| &lanes[half * HALF..][..HALF]);
+            of_half.enumerate().fold(0, |bits, (place, &lane)| bits | u64::from(lane == u8::MAX) << place)
+        })
+    }
+
+    #[inline(always)]
+    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
+        for (lane, number) in numbers.iter_mut().enumerate() {
+            let [a, b, c, d] = words.map(|word| (word >> lane & 1) as u8);
+            *number = a | b << 1 | c << 2 | d << 3;
         }
     }
 
     #[inline(always)]
-    fn set_where_at_least(
-        self,
-        mut bytes: Self::Bytes,
-        bit: u8,
-        counts: &[i16; LANES],
-        least: &[i16; LANES],
-    ) -> Self::Bytes {
-        for (lane, byte) in bytes.iter_mut().enumerate() {
-            let at = count_lane(lane);
-            *byte |= if counts[at] >= least[at] { bit } else { 0 };
-        }
-        bytes
-    }
-
-    #[inline(always)]
-    fn bytes(self, bytes: Self::Bytes) -> [u8; LANES] {
-        bytes
-    }
-
-    #[inline(always)]
-    fn pair_up(self, words: [u32; 4], by: i8, more: &[i16; LANES], pairs: &mut [i16; LANES]) {
-        let number = |lane: usize| {
-            let bits = words.map(|word| u64::from(word) >> lane & 1);
-            (bits[0] | bits[1] << 1 | bits[2] << 2 | bits[3] << 3) as i16
-        };
-        for (lane, (pair, more)) in pairs.iter_mut().zip(more).enumerate() {
-            *pair = 16 * (number(lane) + i16::from(by) * number(lane + 1)) + more;
+    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
+        for (lane, (to, also)) in lanes.iter_mut().zip(self.table(also)).enumerate() {
+            *to = bytes[lane % HALF] | also;
         }
     }
 
@@ -158,4 +175,16 @@ impl Vectors for Portable {
 #[inline(always)]
 fn bits(values: impl Iterator<Item = bool>) -> u32 {
     values.enumerate().fold(0, |bits, (place, value)| bits | u32::from(value) << place)
+}
+
+/// Two lanes as one number, the lower lane its low byte.
+#[inline(always)]
+fn pairs(bytes: [u8; LANES]) -> [u16; HALF] {
+    core::array::from_fn(|lane| u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]))
+}
+
+/// Numbers as two lanes each.
+#[inline(always)]
+fn lanes(numbers: [i16; HALF]) -> [u8; LANES] {
+    core::array::from_fn(|lane| numbers[lane / 2].to_le_bytes()[lane % 2])
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::{LANES, Portable, Row, TILE_WORDS, Vectors};
+use super::{Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Inputs of one round of all operations.
 #[derive(Clone, Debug)]
@@ -13,10 +13,10 @@ struct Case {
     words: [u64; TILE_WORDS + 1],
     by: u32,
     other: Row,
-    tables: [[u8; 16]; 2],
+    tables: [[i16; HALF]; 2],
     places: [[u8; LANES]; 2],
-    counts: [i16; LANES],
-    least: [i16; LANES],
+    counts: Counts,
+    below: [[i16; HALF]; 2],
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -24,13 +24,13 @@ fn any_case() -> impl Strategy<Value = Case> {
     let rows = prop::collection::vec(row, 0..10);
     let words = prop::array::uniform5(any::<u64>());
     let looked_up = (
-        prop::array::uniform2(any::<[u8; 16]>()),
-        prop::array::uniform2(prop::array::uniform32(prop_oneof![8 => 0u8..16, 1 => Just(0x80)])),
-        prop::array::uniform32(0i16..8000),
-        prop::array::uniform32(-100i16..8000),
+        prop::array::uniform2(any::<[i16; HALF]>()),
+        prop::array::uniform2(prop::array::uniform32(prop_oneof![8 => 0u8..16, 1 => 0x80u8..])),
+        prop::array::uniform4(prop::array::uniform16(0i16..8000)),
+        prop::array::uniform2(prop::array::uniform16(-100i16..8000)),
     );
     (rows, -500i16..500, words, 0u32..64, prop::array::uniform4(any::<u64>()), looked_up).prop_map(
-        |(rows, from, words, by, other, (tables, places, counts, least))| Case {
+        |(rows, from, words, by, other, (tables, places, counts, below))| Case {
             rows,
             from,
             words,
@@ -39,7 +39,7 @@ fn any_case() -> impl Strategy<Value = Case> {
             tables,
             places,
             counts,
-            least,
+            below,
         },
     )
 }
@@ -58,33 +58,35 @@ fn rows<V: Vectors>(v: V, case: &Case) -> (u32, Vec<Row>) {
     (v.sums_at_least(sums, case.from), stored.to_vec())
 }
 
-/// What the operations of bytes give.
+/// What the operations of bytes give: counts, bits, bytes.
+type OfBytes = (Vec<Counts>, Vec<[u64; 2]>, Vec<[u8; LANES]>);
+
 #[inline(always)]
-fn bytes<V: Vectors>(v: V, case: &Case) -> (Vec<[i16; LANES]>, Vec<[u8; LANES]>) {
+fn bytes<V: Vectors>(v: V, case: &Case) -> OfBytes {
     let [a, b] = [0, 1].map(|i| v.look_up(v.table(&case.tables[i]), &case.places[i]));
-    let results = [
-        a,
-        b,
-        v.add_bytes(a, b),
-        v.high_halves(a),
-        v.less_halves(a, b),
-        v.no_bytes(),
-        v.set_where_at_least(a, case.places[0][0], &case.counts, &case.least),
-    ];
-    let counts = results.map(|bytes| {
-        let mut counts = case.counts;
-        v.add_counts(bytes, &mut counts);
-        counts
-    });
+    let (mut counts, mut bits) = (Vec::new(), Vec::new());
+    // Bytes come out as counts, and as bits where counts are large.
+    for bytes in [a, b, v.add_bytes(a, b), v.add_pairs(a, b), v.high_halves(a), v.no_bytes()] {
+        for (both, second) in [(bytes, v.no_bytes()), (a, bytes)] {
+            let sums = v.counts(both, second, &case.counts);
+            let mut written = [[7; HALF]; 4];
+            v.put_counts(sums, &mut written);
+            counts.push(written);
+            let [first, second] = v.above(sums, case.below.each_ref());
+            bits.extend([v.bits(&[first]), v.bits(&[first, second]), v.bits(&[second, first, second])]);
+            bits.push(v.bits(&[second, second, first, first]));
+        }
+    }
     let [w, x, y, z, ..] = case.words;
-    let mut pairs = [7; LANES];
-    v.pair_up([w, x, y, z].map(|word| word as u32), 17, &case.counts, &mut pairs);
-    let mut counts = counts.to_vec();
-    counts.push(pairs);
-    (counts, results.map(|bytes| v.bytes(bytes)).to_vec())
+    let mut written = [[7; LANES]; 2];
+    v.number([w, x, y, z].map(|word| word as u32), &mut written[0]);
+    if let Some(bytes) = case.places[0].first_chunk() {
+        v.put_twice(bytes, &case.tables[1], &mut written[1]);
+    }
+    (counts, bits, written.to_vec())
 }
 
-type All = ((u32, Vec<Row>), (Vec<[i16; LANES]>, Vec<[u8; LANES]>));
+type All = ((u32, Vec<Row>), OfBytes);
 
 #[inline(always)]
 fn all<V: Vectors>(v: V, case: &Case) -> All {
