@@ -17,7 +17,7 @@
 use crate::rows::{bits_at, low_bits, pooled_rows};
 use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
-use crate::vectors::{Counts, HALF, LANES, Vectors};
+use crate::vectors::{BLOCK, Counts, HALF, LANES, Vectors};
 
 /// Channels that one lookup counts.
 const CHANNELS: usize = 4;
@@ -25,16 +25,16 @@ const CHANNELS: usize = 4;
 const FILTERS: usize = 4;
 /// Lookups until half a byte is full, `3 * 4 < 16`.
 const TRIPLE: usize = 3;
-/// Triples until a byte is full, `21 * 12 < 256`.
-const TRIPLES_MAX: usize = 21;
+/// Triples until a byte is full, `21 * 12 < 256`: one that counting begins with, and turns of its loop.
+const TRIPLES_MAX: usize = 1 + 10 * UNROLLED;
+/// Triples in one turn of the loop.
+const UNROLLED: usize = 2;
 /// Vectors of places that are counted together, as many as registers hold the counts of.
 const TOGETHER: usize = 4;
-/// Places that are numbered together.
-const BLOCK: usize = 64;
 /// Places that are counted together: the bits of a word.
 const PLACES: usize = TOGETHER * HALF;
 /// Longest side of a kernel that is run so.
-const KERNEL_MAX: usize = 16;
+const KERNEL_MAX: usize = 8;
 /// From this many filters on it is faster than slices.
 const LEAST_FILTERS: usize = 24;
 /// The number of a place outside the map: nothing is counted for it, whatever bits lie beside the highest one.
@@ -95,12 +95,10 @@ struct Sizes {
     groups: usize,
     /// Words of places.
     words: usize,
-    /// Places outside the map before, between and after the planes of four channels: as many as windows see beyond it.
-    outside: usize,
-    /// Places of four channels, and those outside before them.
+    /// Places before the first of the map that windows see.
+    before: usize,
+    /// From the plane of four channels to the next: at least as many places as are read together.
     plane: usize,
-    /// Words after which columns lie in words as before.
-    patterns: usize,
 }
 
 impl Sizes {
@@ -108,36 +106,32 @@ impl Sizes {
         let (pitch, kernel) = (pitch(shape), shape.conv.kernel);
         let fours = shape.input.channels.div_ceil(CHANNELS);
         let triples = (fours * kernel * kernel).div_ceil(TRIPLE);
+        // Parts of one size, but for the turns of the loop: emptying the bytes takes as long after a short one.
+        let of_part = triples.div_ceil(triples.div_ceil(TRIPLES_MAX));
         let words = (shape.convolved().height * pitch).div_ceil(PLACES);
-        // The pitch over its greatest common divisor with 64.
-        let shift = pitch.trailing_zeros();
-        let patterns = pitch >> if shift < PLACES.trailing_zeros() { shift } else { PLACES.trailing_zeros() };
-        let outside = shape.conv.pad * (pitch + 1);
+        let plane = shape.input.height * pitch;
         Self {
             shape,
             pitch,
             fours,
             steps: triples * TRIPLE,
-            // Parts of one size: emptying the bytes takes as long after a short one.
-            at_once: triples.div_ceil(triples.div_ceil(TRIPLES_MAX)) * TRIPLE,
+            at_once: (1 + (of_part - 1).next_multiple_of(UNROLLED)) * TRIPLE,
             groups: shape.filters.div_ceil(FILTERS),
             words,
-            outside,
-            plane: outside + shape.input.height * pitch,
-            patterns: if patterns < words { patterns } else { words },
+            before: shape.conv.pad * (pitch + 1),
+            plane: if plane > PLACES { plane } else { PLACES },
         }
     }
 
-    /// Bytes of all planes: as far as the last window sees, and whole blocks are written.
+    /// Bytes of all planes: whole ones from wherever a window begins, and whole blocks are written.
     const fn planes(&self) -> usize {
-        let seen = self.words * PLACES + (self.shape.conv.kernel - 1) * (self.pitch + 1);
-        let last = if seen > self.plane { seen } else { self.plane };
-        (self.fours - 1) * self.plane + last + self.outside + BLOCK
+        let begins = self.words * PLACES + (self.shape.conv.kernel - 1) * (self.pitch + 1);
+        self.fours * self.plane + begins + self.before + BLOCK
     }
 
-    /// What is absent: for each pattern and kernel column, the vectors of a word.
+    /// What is absent: for each word and place of the kernel, its vectors.
     const fn masks(&self) -> usize {
-        self.patterns * self.shape.conv.kernel * TOGETHER
+        self.words * self.shape.conv.kernel * self.shape.conv.kernel * TOGETHER
     }
 
     /// What is counted from the start: for each vector of places, those of even lanes and of odd ones.
@@ -197,7 +191,7 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
     let (kernel, channels) = (shape.conv.kernel, shape.input.channels);
     // The four weights of a filter for a lookup. A channel that there is not is 0 on the map: its weight is the other one.
     let four = |filter: usize, step: usize| {
-        let (first, place) = (step / (kernel * kernel) * CHANNELS, step % (kernel * kernel));
+        let (place, first) = (step / sizes.fours, step % sizes.fours * CHANNELS);
         (0..CHANNELS).fold(0, |four, at| {
             let channel = first + at;
             let is_set = channel >= channels || weight(filter, channel * kernel * kernel + place);
@@ -231,19 +225,23 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
         let (from, to) = shape.conv.inside(position, length);
         to - from
     };
-    // Column and row of a place; none where a row has ended.
-    let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
-    let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
+    let Map { height, width, .. } = shape.input;
     for (at, lanes) in masks.iter_mut().enumerate() {
         let mut mask = [0; LANES];
-        let (word, kx, vector) = (at / TOGETHER / kernel, at / TOGETHER % kernel, at % TOGETHER);
+        let (vector, of_kernel) =
+            (at / TOGETHER / (kernel * kernel) * TOGETHER + at % TOGETHER, at / TOGETHER % (kernel * kernel));
         for (lane, byte) in mask.iter_mut().enumerate() {
-            let x = (word * PLACES + vector * HALF + lane % HALF) % sizes.pitch + kx;
-            let is_there = (shape.conv.pad..shape.conv.pad + shape.input.width).contains(&x);
+            let place = vector * HALF + lane % HALF;
+            let (x, y) = (place % sizes.pitch + of_kernel % kernel, place / sizes.pitch + of_kernel / kernel);
+            let pad = shape.conv.pad;
+            let is_there = (pad..pad + width).contains(&x) && (pad..pad + height).contains(&y);
             *byte = if is_there { 0 } else { ABSENT };
         }
         *lanes = Lanes::of_bytes(&mask);
     }
+    // Column and row of a place; none where rows have ended.
+    let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
+    let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
     for (at, start) in starts.iter_mut().enumerate() {
         let (vector, parity) = (at / 2, at % 2);
         let missing = |lane: usize| {
@@ -281,6 +279,36 @@ pub(crate) struct Scratch<'a> {
     pub(crate) words: &'a mut [u64],
 }
 
+/// The same, cut up.
+struct Memory<'a> {
+    /// The map, a byte for four channels of each place.
+    planes: &'a mut [u8],
+    /// What the taps see of a word of places.
+    patches: &'a mut [[u8; LANES]],
+    counts: &'a mut [Counts],
+    /// A word of places for each filter.
+    bits: &'a mut [u64],
+}
+
+impl<'a> Memory<'a> {
+    #[inline(always)]
+    fn of(sizes: &Sizes, scratch: &'a mut Scratch<'_>) -> Self {
+        let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
+        // No vector lies in two lines of the cache.
+        let unaligned = rest.as_ptr().align_offset(LINE).min(LINE);
+        let (patches, _) = rest[unaligned..].as_chunks_mut();
+        let unaligned = scratch.sums.as_ptr().align_offset(LINE).min(LINE / 2);
+        let (counts, _) = scratch.sums[unaligned..].as_chunks_mut();
+        let (counts, _) = counts.as_chunks_mut();
+        Self {
+            planes,
+            patches: &mut patches[..sizes.steps * TOGETHER],
+            counts: &mut counts[..sizes.groups * TOGETHER],
+            bits: &mut scratch.words[..sizes.groups * FILTERS],
+        }
+    }
+}
+
 /// Runs convolution, comparison and the pooling down. `stream` is `[channels, height, width]` without gaps; so is what is `given` where
 /// [`gives_stream`] says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where thresholds are. It is zero
 /// at first.
@@ -296,109 +324,94 @@ pub(crate) fn convolve<V: Vectors>(
 ) {
     let sizes = Sizes::of(shape);
     let parts = Parts::of(&sizes, lanes);
-    let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
-    let unaligned = rest.as_ptr().align_offset(LINE).min(LINE);
-    let (patches, _) = rest[unaligned..].as_chunks_mut();
-    let patches = &mut patches[..sizes.steps * TOGETHER];
-    let unaligned = scratch.sums.as_ptr().align_offset(LINE).min(LINE / 2);
-    let (counts, _) = scratch.sums[unaligned..].as_chunks_mut();
-    let (counts, _) = counts.as_chunks_mut();
-    let counts = &mut counts[..sizes.groups * TOGETHER];
-    let bits = &mut scratch.words[..sizes.groups * FILTERS];
-
-    number_places(v, &sizes, stream, planes);
-    let places = shape.convolved().height * sizes.pitch;
+    let mut memory = Memory::of(&sizes, scratch);
+    number_places(v, &sizes, stream, memory.planes);
+    let (places, is_stream) = (shape.convolved().height * sizes.pitch, gives_stream(shape));
     for word in 0..sizes.words {
         match (places - word * PLACES).div_ceil(HALF) {
-            1 => of_word::<V, 1>(v, &sizes, word, &parts, planes, patches, counts, bits),
-            2 => of_word::<V, 2>(v, &sizes, word, &parts, planes, patches, counts, bits),
-            3 => of_word::<V, 3>(v, &sizes, word, &parts, planes, patches, counts, bits),
-            _ => of_word::<V, TOGETHER>(v, &sizes, word, &parts, planes, patches, counts, bits),
+            1 => of_word::<V, 1>(v, &sizes, word, &parts, &mut memory),
+            2 => of_word::<V, 2>(v, &sizes, word, &parts, &mut memory),
+            3 => of_word::<V, 3>(v, &sizes, word, &parts, &mut memory),
+            _ => of_word::<V, TOGETHER>(v, &sizes, word, &parts, &mut memory),
         }
-        if gives_stream(shape) {
-            put_stream(&sizes, word, bits, thresholds, given);
+        if is_stream {
+            put_stream(&sizes, word, memory.bits, thresholds, given);
         } else {
-            put_rows(&sizes, word, bits, given);
+            put_rows(&sizes, word, memory.bits, given);
         }
     }
 }
 
-/// A byte for four channels of each place, `[four, row, column]`, as far as windows see beyond the map: what they see outside it is
-/// absent, but for columns where the next row lies.
+/// A byte for four channels of each place, `[four, row, column]`. What lies before, between and after the rows is not looked at.
 #[inline(always)]
 fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [u8]) {
     let Map { channels, height, width } = sizes.shape.input;
-    // Without gaps between rows the map is one long row.
-    let (rows, length) = if sizes.pitch == width { (1, height * width) } else { (height, width) };
-    for four in 0..sizes.fours {
-        // What is written past a row is written over by the next one, and what is past a plane by what is outside.
-        let (outside, plane) = planes[four * sizes.plane..].split_at_mut(sizes.outside);
-        outside.fill(ABSENT);
-        for row in 0..rows {
-            let (blocks, _) = plane[row * sizes.pitch..].as_chunks_mut::<BLOCK>();
-            let mut from = [0; CHANNELS];
-            for (from, channel) in from.iter_mut().zip(four * CHANNELS..) {
-                *from = (channel * height + row) * width;
+    let map = height * width;
+    // Whole blocks are written: what is too much is written over by what follows.
+    let mut at = sizes.before;
+    if sizes.pitch == width && map.is_multiple_of(BLOCK) && channels.is_multiple_of(CHANNELS) {
+        // Channels have words of their own, and rows lie there as they do here.
+        let words = map / BLOCK;
+        for maps in stream[..channels * words].chunks_exact(CHANNELS * words) {
+            let ((ab, cd), (blocks, _)) = (maps.split_at(2 * words), planes[at..].as_chunks_mut());
+            let ((a, b), (c, d)) = (ab.split_at(words), cd.split_at(words));
+            for ((((block, a), b), c), d) in blocks.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                v.number([*a, *b, *c, *d], block);
             }
-            let there = (channels - four * CHANNELS).min(CHANNELS);
-            for block in &mut blocks[..length.div_ceil(BLOCK)] {
+            at += sizes.plane;
+        }
+        return;
+    }
+    // Without gaps between rows the map is one long row.
+    let (rows, length) = if sizes.pitch == width { (1, map) } else { (height, width) };
+    for first in (0..channels).step_by(CHANNELS) {
+        for row in 0..rows {
+            let (blocks, _) = planes[at + row * sizes.pitch..].as_chunks_mut();
+            for (from, block) in (0..length).step_by(BLOCK).zip(blocks) {
                 let mut bits = [0; CHANNELS];
-                for (bits, from) in bits.iter_mut().zip(&mut from).take(there) {
-                    *bits = bits_at(stream, *from);
-                    *from += BLOCK;
+                for (bits, channel) in bits.iter_mut().zip(first..channels) {
+                    *bits = bits_at(stream, channel * map + row * width + from);
                 }
-                let (halves, _) = block.as_chunks_mut();
-                if let [low, high] = halves {
-                    v.number(bits.map(|bits| bits as u32), low);
-                    v.number(bits.map(|bits| (bits >> 32) as u32), high);
-                }
+                v.number(bits, block);
             }
         }
-        plane[height * sizes.pitch..][..sizes.outside].fill(ABSENT);
+        at += sizes.plane;
     }
 }
 
 /// The bits of one word of places, `X` vectors of them, for all filters.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "weights, and four memories that are cut once")]
 fn of_word<V: Vectors, const X: usize>(
     v: V,
     sizes: &Sizes,
     word: usize,
     parts: &Parts<'_>,
-    planes: &[u8],
-    patches: &mut [[u8; LANES]],
-    counts: &mut [Counts],
-    bits: &mut [u64],
+    memory: &mut Memory<'_>,
 ) {
     let kernel = sizes.shape.conv.kernel;
-    let (patches, _) = patches[..sizes.steps * X].as_chunks_mut::<X>();
-    let masks = &parts.masks[word % sizes.patterns * kernel * TOGETHER..][..kernel * TOGETHER];
-    let (masks, _) = masks.as_chunks::<TOGETHER>();
-    for place in 0..kernel * kernel {
+    let (patches, _) = memory.patches[..sizes.steps * X].as_chunks_mut::<X>();
+    let (masks, _) = parts.masks.as_chunks::<TOGETHER>();
+    let masks = &masks[word * kernel * kernel..][..kernel * kernel];
+    for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
-        let mut at = word * PLACES + ky * sizes.pitch + kx;
-        for patches in patches[place..].chunks_mut(kernel * kernel).take(sizes.fours) {
-            let (Some(places), Some(seen)) = (patches.first_mut(), planes[at..].first_chunk::<PLACES>())
-            else {
-                break;
-            };
+        let planes = memory.planes[word * PLACES + ky * sizes.pitch + kx..].chunks_exact(sizes.plane);
+        for (places, plane) in patches.iter_mut().zip(planes) {
+            let Some(seen) = plane.first_chunk::<PLACES>() else { break };
             let (seen, _) = seen.as_chunks();
-            for ((places, seen), Lanes(mask)) in places.iter_mut().zip(seen).zip(&masks[kx]) {
+            for ((places, seen), Lanes(mask)) in places.iter_mut().zip(seen).zip(masks) {
                 v.put_twice(seen, mask, places);
             }
-            at += sizes.plane;
         }
     }
 
-    let (counts, _) = counts[..sizes.groups * X].as_chunks_mut::<X>();
+    let (counts, _) = memory.counts[..sizes.groups * X].as_chunks_mut::<X>();
     let mut starts = [Counts::default(); X];
     for (start, pair) in starts.iter_mut().zip(parts.starts[word * TOGETHER * 2..].as_chunks().0) {
         let [Lanes(even), Lanes(odd)] = pair;
         *start = [*even, *odd, *even, *odd];
     }
     let (below, _) = parts.below.as_chunks();
-    let (bits, _) = bits.as_chunks_mut();
+    let (bits, _) = memory.bits.as_chunks_mut();
     let (mut tables, mut steps) = (parts.tables, 0);
     for patches in patches.chunks(sizes.at_once) {
         let is_first = steps == 0;
@@ -438,32 +451,38 @@ fn count<V: Vectors, const X: usize>(
     patches: &[[[u8; LANES]; X]],
     tables: &[Lanes],
 ) -> ([V::Bytes; X], [V::Bytes; X]) {
-    let mut both = [v.no_bytes(); X];
-    let mut second = [v.no_bytes(); X];
-    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), tables.as_chunks::<TRIPLE>());
-    // By twos, since the loop itself takes as long as a few products.
-    let ((twos, patch), (tables, table)) = (patches.as_chunks::<2>(), tables.as_chunks::<2>());
-    for (patches, tables) in twos.iter().zip(tables) {
+    let (mut both, mut second) = ([v.no_bytes(); X], [v.no_bytes(); X]);
+    let ((patches, _), (tables, _)) = (patches.as_chunks(), tables.as_chunks());
+    let (Some((first, patches)), Some((table, tables))) = (patches.split_first(), tables.split_first())
+    else {
+        return (both, second);
+    };
+    let sums = triple(v, first, table);
+    for x in 0..X {
+        (both[x], second[x]) = (sums[x], v.high_halves(sums[x]));
+    }
+    let ((patches, last), (tables, last_tables)) =
+        (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>());
+    for (patches, tables) in patches.iter().zip(tables) {
         for (patches, tables) in patches.iter().zip(tables) {
-            (both, second) = add(v, patches, tables, (both, second));
+            add(v, triple(v, patches, tables), &mut both, &mut second);
         }
     }
-    for (patches, tables) in patch.iter().zip(table) {
-        (both, second) = add(v, patches, tables, (both, second));
+    for (patches, tables) in last.iter().zip(last_tables) {
+        add(v, triple(v, patches, tables), &mut both, &mut second);
     }
     (both, second)
 }
 
-/// Adds three lookups.
+/// Sums of three lookups.
 #[inline(always)]
-fn add<V: Vectors, const X: usize>(
+fn triple<V: Vectors, const X: usize>(
     v: V,
     [a, b, c]: &[[[u8; LANES]; X]; TRIPLE],
     tables: &[Lanes; TRIPLE],
-    (mut both, mut second): ([V::Bytes; X], [V::Bytes; X]),
-) -> ([V::Bytes; X], [V::Bytes; X]) {
-    let table = v.table(&tables[0].0);
+) -> [V::Bytes; X] {
     let mut sums = [v.no_bytes(); X];
+    let table = v.table(&tables[0].0);
     for (sum, places) in sums.iter_mut().zip(a) {
         *sum = v.look_up(table, places);
     }
@@ -473,11 +492,20 @@ fn add<V: Vectors, const X: usize>(
             *sum = v.add_bytes(*sum, v.look_up(table, places));
         }
     }
+    sums
+}
+
+#[inline(always)]
+fn add<V: Vectors, const X: usize>(
+    v: V,
+    sums: [V::Bytes; X],
+    both: &mut [V::Bytes; X],
+    second: &mut [V::Bytes; X],
+) {
     for x in 0..X {
         both[x] = v.add_pairs(both[x], sums[x]);
         second[x] = v.add_bytes(second[x], v.high_halves(sums[x]));
     }
-    (both, second)
 }
 
 /// Writes the bits of a word of places to the stream that is given.

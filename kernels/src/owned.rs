@@ -8,7 +8,7 @@ use crate::fc::Affine;
 use crate::lookups::Lanes;
 use crate::pack::packed_len;
 use crate::path::Path;
-use crate::plan::Plan;
+use crate::plan::{Needs, Plan};
 use crate::section::{Section, Temporaries, Weights};
 use crate::tables::Table;
 use crate::threshold::Threshold;
@@ -18,6 +18,7 @@ use crate::threshold::Threshold;
 pub struct Owned {
     plan: Plan,
     path: Path,
+    needs: Needs,
     weights: Vec<u64>,
     signs: Vec<u8>,
     lanes: Vec<Lanes>,
@@ -54,6 +55,7 @@ impl Owned {
         Section::load(&plan, path, section, memory)?;
         Ok(Self {
             path,
+            needs,
             weights,
             signs,
             lanes,
@@ -79,8 +81,8 @@ impl Owned {
     /// # Panics
     /// When the input has another length than [`Plan::input_bytes`].
     pub fn run(&mut self, input: &[u8]) -> (&[i32], &[u8]) {
-        let Self { plan, path, weights, signs, lanes, thresholds, classes, .. } = self;
-        let section = Section::loaded(plan, *path, weights, signs, lanes, thresholds, classes);
+        let Self { plan, path, needs, weights, signs, lanes, thresholds, classes, .. } = self;
+        let section = Section::loaded(plan, (*path, *needs), weights, signs, lanes, thresholds, classes);
         let Self { words, tables, sums, bytes, scores, features, .. } = self;
         section.run(input, Temporaries { words, tables, sums, bytes }, scores, features);
         (&self.scores, &self.features)

@@ -62,6 +62,10 @@ pub struct Plan {
     count: usize,
     classes: usize,
     pub(crate) scale: f32,
+    /// Words of the largest map before or between blocks.
+    map_words: usize,
+    /// Words of one convolved row, in the block where they are most.
+    row_words: usize,
 }
 
 /// Memory that a section takes, in elements of its kinds.
@@ -96,8 +100,15 @@ impl Plan {
         if !(scale.is_finite() && scale > 0.0) {
             return Err(PackedError::Scale);
         }
-        let mut plan =
-            Self { kind, blocks: [Convp::default(); BLOCKS_MAX], count: blocks.len(), classes, scale };
+        let mut plan = Self {
+            kind,
+            blocks: [Convp::default(); BLOCKS_MAX],
+            count: blocks.len(),
+            classes,
+            scale,
+            map_words: 0,
+            row_words: 0,
+        };
         for (index, (&block, place)) in blocks.iter().zip(&mut plan.blocks).enumerate() {
             check(index as u8, block)?;
             *place = block;
@@ -111,6 +122,12 @@ impl Plan {
             equal("rows", before.height, input.height)?;
             equal("columns", before.width, input.width)?;
         }
+        let input = match kind {
+            Input::Pixels => 0,
+            Input::Bits => plan.input().channels * plan.input().height * plan.input().row_words(),
+        };
+        plan.map_words = plan.blocks().iter().map(|&block| map_words(block)).fold(input, usize::max);
+        plan.row_words = plan.blocks().iter().map(|&block| row_words(block)).max().unwrap_or(0);
         Ok(plan)
     }
 
@@ -229,11 +246,12 @@ impl Plan {
 
     /// Words of the largest map before or between blocks.
     pub(crate) fn map_words(&self) -> usize {
-        let input = match self.kind {
-            Input::Pixels => 0,
-            Input::Bits => self.input().channels * self.input().height * self.input().row_words(),
-        };
-        self.blocks().iter().map(|&block| map_words(block)).fold(input, usize::max)
+        self.map_words
+    }
+
+    /// Words of one convolved row, in the block where they are most.
+    pub(crate) fn row_words(&self) -> usize {
+        self.row_words
     }
 
     /// Largest number that the block at a position is given.
@@ -280,11 +298,6 @@ impl Plan {
         }
         needs.words += words;
         needs
-    }
-
-    /// Words of one convolved row, in the block where they are most.
-    pub(crate) fn row_words(&self) -> usize {
-        self.blocks().iter().map(|&block| row_words(block)).max().unwrap_or(0)
     }
 }
 

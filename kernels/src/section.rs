@@ -14,7 +14,7 @@ use crate::error::PackedError;
 use crate::fc::{self, Affine};
 use crate::lookups::Lanes;
 use crate::path::Path;
-use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, Input, MAGIC, Plan, VERSION, Way};
+use crate::plan::{self, BLOCK_BYTES, HEADER_BYTES, Input, MAGIC, Needs, Plan, VERSION, Way};
 use crate::rows::Layout;
 use crate::shape::{Convp, Map};
 use crate::tables::{self, Table};
@@ -150,6 +150,7 @@ pub struct Temporaries<'a> {
 pub struct Section<'a> {
     plan: &'a Plan,
     path: Path,
+    needs: Needs,
     words: &'a [u64],
     signs: &'a [u8],
     lanes: &'a [Lanes],
@@ -214,23 +215,23 @@ impl<'a> Section<'a> {
             *class = Affine { factor, offset };
             check_affine(*class, features)?;
         }
-        Ok(Self { plan, path, words, signs, lanes, thresholds, classes })
+        Ok(Self { plan, path, needs, words, signs, lanes, thresholds, classes })
     }
 
-    /// A section whose memory [`Section::load`] has filled before, for the same path.
+    /// A section whose memory [`Section::load`] has filled before, for the same path, which needs so much.
     ///
     /// # Panics
-    /// When a part has another size than [`Plan::needs`] says.
-    pub fn loaded(
+    /// When a part has another size.
+    #[cfg(feature = "std")]
+    pub(crate) fn loaded(
         plan: &'a Plan,
-        path: Path,
+        (path, needs): (Path, Needs),
         words: &'a [u64],
         signs: &'a [u8],
         lanes: &'a [Lanes],
         thresholds: &'a [Threshold],
         classes: &'a [Affine],
     ) -> Self {
-        let needs = plan.needs(path);
         let weights = (words.len(), signs.len(), lanes.len());
         assert_eq!(weights, (needs.weights, needs.signs, needs.lanes), "weights");
         assert_eq!(
@@ -238,7 +239,7 @@ impl<'a> Section<'a> {
             (needs.thresholds, plan.classes()),
             "thresholds, classes"
         );
-        Self { plan, path, words, signs, lanes, thresholds, classes }
+        Self { plan, path, needs, words, signs, lanes, thresholds, classes }
     }
 
     /// Runs one view: an input as [`Plan::input_kind`] says in; scores and features out.
@@ -248,7 +249,7 @@ impl<'a> Section<'a> {
     /// # Panics
     /// When a slice has another length than the plan says.
     pub fn run(&self, input: &[u8], memory: Temporaries<'_>, scores: &mut [i32], features: &mut [u8]) {
-        let needs = self.plan.needs(self.path);
+        let needs = self.needs;
         assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
         let Temporaries { words, tables, sums, bytes } = &memory;
         let found = (words.len(), tables.len(), sums.len(), bytes.len());

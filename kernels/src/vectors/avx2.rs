@@ -7,12 +7,12 @@ use core::arch::x86_64::{
     _mm256_andnot_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
     _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
     _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16,
-    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_sll_epi64, _mm256_slli_epi16, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_storeu_si256,
-    _mm256_sub_epi16, _mm256_xor_si256,
+    _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64,
+    _mm256_slli_epi16, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_sub_epi16,
+    _mm256_xor_si256,
 };
 
-use super::{Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -163,19 +163,25 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
+    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
         unsafe {
-            // Lane `i` takes byte `i / 8` of the word, and of that bit `i % 8`.
+            // Lane `i` takes byte `i / 8` of a half of the word, and of that bit `i % 8`.
             let ones = 0x0101_0101_0101_0101;
             let bytes = _mm256_setr_epi64x(0, ones, 2 * ones, 3 * ones);
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
-            let mut all = _mm256_setzero_si256();
+            let mut halves = [_mm256_setzero_si256(); 2];
             for (place, word) in words.into_iter().enumerate() {
-                let word = _mm256_shuffle_epi8(_mm256_set1_epi32(word.cast_signed()), bytes);
-                let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(word, bits), bits);
-                all = _mm256_or_si256(all, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << place)));
+                let word = _mm256_set1_epi64x(word.cast_signed());
+                let high = _mm256_add_epi8(bytes, _mm256_set1_epi8(4));
+                for (half, bytes) in halves.iter_mut().zip([bytes, high]) {
+                    let is_set =
+                        _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, bytes), bits), bits);
+                    *half = _mm256_or_si256(*half, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << place)));
+                }
             }
-            _mm256_storeu_si256(numbers.as_mut_ptr().cast(), all);
+            for (half, numbers) in halves.into_iter().zip(numbers.as_chunks_mut::<LANES>().0) {
+                _mm256_storeu_si256(numbers.as_mut_ptr().cast(), half);
+            }
         }
     }
 

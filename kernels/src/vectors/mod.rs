@@ -22,6 +22,8 @@ pub(crate) const LANES: usize = 32;
 
 /// Half of them: what one lookup reaches.
 pub(crate) const HALF: usize = LANES / 2;
+/// Places whose bits are made bytes at once: those of a word.
+pub(crate) const BLOCK: usize = 64;
 /// Counts of two filters in each half of the lanes: of the first ones in even lanes, in odd ones, of the second ones in even and in odd
 /// lanes.
 pub(crate) type Counts = [[i16; HALF]; 4];
@@ -75,8 +77,8 @@ pub(crate) trait Vectors: Copy {
     /// The lanes of each half as bits, one vector behind the other: bit `i` of a half is set where its lane is all ones. At most four
     /// vectors.
     fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2];
-    /// Bit `i` of four words is the number of four bits that lane `i` gets.
-    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]);
+    /// Bit `i` of four words is the number of four bits that byte `i` gets.
+    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]);
     /// Writes bytes to each half of the lanes, and sets the bits of `also`, two lanes a number.
     fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]);
 

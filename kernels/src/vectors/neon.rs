@@ -10,7 +10,7 @@ use core::arch::aarch64::{
     vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vst1q_u64, vsubq_u16,
 };
 
-use super::{Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +166,7 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
-    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
+    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
         Portable.number(words, numbers);
     }
 

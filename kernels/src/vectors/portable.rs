@@ -1,6 +1,6 @@
 //! The operations in plain Rust.
 
-use super::{Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn number(self, words: [u32; 4], numbers: &mut [u8; LANES]) {
+    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
         for (lane, number) in numbers.iter_mut().enumerate() {
             let [a, b, c, d] = words.map(|word| (word >> lane & 1) as u8);
             *number = a | b << 1 | c << 2 | d << 3;

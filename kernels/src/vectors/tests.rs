@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::{Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
 
 /// Inputs of one round of all operations.
 #[derive(Clone, Debug)]
@@ -78,12 +78,15 @@ fn bytes<V: Vectors>(v: V, case: &Case) -> OfBytes {
         }
     }
     let [w, x, y, z, ..] = case.words;
-    let mut written = [[7; LANES]; 2];
-    v.number([w, x, y, z].map(|word| word as u32), &mut written[0]);
+    let mut written = [7; BLOCK];
+    v.number([w, x, y, z], &mut written);
+    let mut written = written.as_chunks().0.to_vec();
+    let mut lanes = [7; LANES];
     if let Some(bytes) = case.places[0].first_chunk() {
-        v.put_twice(bytes, &case.tables[1], &mut written[1]);
+        v.put_twice(bytes, &case.tables[1], &mut lanes);
     }
-    (counts, bits, written.to_vec())
+    written.push(lanes);
+    (counts, bits, written)
 }
 
 type All = ((u32, Vec<Row>), OfBytes);
