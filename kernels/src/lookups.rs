@@ -25,10 +25,12 @@ const CHANNELS: usize = 4;
 const FILTERS: usize = 4;
 /// Lookups until half a byte is full, `3 * 4 < 16`.
 const TRIPLE: usize = 3;
-/// Triples until a byte is full, `21 * 12 < 256`: one that counting begins with, and turns of its loop.
-const TRIPLES_MAX: usize = 1 + 10 * UNROLLED;
 /// Triples in one turn of the loop.
 const UNROLLED: usize = 2;
+/// Turns until a byte is full, `10 * 2 * 12 < 256`.
+const TURNS_MAX: usize = 10;
+/// Lookups of one turn.
+const TURN: usize = TRIPLE * UNROLLED;
 /// Vectors of places that are counted together, as many as registers hold the counts of.
 const TOGETHER: usize = 4;
 /// Places that are counted together: the bits of a word.
@@ -87,8 +89,9 @@ struct Sizes {
     pitch: usize,
     /// Fours of channels.
     fours: usize,
-    /// Lookups of a filter at a place: fours of channels times places of the kernel, in whole triples.
-    steps: usize,
+    /// Turns of the loop for a filter at a place: its lookups are fours of channels times places of the kernel, and as many more as the
+    /// last turn is full of.
+    turns: usize,
     /// As many of them as are counted before bytes are full.
     at_once: usize,
     /// Fours of filters.
@@ -105,17 +108,16 @@ impl Sizes {
     const fn of(shape: Convp) -> Self {
         let (pitch, kernel) = (pitch(shape), shape.conv.kernel);
         let fours = shape.input.channels.div_ceil(CHANNELS);
-        let triples = (fours * kernel * kernel).div_ceil(TRIPLE);
-        // Parts of one size, but for the turns of the loop: emptying the bytes takes as long after a short one.
-        let of_part = triples.div_ceil(triples.div_ceil(TRIPLES_MAX));
+        let turns = (fours * kernel * kernel).div_ceil(TURN);
         let words = (shape.convolved().height * pitch).div_ceil(PLACES);
         let plane = shape.input.height * pitch;
         Self {
             shape,
             pitch,
             fours,
-            steps: triples * TRIPLE,
-            at_once: (1 + (of_part - 1).next_multiple_of(UNROLLED)) * TRIPLE,
+            turns,
+            // Parts of one size: emptying the bytes takes as long after a short one.
+            at_once: turns.div_ceil(turns.div_ceil(TURNS_MAX)),
             groups: shape.filters.div_ceil(FILTERS),
             words,
             before: shape.conv.pad * (pitch + 1),
@@ -143,13 +145,13 @@ impl Sizes {
 /// Lanes of the weights that [`prepare`] and [`prepare_thresholds`] write: tables, masks, starts, thresholds.
 pub(crate) const fn lanes_len(shape: Convp) -> usize {
     let sizes = Sizes::of(shape);
-    sizes.groups * sizes.steps + sizes.masks() + sizes.starts() + sizes.groups * 2
+    sizes.groups * sizes.turns * TURN + sizes.masks() + sizes.starts() + sizes.groups * 2
 }
 
 /// Bytes of one run: the map, a byte a place; what the taps see of a word of places.
 pub(crate) const fn bytes_len(shape: Convp) -> usize {
     let sizes = Sizes::of(shape);
-    sizes.planes() + sizes.steps * TOGETHER * LANES + LINE
+    sizes.planes() + sizes.turns * TURN * TOGETHER * LANES + LINE
 }
 
 /// Numbers of 16 bits of one run: counts of a word of places.
@@ -172,7 +174,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(sizes: &Sizes, lanes: &'a [Lanes]) -> Self {
-        let (tables, rest) = lanes.split_at(sizes.groups * sizes.steps);
+        let (tables, rest) = lanes.split_at(sizes.groups * sizes.turns * TURN);
         let (masks, rest) = rest.split_at(sizes.masks());
         let (starts, below) = rest.split_at(sizes.starts());
         Self { tables, masks, starts, below }
@@ -198,13 +200,14 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
             four | usize::from(is_set) << at
         })
     };
-    let (tables, rest) = lanes.split_at_mut(sizes.groups * sizes.steps);
+    let (tables, rest) = lanes.split_at_mut(sizes.groups * sizes.turns * TURN);
     let (masks, rest) = rest.split_at_mut(sizes.masks());
     let (starts, _) = rest.split_at_mut(sizes.starts());
     let mut tables = tables.iter_mut();
-    for first in (0..sizes.steps).step_by(sizes.at_once) {
+    for first in (0..sizes.turns).step_by(sizes.at_once) {
+        let end = sizes.turns.min(first + sizes.at_once);
         for group in 0..sizes.groups {
-            for step in first..sizes.steps.min(first + sizes.at_once) {
+            for step in first * TURN..end * TURN {
                 let Some(lanes) = tables.next() else { return };
                 let mut table = [0; LANES];
                 for (at, filter) in (group * FILTERS..shape.filters).take(FILTERS).enumerate() {
@@ -302,7 +305,7 @@ impl<'a> Memory<'a> {
         let (counts, _) = counts.as_chunks_mut();
         Self {
             planes,
-            patches: &mut patches[..sizes.steps * TOGETHER],
+            patches: &mut patches[..sizes.turns * TURN * TOGETHER],
             counts: &mut counts[..sizes.groups * TOGETHER],
             bits: &mut scratch.words[..sizes.groups * FILTERS],
         }
@@ -389,7 +392,7 @@ fn of_word<V: Vectors, const X: usize>(
     memory: &mut Memory<'_>,
 ) {
     let kernel = sizes.shape.conv.kernel;
-    let (patches, _) = memory.patches[..sizes.steps * X].as_chunks_mut::<X>();
+    let (patches, _) = memory.patches[..sizes.turns * TURN * X].as_chunks_mut::<X>();
     let (masks, _) = parts.masks.as_chunks::<TOGETHER>();
     let masks = &masks[word * kernel * kernel..][..kernel * kernel];
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
@@ -412,31 +415,33 @@ fn of_word<V: Vectors, const X: usize>(
     }
     let (below, _) = parts.below.as_chunks();
     let (bits, _) = memory.bits.as_chunks_mut();
-    let (mut tables, mut steps) = (parts.tables, 0);
-    for patches in patches.chunks(sizes.at_once) {
-        let is_first = steps == 0;
-        steps += patches.len();
-        let (of_part, rest) = tables.split_at(patches.len() * sizes.groups);
-        tables = rest;
+    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), parts.tables.as_chunks::<TRIPLE>());
+    let ((patches, _), mut turns) = (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>().0);
+    let count_of = sizes.turns.div_ceil(sizes.at_once);
+    for (part, patches) in patches.chunks(sizes.at_once).enumerate() {
+        let (of_part, rest) = turns.split_at(patches.len() * sizes.groups);
+        turns = rest;
         let groups = of_part.chunks_exact(patches.len()).zip(&mut *counts);
-        if steps < sizes.steps {
+        if part + 1 < count_of {
             for (tables, counts) in groups {
                 let (both, second) = count(v, patches, tables);
                 for x in 0..X {
-                    let before = if is_first { &starts[x] } else { &counts[x] };
+                    let before = if part == 0 { &starts[x] } else { &counts[x] };
                     let sums = v.counts(both[x], second[x], before);
                     v.put_counts(sums, &mut counts[x]);
                 }
             }
             continue;
         }
-        for (((tables, counts), [Lanes(first), Lanes(second)]), bits) in groups.zip(below).zip(&mut *bits) {
-            let below = [first, second];
-            let before = if is_first { &starts } else { &*counts };
+        for (((tables, counts), [Lanes(below_first), Lanes(below_second)]), bits) in
+            groups.zip(below).zip(&mut *bits)
+        {
             let (both, second) = count(v, patches, tables);
+            let before = if part == 0 { &starts } else { &*counts };
             let mut above = [[v.no_bytes(); X]; 2];
             for x in 0..X {
-                [above[0][x], above[1][x]] = v.above(v.counts(both[x], second[x], &before[x]), below);
+                let counts = v.counts(both[x], second[x], &before[x]);
+                [above[0][x], above[1][x]] = v.above(counts, [below_first, below_second]);
             }
             let [[a, c], [b, d]] = [v.bits(&above[0]), v.bits(&above[1])];
             *bits = [a, b, c, d];
@@ -444,43 +449,40 @@ fn of_word<V: Vectors, const X: usize>(
     }
 }
 
-/// Sums of both filters of a half, and of the second one, over some lookups.
+/// What three lookups see of vectors of places.
+type Seen<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
+
+/// Sums of both filters of a half, and of the second one, over some turns.
 #[inline(always)]
 fn count<V: Vectors, const X: usize>(
     v: V,
-    patches: &[[[u8; LANES]; X]],
-    tables: &[Lanes],
+    patches: &[[Seen<X>; UNROLLED]],
+    tables: &[[[Lanes; TRIPLE]; UNROLLED]],
 ) -> ([V::Bytes; X], [V::Bytes; X]) {
     let (mut both, mut second) = ([v.no_bytes(); X], [v.no_bytes(); X]);
-    let ((patches, _), (tables, _)) = (patches.as_chunks(), tables.as_chunks());
-    let (Some((first, patches)), Some((table, tables))) = (patches.split_first(), tables.split_first())
-    else {
-        return (both, second);
-    };
-    let sums = triple(v, first, table);
+    let mut turns = patches.iter().zip(tables);
+    // Nothing is added in the first turn but its own sums.
+    let Some(([first, next], [table, next_table])) = turns.next() else { return (both, second) };
+    let (first, next) = (triple(v, first, table), triple(v, next, next_table));
     for x in 0..X {
-        (both[x], second[x]) = (sums[x], v.high_halves(sums[x]));
+        both[x] = v.add_pairs(first[x], next[x]);
+        second[x] = v.add_bytes(v.high_halves(first[x]), v.high_halves(next[x]));
     }
-    let ((patches, last), (tables, last_tables)) =
-        (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>());
-    for (patches, tables) in patches.iter().zip(tables) {
+    for (patches, tables) in turns {
         for (patches, tables) in patches.iter().zip(tables) {
-            add(v, triple(v, patches, tables), &mut both, &mut second);
+            let sums = triple(v, patches, tables);
+            for x in 0..X {
+                both[x] = v.add_pairs(both[x], sums[x]);
+                second[x] = v.add_bytes(second[x], v.high_halves(sums[x]));
+            }
         }
-    }
-    for (patches, tables) in last.iter().zip(last_tables) {
-        add(v, triple(v, patches, tables), &mut both, &mut second);
     }
     (both, second)
 }
 
 /// Sums of three lookups.
 #[inline(always)]
-fn triple<V: Vectors, const X: usize>(
-    v: V,
-    [a, b, c]: &[[[u8; LANES]; X]; TRIPLE],
-    tables: &[Lanes; TRIPLE],
-) -> [V::Bytes; X] {
+fn triple<V: Vectors, const X: usize>(v: V, [a, b, c]: &Seen<X>, tables: &[Lanes; TRIPLE]) -> [V::Bytes; X] {
     let mut sums = [v.no_bytes(); X];
     let table = v.table(&tables[0].0);
     for (sum, places) in sums.iter_mut().zip(a) {
@@ -493,19 +495,6 @@ fn triple<V: Vectors, const X: usize>(
         }
     }
     sums
-}
-
-#[inline(always)]
-fn add<V: Vectors, const X: usize>(
-    v: V,
-    sums: [V::Bytes; X],
-    both: &mut [V::Bytes; X],
-    second: &mut [V::Bytes; X],
-) {
-    for x in 0..X {
-        both[x] = v.add_pairs(both[x], sums[x]);
-        second[x] = v.add_bytes(second[x], v.high_halves(sums[x]));
-    }
 }
 
 /// Writes the bits of a word of places to the stream that is given.
