@@ -14,7 +14,7 @@
 //! A place outside the map counts nothing, so half of what is missing there is counted from the start, as [`slices`](crate::slices)
 //! does.
 
-use crate::rows::{bits_at, low_bits, pooled_rows};
+use crate::rows::{bits_at, low_bits, or_into, pooled_rows};
 use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
 use crate::vectors::{BLOCK, Counts, HALF, LANES, Vectors};
@@ -37,8 +37,6 @@ const TOGETHER: usize = 4;
 const PLACES: usize = TOGETHER * HALF;
 /// Longest side of a kernel that is run so.
 const KERNEL_MAX: usize = 8;
-/// From this many filters on it is faster than slices.
-const LEAST_FILTERS: usize = 24;
 /// The number of a place outside the map: nothing is counted for it, whatever bits lie beside the highest one.
 const ABSENT: u8 = 0x80;
 /// Bytes up to the next line of the cache.
@@ -64,11 +62,7 @@ pub(crate) const fn runs(shape: Convp) -> bool {
     let Window { kernel, stride, pad } = shape.conv;
     // Half of what is missing at a place is a whole number.
     let is_even = pad == 0 || shape.input.channels.is_multiple_of(2);
-    is_even
-        && stride == 1
-        && kernel <= KERNEL_MAX
-        && shape.filters >= LEAST_FILTERS
-        && shape.taps() < i16::MAX as usize
+    is_even && stride == 1 && kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
 }
 
 /// Whether a run gives one stream of bits: where nothing is pooled, and places lie as they come out. Otherwise it gives rows.
@@ -397,10 +391,12 @@ fn of_word<V: Vectors, const X: usize>(
     let masks = &masks[word * kernel * kernel..][..kernel * kernel];
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
-        let planes = memory.planes[word * PLACES + ky * sizes.pitch + kx..].chunks_exact(sizes.plane);
-        for (places, plane) in patches.iter_mut().zip(planes) {
-            let Some(seen) = plane.first_chunk::<PLACES>() else { break };
+        let mut planes = &memory.planes[word * PLACES + ky * sizes.pitch + kx..];
+        for places in patches {
+            let (plane, rest) = planes.split_at(sizes.plane);
+            let Some(seen) = plane.first_chunk::<PLACES>() else { return };
             let (seen, _) = seen.as_chunks();
+            planes = rest;
             for ((places, seen), Lanes(mask)) in places.iter_mut().zip(seen).zip(masks) {
                 v.put_twice(seen, mask, places);
             }
@@ -542,7 +538,18 @@ fn put_rows(sizes: &Sizes, word: usize, bits: &[u64], given: &mut [u64]) {
         let kept = low_bits((width - skipped).min(PLACES - from));
         let (place, shift) = (skipped / 64, skipped % 64);
         let (top, bottom) = pooled_rows(sizes.shape.pool, y, rows_left);
-        for (bits, map) in bits.iter().zip(given.chunks_exact_mut(map_words)) {
+        let of_filters = bits.iter().zip(given.chunks_exact_mut(map_words));
+        if row_words == 1 {
+            let of_filters = of_filters.map(|(bits, map)| ((bits >> from & kept) << skipped, map));
+            // Written out for the one and two that a pooling has.
+            match bottom - top {
+                1 => of_filters.for_each(|(bits, map)| map[top] |= bits),
+                2 => of_filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),
+                _ => of_filters.for_each(|(bits, map)| or_into(bits, &mut map[top..bottom])),
+            }
+            continue;
+        }
+        for (bits, map) in of_filters {
             let bits = bits >> from & kept;
             for row in map[top * row_words..bottom * row_words].chunks_exact_mut(row_words) {
                 row[place] |= bits << shift;

@@ -62,6 +62,8 @@ pub struct Plan {
     count: usize,
     classes: usize,
     pub(crate) scale: f32,
+    /// Words of the features as one stream of bits.
+    stream_words: usize,
     /// Words of the largest map before or between blocks.
     map_words: usize,
     /// Words of one convolved row, in the block where they are most.
@@ -106,6 +108,7 @@ impl Plan {
             count: blocks.len(),
             classes,
             scale,
+            stream_words: 0,
             map_words: 0,
             row_words: 0,
         };
@@ -126,6 +129,7 @@ impl Plan {
             Input::Pixels => 0,
             Input::Bits => plan.input().channels * plan.input().height * plan.input().row_words(),
         };
+        plan.stream_words = plan.features().len().div_ceil(64);
         plan.map_words = plan.blocks().iter().map(|&block| map_words(block)).fold(input, usize::max);
         plan.row_words = plan.blocks().iter().map(|&block| row_words(block)).max().unwrap_or(0);
         Ok(plan)
@@ -241,7 +245,7 @@ impl Plan {
 
     /// Words of the features as one stream of bits.
     pub(crate) fn stream_words(&self) -> usize {
-        self.features().len().div_ceil(64)
+        self.stream_words
     }
 
     /// Words of the largest map before or between blocks.

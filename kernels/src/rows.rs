@@ -1,7 +1,7 @@
 //! Maps of bits, row by row: `[channels, height, words]`, each row in words of its own, bits past the width zero; and one stream of bits
 //! without gaps.
 
-use crate::shape::{Convp, Map, Window};
+use crate::shape::{Convp, Map, Window, quotient};
 
 /// How the bits of a map `[channels, height, width]` lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,17 +140,6 @@ pub(crate) fn bits_at(words: &[u64], from: usize) -> u64 {
     };
     // A shift by 64 is none.
     low >> shift | high << 1 << (63 - shift)
-}
-
-/// `number / by`, written out for the numbers that windows mostly have: the processor's own division takes as long as ten additions.
-#[inline(always)]
-const fn quotient(number: usize, by: usize) -> usize {
-    match by {
-        1 => number,
-        2 => number / 2,
-        3 => number / 3,
-        _ => number / by,
-    }
 }
 
 /// The remainder beside [`quotient`].
