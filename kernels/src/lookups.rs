@@ -92,6 +92,12 @@ struct Sizes {
     groups: usize,
     /// Words of places.
     words: usize,
+    /// Words at the top whose places may see rows above the map.
+    top: usize,
+    /// The first word whose places may see rows below it.
+    bottom: usize,
+    /// Words between them after which columns lie in words as before; none where words are too few to make a difference.
+    patterns: usize,
     /// Places before the first of the map that windows see.
     before: usize,
     /// From the plane of four channels to the next: at least as many places as are read together.
@@ -105,6 +111,11 @@ impl Sizes {
         let turns = (fours * kernel * kernel).div_ceil(TURN);
         let words = (shape.convolved().height * pitch).div_ceil(PLACES);
         let plane = shape.input.height * pitch;
+        let top = (shape.conv.pad * pitch).div_ceil(PLACES);
+        let bottom = shape.convolved().height.saturating_sub(shape.conv.pad) * pitch / PLACES;
+        // The pitch over its greatest common divisor with 64.
+        let shift = pitch.trailing_zeros();
+        let patterns = pitch >> if shift < PLACES.trailing_zeros() { shift } else { PLACES.trailing_zeros() };
         Self {
             shape,
             pitch,
@@ -114,6 +125,9 @@ impl Sizes {
             at_once: turns.div_ceil(turns.div_ceil(TURNS_MAX)),
             groups: shape.filters.div_ceil(FILTERS),
             words,
+            top,
+            bottom,
+            patterns: if top + patterns < bottom { patterns } else { 0 },
             before: shape.conv.pad * (pitch + 1),
             plane: if plane > PLACES { plane } else { PLACES },
         }
@@ -125,14 +139,39 @@ impl Sizes {
         self.fours * self.plane + begins + self.before + BLOCK
     }
 
-    /// What is absent: for each word and place of the kernel, its vectors.
-    const fn masks(&self) -> usize {
-        self.words * self.shape.conv.kernel * self.shape.conv.kernel * TOGETHER
+    /// Kinds of words: those of one kind see the same of what is outside.
+    const fn kinds(&self) -> usize {
+        if self.patterns == 0 { self.words } else { self.top + self.patterns + self.words - self.bottom }
     }
 
-    /// What is counted from the start: for each vector of places, those of even lanes and of odd ones.
+    /// The kind of a word.
+    const fn kind(&self, word: usize) -> usize {
+        if self.patterns == 0 || word < self.top {
+            word
+        } else if word < self.bottom {
+            self.top + (word - self.top) % self.patterns
+        } else {
+            self.top + self.patterns + word - self.bottom
+        }
+    }
+
+    /// The first word of a kind.
+    const fn first(&self, kind: usize) -> usize {
+        if self.patterns == 0 || kind < self.top + self.patterns {
+            kind
+        } else {
+            self.bottom + kind - self.top - self.patterns
+        }
+    }
+
+    /// What is absent: for each kind of words and place of the kernel, the vectors of a word.
+    const fn masks(&self) -> usize {
+        self.kinds() * self.shape.conv.kernel * self.shape.conv.kernel * TOGETHER
+    }
+
+    /// What is counted from the start: for each kind of words and vector, places of even lanes and of odd ones.
     const fn starts(&self) -> usize {
-        self.words * TOGETHER * 2
+        self.kinds() * TOGETHER * 2
     }
 }
 
@@ -225,8 +264,8 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
     let Map { height, width, .. } = shape.input;
     for (at, lanes) in masks.iter_mut().enumerate() {
         let mut mask = [0; LANES];
-        let (vector, of_kernel) =
-            (at / TOGETHER / (kernel * kernel) * TOGETHER + at % TOGETHER, at / TOGETHER % (kernel * kernel));
+        let (kind, of_kernel) = (at / TOGETHER / (kernel * kernel), at / TOGETHER % (kernel * kernel));
+        let vector = sizes.first(kind) * TOGETHER + at % TOGETHER;
         for (lane, byte) in mask.iter_mut().enumerate() {
             let place = vector * HALF + lane % HALF;
             let (x, y) = (place % sizes.pitch + of_kernel % kernel, place / sizes.pitch + of_kernel / kernel);
@@ -240,7 +279,7 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
     let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
     let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
     for (at, start) in starts.iter_mut().enumerate() {
-        let (vector, parity) = (at / 2, at % 2);
+        let (vector, parity) = (sizes.first(at / 2 / TOGETHER) * TOGETHER + at / 2 % TOGETHER, at % 2);
         let missing = |lane: usize| {
             let place = vector * HALF + 2 * (lane % (HALF / 2)) + parity;
             let (x, y) = (column(place)?, row(place)?);
@@ -388,7 +427,8 @@ fn of_word<V: Vectors, const X: usize>(
     let kernel = sizes.shape.conv.kernel;
     let (patches, _) = memory.patches[..sizes.turns * TURN * X].as_chunks_mut::<X>();
     let (masks, _) = parts.masks.as_chunks::<TOGETHER>();
-    let masks = &masks[word * kernel * kernel..][..kernel * kernel];
+    let kind = sizes.kind(word);
+    let masks = &masks[kind * kernel * kernel..][..kernel * kernel];
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
         let mut planes = &memory.planes[word * PLACES + ky * sizes.pitch + kx..];
@@ -405,7 +445,7 @@ fn of_word<V: Vectors, const X: usize>(
 
     let (counts, _) = memory.counts[..sizes.groups * X].as_chunks_mut::<X>();
     let mut starts = [Counts::default(); X];
-    for (start, pair) in starts.iter_mut().zip(parts.starts[word * TOGETHER * 2..].as_chunks().0) {
+    for (start, pair) in starts.iter_mut().zip(parts.starts[kind * TOGETHER * 2..].as_chunks().0) {
         let [Lanes(even), Lanes(odd)] = pair;
         *start = [*even, *odd, *even, *odd];
     }
