@@ -1,4 +1,4 @@
-//! Binary weights over bits, many filters: products are counted by looking them up.
+//! Binary weights over bits: products are counted by looking them up.
 //!
 //! Four channels of a place are one of 16 numbers, and so are a filter's four weights for them. For four weights there is a table of the
 //! products that are +1 with each of the 16 numbers, and an instruction that shuffles bytes looks up many places in it at once. A
@@ -12,7 +12,9 @@
 //! same bytes one after the other, whatever the window is, and what comes out is a word of 64 places for each filter.
 //!
 //! A place outside the map counts nothing, so half of what is missing there is counted from the start, as [`slices`](crate::slices)
-//! does.
+//! does. A half that is left over of an odd number is rounded up or down, whichever leaves the comparison as it is: twice a count,
+//! and an odd number, reaches an odd number only if it does with one more than half of that, and an even one only if it does with
+//! one less.
 
 use crate::rows::{bits_at, low_bits, or_into, pooled_rows};
 use crate::shape::{Convp, Map, Window};
@@ -36,7 +38,10 @@ const TOGETHER: usize = 4;
 /// Places that are counted together: the bits of a word.
 const PLACES: usize = TOGETHER * HALF;
 /// Longest side of a kernel that is run so.
-const KERNEL_MAX: usize = 8;
+const KERNEL_MAX: usize = 16;
+/// Vectors that counts of four filters are compared with: for first and second ones of the halves, what they have to be above, and
+/// whether what twice the count has to reach is odd.
+const COMPARED: usize = 4;
 /// The number of a place outside the map: nothing is counted for it, whatever bits lie beside the highest one.
 const ABSENT: u8 = 0x80;
 /// Bytes up to the next line of the cache.
@@ -59,10 +64,7 @@ impl Lanes {
 
 /// Whether this kernel runs the block, and well.
 pub(crate) const fn runs(shape: Convp) -> bool {
-    let Window { kernel, stride, pad } = shape.conv;
-    // Half of what is missing at a place is a whole number.
-    let is_even = pad == 0 || shape.input.channels.is_multiple_of(2);
-    is_even && stride == 1 && kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
+    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
 }
 
 /// Whether a run gives one stream of bits: where nothing is pooled, and places lie as they come out. Otherwise it gives rows.
@@ -169,16 +171,16 @@ impl Sizes {
         self.kinds() * self.shape.conv.kernel * self.shape.conv.kernel * TOGETHER
     }
 
-    /// What is counted from the start: for each kind of words and vector, places of even lanes and of odd ones.
-    const fn starts(&self) -> usize {
+    /// What is missing, or half of it where that is whole: for each kind of words and vector, places of even lanes and of odd ones.
+    const fn missing(&self) -> usize {
         self.kinds() * TOGETHER * 2
     }
 }
 
-/// Lanes of the weights that [`prepare`] and [`prepare_thresholds`] write: tables, masks, starts, thresholds.
+/// Lanes of the weights that [`prepare`] and [`prepare_thresholds`] write: tables, masks, what is missing, what counts are compared with.
 pub(crate) const fn lanes_len(shape: Convp) -> usize {
     let sizes = Sizes::of(shape);
-    sizes.groups * sizes.turns * TURN + sizes.masks() + sizes.starts() + sizes.groups * 2
+    sizes.groups * sizes.turns * TURN + sizes.masks() + sizes.missing() + sizes.groups * COMPARED
 }
 
 /// Bytes of one run: the map, a byte a place; what the taps see of a word of places.
@@ -189,7 +191,7 @@ pub(crate) const fn bytes_len(shape: Convp) -> usize {
 
 /// Numbers of 16 bits of one run: counts of a word of places.
 pub(crate) const fn sums_len(shape: Convp) -> usize {
-    Sizes::of(shape).groups * TOGETHER * 4 * HALF + LINE / 2
+    (1 + Sizes::of(shape).groups) * TOGETHER * 4 * HALF + LINE / 2
 }
 
 /// Words of one run: bits of a word of places.
@@ -201,16 +203,16 @@ pub(crate) const fn words_len(shape: Convp) -> usize {
 struct Parts<'a> {
     tables: &'a [Lanes],
     masks: &'a [Lanes],
-    starts: &'a [Lanes],
-    below: &'a [Lanes],
+    missing: &'a [Lanes],
+    compared: &'a [Lanes],
 }
 
 impl<'a> Parts<'a> {
     fn of(sizes: &Sizes, lanes: &'a [Lanes]) -> Self {
         let (tables, rest) = lanes.split_at(sizes.groups * sizes.turns * TURN);
         let (masks, rest) = rest.split_at(sizes.masks());
-        let (starts, below) = rest.split_at(sizes.starts());
-        Self { tables, masks, starts, below }
+        let (missing, compared) = rest.split_at(sizes.missing());
+        Self { tables, masks, missing, compared }
     }
 }
 
@@ -235,7 +237,7 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
     };
     let (tables, rest) = lanes.split_at_mut(sizes.groups * sizes.turns * TURN);
     let (masks, rest) = rest.split_at_mut(sizes.masks());
-    let (starts, _) = rest.split_at_mut(sizes.starts());
+    let (missing, _) = rest.split_at_mut(sizes.missing());
     let mut tables = tables.iter_mut();
     for first in (0..sizes.turns).step_by(sizes.at_once) {
         let end = sizes.turns.min(first + sizes.at_once);
@@ -278,30 +280,37 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
     // Column and row of a place; none where rows have ended.
     let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
     let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
-    for (at, start) in starts.iter_mut().enumerate() {
+    let unit = if halves_are_whole(shape) { 2 } else { 1 };
+    for (at, lanes) in missing.iter_mut().enumerate() {
         let (vector, parity) = (sizes.first(at / 2 / TOGETHER) * TOGETHER + at / 2 % TOGETHER, at % 2);
         let missing = |lane: usize| {
             let place = vector * HALF + 2 * (lane % (HALF / 2)) + parity;
             let (x, y) = (column(place)?, row(place)?);
             let seen = seen(x, shape.input.width) * seen(y, shape.input.height);
-            Some(((shape.taps() - seen * channels) / 2) as i16)
+            Some(((shape.taps() - seen * channels) / unit) as i16)
         };
-        *start = Lanes(core::array::from_fn(|lane| missing(lane).unwrap_or(0)));
+        *lanes = Lanes(core::array::from_fn(|lane| missing(lane).unwrap_or(0)));
     }
 }
 
 /// Writes what counts are compared with.
 pub(crate) fn prepare_thresholds(shape: Convp, thresholds: &[Threshold], lanes: &mut [Lanes]) {
     let sizes = Sizes::of(shape);
-    let at = lanes.len() - sizes.groups * 2;
-    // Twice a count, and what is missing, less all taps, is the sum; it is one too few when it is below half of what that comes to.
-    let below = |filter: usize| match thresholds.get(filter) {
-        Some(threshold) => ((threshold.from + shape.taps() as i32 + 1).div_euclid(2) - 1) as i16,
-        None => 0,
-    };
-    for (at, lanes) in lanes[at..].iter_mut().enumerate() {
-        let filter = |lane: usize| at / 2 * FILTERS + lane / (HALF / 2) * 2 + at % 2;
-        *lanes = Lanes(core::array::from_fn(|lane| below(filter(lane))));
+    let at = lanes.len() - sizes.groups * COMPARED;
+    // Twice a count, and what is missing, less all taps, is the sum.
+    let least =
+        |filter: usize| thresholds.get(filter).map_or(0, |threshold| threshold.from + shape.taps() as i32);
+    let (groups, _) = lanes[at..].as_chunks_mut::<COMPARED>();
+    for (group, lanes) in groups.iter_mut().enumerate() {
+        for (at, lanes) in lanes.iter_mut().enumerate() {
+            let (slot, is_parity) = (at % 2, at / 2 == 1);
+            let number = |lane: usize| {
+                let least = least(group * FILTERS + lane / (HALF / 2) * 2 + slot);
+                // A count is too small when it is below half of that.
+                (if is_parity { least & 1 } else { (least + 1).div_euclid(2) - 1 }) as i16
+            };
+            *lanes = Lanes(core::array::from_fn(number));
+        }
     }
 }
 
@@ -321,6 +330,7 @@ struct Memory<'a> {
     planes: &'a mut [u8],
     /// What the taps see of a word of places.
     patches: &'a mut [[u8; LANES]],
+    /// What is counted from the start, then the counts of each four filters.
     counts: &'a mut [Counts],
     /// A word of places for each filter.
     bits: &'a mut [u64],
@@ -339,7 +349,7 @@ impl<'a> Memory<'a> {
         Self {
             planes,
             patches: &mut patches[..sizes.turns * TURN * TOGETHER],
-            counts: &mut counts[..sizes.groups * TOGETHER],
+            counts: &mut counts[..(1 + sizes.groups) * TOGETHER],
             bits: &mut scratch.words[..sizes.groups * FILTERS],
         }
     }
@@ -429,13 +439,14 @@ fn of_word<V: Vectors, const X: usize>(
     let (masks, _) = parts.masks.as_chunks::<TOGETHER>();
     let kind = sizes.kind(word);
     let masks = &masks[kind * kernel * kernel..][..kernel * kernel];
+    // As it is; the compiler does not know.
+    let stride = sizes.plane.max(PLACES);
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
         let mut planes = &memory.planes[word * PLACES + ky * sizes.pitch + kx..];
         for places in patches {
-            let (plane, rest) = planes.split_at(sizes.plane);
-            let Some(seen) = plane.first_chunk::<PLACES>() else { return };
-            let (seen, _) = seen.as_chunks();
+            let (plane, rest) = planes.split_at(stride);
+            let (seen, _) = plane[..PLACES].as_chunks();
             planes = rest;
             for ((places, seen), Lanes(mask)) in places.iter_mut().zip(seen).zip(masks) {
                 v.put_twice(seen, mask, places);
@@ -443,37 +454,46 @@ fn of_word<V: Vectors, const X: usize>(
         }
     }
 
-    let (counts, _) = memory.counts[..sizes.groups * X].as_chunks_mut::<X>();
-    let mut starts = [Counts::default(); X];
-    for (start, pair) in starts.iter_mut().zip(parts.starts[kind * TOGETHER * 2..].as_chunks().0) {
-        let [Lanes(even), Lanes(odd)] = pair;
+    let (counts, _) = memory.counts[..(1 + sizes.groups) * X].as_chunks_mut::<X>();
+    let Some((starts, counts)) = counts.split_first_mut() else { return };
+    let (compared, _) = parts.compared.as_chunks::<COMPARED>();
+    let (missing, _) = parts.missing[kind * TOGETHER * 2..].as_chunks();
+    let is_even = halves_are_whole(sizes.shape);
+    for (start, [Lanes(even), Lanes(odd)]) in starts.iter_mut().zip(missing) {
         *start = [*even, *odd, *even, *odd];
     }
-    let (below, _) = parts.below.as_chunks();
+    if !is_even {
+        for (counts, [_, _, Lanes(first), Lanes(second)]) in counts.iter_mut().zip(compared) {
+            for (counts, start) in counts.iter_mut().zip(&*starts) {
+                *counts = half(start, [first, second]);
+            }
+        }
+    }
     let (bits, _) = memory.bits.as_chunks_mut();
     let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), parts.tables.as_chunks::<TRIPLE>());
     let ((patches, _), mut turns) = (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>().0);
-    let count_of = sizes.turns.div_ceil(sizes.at_once);
+    let (count_of, low) = (sizes.turns.div_ceil(sizes.at_once), v.low_halves());
     for (part, patches) in patches.chunks(sizes.at_once).enumerate() {
+        let begins = part == 0 && is_even;
         let (of_part, rest) = turns.split_at(patches.len() * sizes.groups);
         turns = rest;
         let groups = of_part.chunks_exact(patches.len()).zip(&mut *counts);
         if part + 1 < count_of {
             for (tables, counts) in groups {
-                let (both, second) = count(v, patches, tables);
+                let (both, second) = count(v, low, patches, tables);
                 for x in 0..X {
-                    let before = if part == 0 { &starts[x] } else { &counts[x] };
+                    let before = if begins { &starts[x] } else { &counts[x] };
                     let sums = v.counts(both[x], second[x], before);
                     v.put_counts(sums, &mut counts[x]);
                 }
             }
             continue;
         }
-        for (((tables, counts), [Lanes(below_first), Lanes(below_second)]), bits) in
-            groups.zip(below).zip(&mut *bits)
+        for (((tables, counts), [Lanes(below_first), Lanes(below_second), ..]), bits) in
+            groups.zip(compared).zip(&mut *bits)
         {
-            let (both, second) = count(v, patches, tables);
-            let before = if part == 0 { &starts } else { &*counts };
+            let (both, second) = count(v, low, patches, tables);
+            let before = if begins { &*starts } else { &*counts };
             let mut above = [[v.no_bytes(); X]; 2];
             for x in 0..X {
                 let counts = v.counts(both[x], second[x], &before[x]);
@@ -485,6 +505,23 @@ fn of_word<V: Vectors, const X: usize>(
     }
 }
 
+/// Whether half of what is missing at a place is a whole number.
+const fn halves_are_whole(shape: Convp) -> bool {
+    shape.conv.pad == 0 || shape.input.channels.is_multiple_of(2)
+}
+
+/// Half of what is missing, one more than that where what twice the count has to reach is odd.
+#[inline(always)]
+fn half(missing: &Counts, is_odd: [&[i16; HALF]; 2]) -> Counts {
+    let mut half = *missing;
+    for (at, half) in half.iter_mut().enumerate() {
+        for (half, is_odd) in half.iter_mut().zip(is_odd[at / 2]) {
+            *half = (*half + is_odd) >> 1;
+        }
+    }
+    half
+}
+
 /// What three lookups see of vectors of places.
 type Seen<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
 
@@ -492,6 +529,7 @@ type Seen<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
 #[inline(always)]
 fn count<V: Vectors, const X: usize>(
     v: V,
+    low: V::Bytes,
     patches: &[[Seen<X>; UNROLLED]],
     tables: &[[[Lanes; TRIPLE]; UNROLLED]],
 ) -> ([V::Bytes; X], [V::Bytes; X]) {
@@ -502,14 +540,14 @@ fn count<V: Vectors, const X: usize>(
     let (first, next) = (triple(v, first, table), triple(v, next, next_table));
     for x in 0..X {
         both[x] = v.add_pairs(first[x], next[x]);
-        second[x] = v.add_bytes(v.high_halves(first[x]), v.high_halves(next[x]));
+        second[x] = v.add_bytes(v.high_halves(first[x], low), v.high_halves(next[x], low));
     }
     for (patches, tables) in turns {
         for (patches, tables) in patches.iter().zip(tables) {
             let sums = triple(v, patches, tables);
             for x in 0..X {
                 both[x] = v.add_pairs(both[x], sums[x]);
-                second[x] = v.add_bytes(second[x], v.high_halves(sums[x]));
+                second[x] = v.add_bytes(second[x], v.high_halves(sums[x], low));
             }
         }
     }

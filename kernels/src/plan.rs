@@ -310,9 +310,9 @@ impl Plan {
 pub(crate) enum Way {
     /// By [`tables`]: pixels.
     Tables,
-    /// By [`lookups`]: bits, many filters, where the path has an instruction for it.
+    /// By [`lookups`]: bits, where the path has an instruction for it.
     Lookups,
-    /// By [`slices`]: bits.
+    /// By [`slices`]: bits, where it has not.
     Slices,
     /// By [`patches`]: bits, with steps other than 1 or in little memory.
     Patches,
@@ -331,7 +331,7 @@ impl Way {
             Self::Patches
         } else if path.looks_up() && lookups::runs(block) {
             Self::Lookups
-        } else if slices::runs(block) {
+        } else if !path.looks_up() && slices::runs(block) {
             Self::Slices
         } else {
             Self::Patches

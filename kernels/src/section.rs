@@ -315,14 +315,14 @@ impl<'a> Section<'a> {
                     let mut scratch = lookups::Scratch { bytes, sums, words: own };
                     lookups::convolve(v, block, map, of_lanes, of_block, &mut scratch, pooled);
                 }
-                // Not chosen for a path without the instruction, and so not compiled for it.
-                Way::Lookups => {}
-                Way::Slices => {
+                Way::Slices if !V::LOOKS_UP => {
                     let words = &mut own[..slices::words(block)];
                     let mut scratch = slices::Scratch { words, row };
                     let (map, weights) = ((&map[..], before), (of_weights, of_signs));
-                    slices::convolve(v, block, map, weights, of_block, &mut scratch, pooled);
+                    slices::convolve(block, map, weights, of_block, &mut scratch, pooled);
                 }
+                // Not chosen for a path that has the instruction or has it not, and so not compiled for it.
+                Way::Lookups | Way::Slices => {}
                 Way::Patches => {
                     let (streams, patches) = own.split_at_mut(patches::streams_words(block));
                     let patches = &mut patches[..patches::patches_words(block)];

@@ -13,7 +13,15 @@
 use crate::rows::{bits_at, low_bits, or_into, pool_down, pooled_rows};
 use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
-use crate::vectors::{Row, TILE, TILE_WORDS, Vectors};
+
+/// Places that are worked on at once.
+const TILE: usize = 256;
+/// Words of a tile.
+const TILE_WORDS: usize = TILE / 64;
+/// One bit for each place of a tile.
+type Row = [u64; TILE_WORDS];
+const NO_BITS: Row = [0; TILE_WORDS];
+const ALL_BITS: Row = [u64::MAX; TILE_WORDS];
 
 /// Taps that one table sums.
 const GROUP: usize = 3;
@@ -183,8 +191,7 @@ pub(crate) struct Scratch<'a> {
 /// Runs convolution, comparison and the pooling down. `map` is `[channels, height, row words]` with its row words; `pooled` is
 /// `[filters, pooled rows, row words]`, zero at first.
 #[inline(always)]
-pub(crate) fn convolve<V: Vectors>(
-    v: V,
+pub(crate) fn convolve(
     shape: Convp,
     map: (&[u64], usize),
     (masks, signs): (&[u64], &[u8]),
@@ -205,25 +212,61 @@ pub(crate) fn convolve<V: Vectors>(
     lay_out(&sizes, map, runs);
     let (seen, missing) = masks.split_at(2 * shape.conv.kernel * sizes.mask_words);
     for tile in 0..sizes.tiles {
-        add_groups(v, &sizes, runs, seen, tile, sums);
+        add_groups(&sizes, runs, seen, tile, sums);
         // Twice the half of what is missing: its lowest digit is a half.
-        let mut start = [v.no_bits(); DIGITS_MAX + 1];
+        let mut start = [NO_BITS; DIGITS_MAX + 1];
         for (start, missing) in start.iter_mut().zip(missing.chunks_exact(sizes.mask_words)) {
-            *start = v.load(row_at(missing, tile));
+            *start = *row_at(missing, tile);
         }
         let of_filters = signs.chunks_exact(sizes.all_groups).zip(thresholds);
         for ((signs, threshold), stream) in of_filters.zip(streams.chunks_exact_mut(sizes.stream_words)) {
             // A sum is twice the products that are +1, less the taps on the map: with half of what is missing counted as +1, less
             // all taps.
             let [half, mut count @ ..] = start;
-            count_up(v, sizes.digits, sums, signs, &mut count);
-            let bits = reaches(v, threshold.from + shape.taps() as i32, half, &count[..sizes.digits]);
+            count_up(sizes.digits, sums, signs, &mut count);
+            let bits = reaches(threshold.from + shape.taps() as i32, half, &count[..sizes.digits]);
             if let Some(words) = stream[tile * TILE_WORDS..].first_chunk_mut() {
-                v.store(bits, words);
+                *words = bits;
             }
         }
     }
     take_rows(&sizes, streams, scratch.row, pooled);
+}
+
+/// The row that begins so many bits after the first word, fewer than 64.
+#[inline(always)]
+fn moved(words: &[u64; TILE_WORDS + 1], by: u32) -> Row {
+    let mut row = NO_BITS;
+    for (place, row) in row.iter_mut().enumerate() {
+        // A shift by 64 is none.
+        *row = words[place] >> by | words[place + 1] << 1 << (63 - by);
+    }
+    row
+}
+
+#[inline(always)]
+fn xor(mut a: Row, b: Row) -> Row {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
+    a
+}
+
+#[inline(always)]
+fn and(mut a: Row, b: Row) -> Row {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a &= b);
+    a
+}
+
+#[inline(always)]
+fn or(mut a: Row, b: Row) -> Row {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
+    a
+}
+
+/// `a & !b`.
+#[inline(always)]
+fn and_not(mut a: Row, b: Row) -> Row {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a &= !b);
+    a
 }
 
 /// The words of a tile.
@@ -235,28 +278,28 @@ fn row_at(words: &[u64], tile: usize) -> &Row {
 
 /// The sums of every group over one tile.
 #[inline(always)]
-fn add_groups<V: Vectors>(v: V, sizes: &Sizes, runs: &[u64], seen: &[u64], tile: usize, sums: &mut [Sums]) {
+fn add_groups(sizes: &Sizes, runs: &[u64], seen: &[u64], tile: usize, sums: &mut [Sums]) {
     let (kernel, of_one) = (sizes.shape.conv.kernel, sizes.mask_words);
     let (rows_seen, columns_seen) = seen.split_at(kernel * of_one);
     let mut sums = sums.iter_mut();
     for run in runs.chunks_exact(sizes.run_words) {
         for (ky, row_seen) in rows_seen.chunks_exact(of_one).enumerate() {
-            let row_seen = v.load(row_at(row_seen, tile));
+            let row_seen = *row_at(row_seen, tile);
             for group in 0..sizes.groups {
-                let mut positive = [v.no_bits(); GROUP];
-                let mut negative = [v.no_bits(); GROUP];
+                let mut positive = [NO_BITS; GROUP];
+                let mut negative = [NO_BITS; GROUP];
                 for place in 0..GROUP.min(kernel - group * GROUP) {
                     let kx = group * GROUP + place;
-                    let column_seen = v.load(row_at(&columns_seen[kx * of_one..], tile));
-                    let is_seen = v.and(row_seen, column_seen);
+                    let column_seen = *row_at(&columns_seen[kx * of_one..], tile);
+                    let is_seen = and(row_seen, column_seen);
                     let from = tile * TILE + ky * sizes.stride + kx;
                     let Some(words) = run[from / 64..].first_chunk() else { return };
-                    let bits = v.moved(words, (from % 64) as u32);
-                    positive[place] = v.and(is_seen, bits);
-                    negative[place] = v.and_not(is_seen, bits);
+                    let bits = moved(words, (from % 64) as u32);
+                    positive[place] = and(is_seen, bits);
+                    negative[place] = and_not(is_seen, bits);
                 }
                 let Some(sums) = sums.next() else { return };
-                all_signs(v, positive, negative, sums);
+                all_signs(positive, negative, sums);
             }
         }
     }
@@ -268,75 +311,75 @@ fn add_groups<V: Vectors>(v: V, sizes: &Sizes, runs: &[u64], seen: &[u64], tile:
 
 /// Ones and twos of three taps; bit `i` of the index is the sign of tap `i`.
 #[inline(always)]
-fn all_signs<V: Vectors>(v: V, positive: [V::Bits; GROUP], negative: [V::Bits; GROUP], sums: &mut Sums) {
+fn all_signs(positive: [Row; GROUP], negative: [Row; GROUP], sums: &mut Sums) {
     for signs in 0..SIGNS / 2 {
         let a = if signs & 1 == 1 { positive[0] } else { negative[0] };
         let b = if signs & 2 == 2 { positive[1] } else { negative[1] };
-        let (either, both) = (v.xor(a, b), v.and(a, b));
+        let (either, both) = (xor(a, b), and(a, b));
         for (signs, c) in [(signs, negative[2]), (signs | 4, positive[2])] {
-            v.store(v.xor(either, c), &mut sums[signs][0]);
-            v.store(v.or(both, v.and(either, c)), &mut sums[signs][1]);
+            sums[signs][0] = xor(either, c);
+            sums[signs][1] = or(both, and(either, c));
         }
     }
 }
 
 /// Sum and carry of three rows.
 #[inline(always)]
-fn add<V: Vectors>(v: V, a: V::Bits, b: V::Bits, c: V::Bits) -> (V::Bits, V::Bits) {
-    let either = v.xor(a, b);
-    (v.xor(either, c), v.or(v.and(a, b), v.and(either, c)))
+fn add(a: Row, b: Row, c: Row) -> (Row, Row) {
+    let either = xor(a, b);
+    (xor(either, c), or(and(a, b), and(either, c)))
 }
 
 /// Sum and carry of two rows.
 #[inline(always)]
-fn add_two<V: Vectors>(v: V, a: V::Bits, b: V::Bits) -> (V::Bits, V::Bits) {
-    (v.xor(a, b), v.and(a, b))
+fn add_two(a: Row, b: Row) -> (Row, Row) {
+    (xor(a, b), and(a, b))
 }
 
 /// Ones and twos of a group with its signs.
 #[inline(always)]
-fn entry<V: Vectors>(v: V, sums: &Sums, signs: u8) -> (V::Bits, V::Bits) {
+fn entry(sums: &Sums, signs: u8) -> (Row, Row) {
     let [ones, twos] = &sums[usize::from(signs) % SIGNS];
-    (v.load(ones), v.load(twos))
+    (*ones, *twos)
 }
 
 /// Counts, for one filter over a tile, the products that are +1 on top of `count`, digit by digit.
 #[inline(always)]
-fn count_up<V: Vectors>(v: V, digits: usize, sums: &[Sums], signs: &[u8], count: &mut [V::Bits; DIGITS_MAX]) {
+fn count_up(digits: usize, sums: &[Sums], signs: &[u8], count: &mut [Row; DIGITS_MAX]) {
     let [mut ones, mut twos, mut fours, mut eights, mut sixteens, ..] = *count;
     // Carries out of the sixteens and above wait here for a second one, so that two are added at once: as in a binary counter, the
     // one of digit `d` waits while bit `d` of the number of rounds is set.
-    let mut waiting = [v.no_bits(); DIGITS_MAX];
+    let mut waiting = [NO_BITS; DIGITS_MAX];
     let (sums, _) = sums.as_chunks::<TOGETHER>();
     let (signs, _) = signs.as_chunks::<TOGETHER>();
     let mut rounds = 0usize;
     for (sums, signs) in sums.iter().zip(signs) {
         // Carries are used up as soon as there are two of them: few rows are in use at any time.
-        let mut over = [v.no_bits(); 2];
-        let mut eight = [v.no_bits(); 2];
+        let mut over = [NO_BITS; 2];
+        let mut eight = [NO_BITS; 2];
         for half in 0..2 {
-            let mut of_twos = [v.no_bits(); 2];
-            let mut of_fours = [v.no_bits(); 2];
+            let mut of_twos = [NO_BITS; 2];
+            let mut of_fours = [NO_BITS; 2];
             for pair in 0..2 {
                 let at = 4 * half + 2 * pair;
-                let (one_a, two_a) = entry(v, &sums[at], signs[at]);
-                let (one_b, two_b) = entry(v, &sums[at + 1], signs[at + 1]);
-                (ones, of_twos[pair]) = add(v, ones, one_a, one_b);
-                (twos, of_fours[pair]) = add(v, twos, two_a, two_b);
+                let (one_a, two_a) = entry(&sums[at], signs[at]);
+                let (one_b, two_b) = entry(&sums[at + 1], signs[at + 1]);
+                (ones, of_twos[pair]) = add(ones, one_a, one_b);
+                (twos, of_fours[pair]) = add(twos, two_a, two_b);
             }
-            (twos, over[half]) = add(v, twos, of_twos[0], of_twos[1]);
-            (fours, eight[half]) = add(v, fours, of_fours[0], of_fours[1]);
+            (twos, over[half]) = add(twos, of_twos[0], of_twos[1]);
+            (fours, eight[half]) = add(fours, of_fours[0], of_fours[1]);
         }
-        let (sum, eight_c) = add(v, fours, over[0], over[1]);
+        let (sum, eight_c) = add(fours, over[0], over[1]);
         fours = sum;
-        let (sum, sixteen_a) = add(v, eights, eight[0], eight[1]);
-        let (sum, sixteen_b) = add_two(v, sum, eight_c);
+        let (sum, sixteen_a) = add(eights, eight[0], eight[1]);
+        let (sum, sixteen_b) = add_two(sum, eight_c);
         eights = sum;
-        let (sum, mut carry) = add(v, sixteens, sixteen_a, sixteen_b);
+        let (sum, mut carry) = add(sixteens, sixteen_a, sixteen_b);
         sixteens = sum;
         let mut digit = DIGITS_MIN;
         while digit < digits && rounds >> (digit - DIGITS_MIN) & 1 == 1 {
-            (count[digit], carry) = add(v, count[digit], waiting[digit], carry);
+            (count[digit], carry) = add(count[digit], waiting[digit], carry);
             digit += 1;
         }
         if digit < digits {
@@ -345,21 +388,21 @@ fn count_up<V: Vectors>(v: V, digits: usize, sums: &[Sums], signs: &[u8], count:
         rounds += 1;
     }
     [count[0], count[1], count[2], count[3], count[4]] = [ones, twos, fours, eights, sixteens];
-    let mut carry = v.no_bits();
+    let mut carry = NO_BITS;
     for digit in DIGITS_MIN..digits {
-        let waits = if rounds >> (digit - DIGITS_MIN) & 1 == 1 { waiting[digit] } else { v.no_bits() };
-        (count[digit], carry) = add(v, count[digit], waits, carry);
+        let waits = if rounds >> (digit - DIGITS_MIN) & 1 == 1 { waiting[digit] } else { NO_BITS };
+        (count[digit], carry) = add(count[digit], waits, carry);
     }
 }
 
 /// Where `2 * count + half >= number`. From the lowest digit on: whether what has been seen of the count reaches what has been seen of
 /// the number.
 #[inline(always)]
-fn reaches<V: Vectors>(v: V, number: i32, half: V::Bits, count: &[V::Bits]) -> V::Bits {
-    let mut reaches = if number & 1 == 1 { half } else { v.all_bits() };
+fn reaches(number: i32, half: Row, count: &[Row]) -> Row {
+    let mut reaches = if number & 1 == 1 { half } else { ALL_BITS };
     for (place, &digit) in count.iter().enumerate() {
-        let is_zero = if number >> (place + 1) & 1 == 0 { v.all_bits() } else { v.no_bits() };
-        reaches = v.or(v.and(digit, reaches), v.and(v.or(digit, reaches), is_zero));
+        let is_zero = if number >> (place + 1) & 1 == 0 { ALL_BITS } else { NO_BITS };
+        reaches = or(and(digit, reaches), and(or(digit, reaches), is_zero));
     }
     reaches
 }

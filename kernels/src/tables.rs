@@ -95,7 +95,8 @@ pub(crate) fn convolve<V: Vectors>(
 ) {
     let (kernel, blocks, tables) = (shape.conv.kernel, blocks(shape), tables(shape));
     let convolved = shape.convolved();
-    let row_words = pooled.len() / shape.filters / shape.output().height;
+    let rows_left = shape.output().height;
+    let row_words = pooled.len() / shape.filters / rows_left;
     scratch.line.fill(0);
     let mut made = 0;
     for y in 0..convolved.height {
@@ -113,7 +114,7 @@ pub(crate) fn convolve<V: Vectors>(
             slot = if slot + 1 == kernel { 0 } else { slot + 1 };
         }
         let begins = &begins[top..bottom];
-        let rows = pooled_rows(shape.pool, y, shape.output().height);
+        let rows = pooled_rows(shape.pool, y, rows_left);
         for block in 0..blocks {
             let place = Place {
                 rows,

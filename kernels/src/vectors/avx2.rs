@@ -3,43 +3,37 @@
 #![expect(unsafe_code, reason = "intrinsics; an `Avx2` exists only where the processor has them")]
 
 use core::arch::x86_64::{
-    __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256,
-    _mm256_andnot_si256, _mm256_blendv_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
-    _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16,
-    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16,
-    _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64,
-    _mm256_slli_epi16, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_sub_epi16,
-    _mm256_xor_si256,
+    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_blendv_epi8,
+    _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi16, _mm256_loadu_si256,
+    _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16, _mm256_permute2x128_si256,
+    _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_storeu_si256,
+    _mm256_sub_epi16,
 };
 
-use super::{BLOCK, Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Vectors};
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2 {
-    /// The low half of each byte, kept in a register: a constant would be read anew in each turn of a loop.
-    low_halves: __m256i,
-}
+pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// To be had only where the compiler knows that AVX2 is there.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(crate) fn here() -> Self {
-        Self { low_halves: core::hint::black_box(_mm256_set1_epi8(0x0f)) }
+        Self(())
     }
 }
 
 /// Two vectors of 16 sums.
 type Sums = [__m256i; 2];
 const _: () = assert!(size_of::<Sums>() == size_of::<[i16; LANES]>());
-const _: () = assert!(size_of::<__m256i>() == size_of::<Row>());
 
 // SAFETY, for every block below: `self` says that the instructions exist, and what is read or written is an array as long as the
 // vectors, as asserted above; loads and stores may be unaligned.
 impl Vectors for Avx2 {
     type Sums = Sums;
-    type Bits = __m256i;
     type Bytes = __m256i;
     type Counts = [__m256i; 4];
 
@@ -47,7 +41,7 @@ impl Vectors for Avx2 {
 
     #[inline(always)]
     fn no_sums(self) -> Sums {
-        [self.no_bits(); 2]
+        [self.no_bytes(); 2]
     }
 
     #[inline(always)]
@@ -71,7 +65,7 @@ impl Vectors for Avx2 {
 
     #[inline(always)]
     fn no_bytes(self) -> __m256i {
-        self.no_bits()
+        unsafe { _mm256_setzero_si256() }
     }
 
     #[inline(always)]
@@ -95,9 +89,15 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn high_halves(self, a: __m256i) -> __m256i {
+    fn low_halves(self) -> __m256i {
+        // A constant would be read anew in each turn of a loop.
+        core::hint::black_box(unsafe { _mm256_set1_epi8(0x0f) })
+    }
+
+    #[inline(always)]
+    fn high_halves(self, a: __m256i, low: __m256i) -> __m256i {
         // There is no shift of bytes: what comes from the byte above is cut off.
-        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), self.low_halves) }
+        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), low) }
     }
 
     #[inline(always)]
@@ -127,7 +127,7 @@ impl Vectors for Avx2 {
 
     #[inline(always)]
     fn above(self, counts: [__m256i; 4], below: [&[i16; HALF]; 2]) -> [__m256i; 2] {
-        let mut above = [self.no_bits(); 2];
+        let mut above = [self.no_bytes(); 2];
         let (counts, _) = counts.as_chunks::<2>();
         for ((above, [even, odd]), below) in above.iter_mut().zip(counts).zip(below) {
             unsafe {
@@ -169,7 +169,7 @@ impl Vectors for Avx2 {
             let ones = 0x0101_0101_0101_0101;
             let bytes = _mm256_setr_epi64x(0, ones, 2 * ones, 3 * ones);
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
-            let mut halves = [_mm256_setzero_si256(); 2];
+            let mut halves = [self.no_bytes(); 2];
             for (place, word) in words.into_iter().enumerate() {
                 let word = _mm256_set1_epi64x(word.cast_signed());
                 let high = _mm256_add_epi8(bytes, _mm256_set1_epi8(4));
@@ -192,56 +192,5 @@ impl Vectors for Avx2 {
             let also = _mm256_loadu_si256(also.as_ptr().cast());
             _mm256_storeu_si256(lanes.as_mut_ptr().cast(), _mm256_or_si256(twice, also));
         }
-    }
-
-    #[inline(always)]
-    fn no_bits(self) -> __m256i {
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    fn all_bits(self) -> __m256i {
-        unsafe { _mm256_set1_epi8(-1) }
-    }
-
-    #[inline(always)]
-    fn load(self, row: &Row) -> __m256i {
-        unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store(self, bits: __m256i, row: &mut Row) {
-        unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), bits) }
-    }
-
-    #[inline(always)]
-    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> __m256i {
-        let words = words.as_ptr();
-        unsafe {
-            let (low, high) = (_mm256_loadu_si256(words.cast()), _mm256_loadu_si256(words.add(1).cast()));
-            // A shift by 64 leaves zeros.
-            let (right, left) = (_mm_cvtsi32_si128(by as i32), _mm_cvtsi32_si128(64 - by as i32));
-            _mm256_or_si256(_mm256_srl_epi64(low, right), _mm256_sll_epi64(high, left))
-        }
-    }
-
-    #[inline(always)]
-    fn xor(self, a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_xor_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_or_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn and_not(self, a: __m256i, b: __m256i) -> __m256i {
-        unsafe { _mm256_andnot_si256(b, a) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a path does at once: with 32 small numbers, or with the bits of 256 places.
+//! What a path does at once, with 32 small numbers.
 //!
 //! The kernels are written once over [`Vectors`]; each path brings its own, and [`Portable`] is the definition the others are held
 //! to.
@@ -28,19 +28,10 @@ pub(crate) const BLOCK: usize = 64;
 /// lanes.
 pub(crate) type Counts = [[i16; HALF]; 4];
 
-/// Places that are worked on at once, as bits.
-pub(crate) const TILE: usize = 256;
-/// Words of a tile.
-pub(crate) const TILE_WORDS: usize = TILE / 64;
-/// One bit for each place of a tile.
-pub(crate) type Row = [u64; TILE_WORDS];
-
 /// The operations of a path. A value of such a type exists only where its instructions do.
 pub(crate) trait Vectors: Copy {
     /// Sums of 16 bits, one a lane, in an order of the path's own.
     type Sums: Copy;
-    /// One row of a tile: a bit for each of its places.
-    type Bits: Copy;
     /// One byte a lane.
     type Bytes: Copy;
     /// What [`Counts`](type@Counts) holds.
@@ -65,8 +56,10 @@ pub(crate) trait Vectors: Copy {
     fn add_bytes(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// `a + b` where two lanes are one number of 16 bits, the lower lane its low byte.
     fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// `a / 16`.
-    fn high_halves(self, a: Self::Bytes) -> Self::Bytes;
+    /// 15 in each lane, asked for before a loop.
+    fn low_halves(self) -> Self::Bytes;
+    /// `a / 16`, with [`Vectors::low_halves`].
+    fn high_halves(self, a: Self::Bytes, low: Self::Bytes) -> Self::Bytes;
     /// Counts as they were, and more: for the second filters what is in the lanes of `second`, for the first ones what is in those of
     /// `both` less 16 times as much, pairs of lanes being one number.
     fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts;
@@ -81,23 +74,4 @@ pub(crate) trait Vectors: Copy {
     fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]);
     /// Writes bytes to each half of the lanes, and sets the bits of `also`, two lanes a number.
     fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]);
-
-    /// Zeros.
-    fn no_bits(self) -> Self::Bits;
-    /// Ones.
-    fn all_bits(self) -> Self::Bits;
-    /// Reads a row.
-    fn load(self, row: &Row) -> Self::Bits;
-    /// Writes a row.
-    fn store(self, bits: Self::Bits, row: &mut Row);
-    /// The row that begins so many bits after the first word, fewer than 64.
-    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Self::Bits;
-    /// `a ^ b`.
-    fn xor(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
-    /// `a & b`.
-    fn and(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
-    /// `a | b`.
-    fn or(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
-    /// `a & !b`.
-    fn and_not(self, a: Self::Bits, b: Self::Bits) -> Self::Bits;
 }

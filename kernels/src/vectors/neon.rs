@@ -3,14 +3,13 @@
 #![expect(unsafe_code, reason = "intrinsics; NEON is part of the target")]
 
 use core::arch::aarch64::{
-    int16x8_t, uint8x16_t, uint64x2_t, vaddq_s16, vaddq_u8, vaddq_u16, vaddv_u8, vandq_u8, vandq_u16,
-    vandq_u64, vbicq_u64, vbslq_u16, vcgeq_s16, vcgtq_s16, vdupq_n_s16, vdupq_n_u8, vdupq_n_u16, vdupq_n_u64,
-    veorq_u64, vget_high_u8, vget_low_u8, vld1q_s16, vld1q_u8, vld1q_u64, vmovn_high_u16, vmovn_u16,
-    vorrq_u8, vorrq_u64, vqtbl1q_u8, vreinterpretq_s16_u16, vreinterpretq_u8_u16, vreinterpretq_u16_u8,
-    vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vst1q_u64, vsubq_u16,
+    int16x8_t, uint8x16_t, vaddq_s16, vaddq_u8, vaddq_u16, vaddv_u8, vandq_u8, vandq_u16, vbslq_u16,
+    vcgeq_s16, vcgtq_s16, vdupq_n_s16, vdupq_n_u8, vdupq_n_u16, vget_high_u8, vget_low_u8, vld1q_s16,
+    vld1q_u8, vmovn_high_u16, vmovn_u16, vorrq_u8, vqtbl1q_u8, vreinterpretq_s16_u16, vreinterpretq_u8_u16,
+    vreinterpretq_u16_u8, vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vsubq_u16,
 };
 
-use super::{BLOCK, Counts, HALF, LANES, Portable, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Portable, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +37,6 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
 // is taken in.
 impl Vectors for Neon {
     type Sums = [int16x8_t; 4];
-    type Bits = [uint64x2_t; 2];
     type Bytes = [uint8x16_t; 2];
     type Counts = [[int16x8_t; 2]; 4];
 
@@ -101,7 +99,12 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
-    fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
+    fn low_halves(self) -> Self::Bytes {
+        unsafe { [vdupq_n_u8(0x0f); 2] }
+    }
+
+    #[inline(always)]
+    fn high_halves(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
         unsafe { [vshrq_n_u8::<4>(a[0]), vshrq_n_u8::<4>(a[1])] }
     }
 
@@ -177,58 +180,5 @@ impl Vectors for Neon {
             vst1q_u8(lanes.as_mut_ptr(), vorrq_u8(twice, also[0]));
             vst1q_u8(lanes.as_mut_ptr().add(HALF), vorrq_u8(twice, also[1]));
         }
-    }
-
-    #[inline(always)]
-    fn no_bits(self) -> Self::Bits {
-        unsafe { [vdupq_n_u64(0); 2] }
-    }
-
-    #[inline(always)]
-    fn all_bits(self) -> Self::Bits {
-        unsafe { [vdupq_n_u64(u64::MAX); 2] }
-    }
-
-    #[inline(always)]
-    fn load(self, row: &Row) -> Self::Bits {
-        unsafe { [vld1q_u64(row.as_ptr()), vld1q_u64(row.as_ptr().add(2))] }
-    }
-
-    #[inline(always)]
-    fn store(self, [low, high]: Self::Bits, row: &mut Row) {
-        unsafe {
-            vst1q_u64(row.as_mut_ptr(), low);
-            vst1q_u64(row.as_mut_ptr().add(2), high);
-        }
-    }
-
-    #[inline(always)]
-    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Self::Bits {
-        let mut row = [0; TILE_WORDS];
-        for (place, row) in row.iter_mut().enumerate() {
-            // A shift by 64 is none.
-            *row = words[place] >> by | words[place + 1] << 1 << (63 - by);
-        }
-        self.load(&row)
-    }
-
-    #[inline(always)]
-    fn xor(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
-        unsafe { [veorq_u64(a[0], b[0]), veorq_u64(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn and(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
-        unsafe { [vandq_u64(a[0], b[0]), vandq_u64(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn or(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
-        unsafe { [vorrq_u64(a[0], b[0]), vorrq_u64(a[1], b[1])] }
-    }
-
-    #[inline(always)]
-    fn and_not(self, a: Self::Bits, b: Self::Bits) -> Self::Bits {
-        unsafe { [vbicq_u64(a[0], b[0]), vbicq_u64(a[1], b[1])] }
     }
 }

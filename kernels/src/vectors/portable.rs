@@ -1,6 +1,6 @@
 //! The operations in plain Rust.
 
-use super::{BLOCK, Counts, HALF, LANES, Row, TILE_WORDS, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, Vectors};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,6 @@ pub(crate) struct Portable;
 
 impl Vectors for Portable {
     type Sums = [i16; LANES];
-    type Bits = Row;
     type Bytes = [u8; LANES];
     type Counts = Counts;
 
@@ -61,7 +60,12 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn high_halves(self, a: Self::Bytes) -> Self::Bytes {
+    fn low_halves(self) -> Self::Bytes {
+        [0x0f; LANES]
+    }
+
+    #[inline(always)]
+    fn high_halves(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
         a.map(|a| a / 16)
     }
 
@@ -115,60 +119,6 @@ impl Vectors for Portable {
         for (lane, (to, also)) in lanes.iter_mut().zip(self.table(also)).enumerate() {
             *to = bytes[lane % HALF] | also;
         }
-    }
-
-    #[inline(always)]
-    fn no_bits(self) -> Row {
-        [0; TILE_WORDS]
-    }
-
-    #[inline(always)]
-    fn all_bits(self) -> Row {
-        [u64::MAX; TILE_WORDS]
-    }
-
-    #[inline(always)]
-    fn load(self, row: &Row) -> Row {
-        *row
-    }
-
-    #[inline(always)]
-    fn store(self, bits: Row, row: &mut Row) {
-        *row = bits;
-    }
-
-    #[inline(always)]
-    fn moved(self, words: &[u64; TILE_WORDS + 1], by: u32) -> Row {
-        let mut row = [0; TILE_WORDS];
-        for (place, row) in row.iter_mut().enumerate() {
-            // A shift by 64 is none.
-            *row = words[place] >> by | words[place + 1] << 1 << (63 - by);
-        }
-        row
-    }
-
-    #[inline(always)]
-    fn xor(self, mut a: Row, b: Row) -> Row {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
-        a
-    }
-
-    #[inline(always)]
-    fn and(self, mut a: Row, b: Row) -> Row {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a &= b);
-        a
-    }
-
-    #[inline(always)]
-    fn or(self, mut a: Row, b: Row) -> Row {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
-        a
-    }
-
-    #[inline(always)]
-    fn and_not(self, mut a: Row, b: Row) -> Row {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a &= !b);
-        a
     }
 }
 
