@@ -255,26 +255,39 @@ fn every(stride: usize, word: u64) -> u64 {
     }
 }
 
-/// As [`pool_word`], for rows of several words: what is written never lies behind what is still read, since the window moves at
-/// least one place a step, but for the padding, which is carried over.
+/// As [`pool_word`], for rows of several words.
 fn pool_long(pool: Window, left: usize, row: &mut [u64]) {
-    let width = row.len() * 64;
-    let bit = |row: &[u64], at: usize| row[at / 64] >> (at % 64) & 1;
-    // The bits before the place being written that its window still reads: at most `pad` of them.
-    let mut before = 0u64;
-    for x in 0..left {
-        let start = x * pool.stride;
-        let mut any = 0;
-        for at in start..start + pool.kernel {
-            if at < pool.pad || at - pool.pad >= width {
-                continue;
-            }
-            let at = at - pool.pad;
-            any |= if at < x { before >> (x - 1 - at) & 1 } else { bit(row, at) };
+    let mut before = 0;
+    for at in 0..left.div_ceil(64) {
+        let word = |at: usize| row.get(at).copied().unwrap_or(0);
+        let mut pooled = 0;
+        for part in 0..pool.stride {
+            let from = at * pool.stride + part;
+            // Where the step is 1 the word before has been written over.
+            let last = if from > at { word(from - 1) } else { before };
+            let any = pool_words(pool, [last, word(from), word(from + 1)]);
+            // The first place of this word that a window begins at, but for its padding.
+            let first = remainder(pool.stride - remainder(part * 64, pool.stride), pool.stride);
+            pooled |= every(pool.stride, any >> first) << quotient(part * 64 + first, pool.stride);
         }
-        before = before << 1 | bit(row, x);
-        row[x / 64] = row[x / 64] & !(1 << (x % 64)) | any << (x % 64);
+        before = word(at);
+        row[at] = pooled;
     }
+}
+
+/// Bit `x` becomes the OR of the bits `x - pad + (0..kernel)` of the word between two others.
+fn pool_words(pool: Window, [before, word, after]: [u64; 3]) -> u64 {
+    (0..pool.kernel).fold(0, |any, place| {
+        // Shifts by 64 are none.
+        let moved = if place < pool.pad {
+            let left = pool.pad - place;
+            word << left | before >> (64 - left)
+        } else {
+            let right = place - pool.pad;
+            word >> right | after << 1 << (63 - right)
+        };
+        any | moved
+    })
 }
 
 #[cfg(test)]
