@@ -62,7 +62,7 @@ impl Lanes {
     }
 }
 
-/// Whether this kernel runs the block, and well.
+/// Whether this kernel runs the block.
 pub(crate) const fn runs(shape: Convp) -> bool {
     shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
 }
@@ -123,7 +123,7 @@ impl Sizes {
             pitch,
             fours,
             turns,
-            // Parts of one size: emptying the bytes takes as long after a short one.
+            // Prepared of one size: emptying the bytes takes as long after a short one.
             at_once: turns.div_ceil(turns.div_ceil(TURNS_MAX)),
             groups: shape.filters.div_ceil(FILTERS),
             words,
@@ -200,14 +200,14 @@ pub(crate) const fn words_len(shape: Convp) -> usize {
 }
 
 /// Weights as they are run.
-struct Parts<'a> {
+struct Prepared<'a> {
     tables: &'a [Lanes],
     masks: &'a [Lanes],
     missing: &'a [Lanes],
     compared: &'a [Lanes],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Prepared<'a> {
     fn of(sizes: &Sizes, lanes: &'a [Lanes]) -> Self {
         let (tables, rest) = lanes.split_at(sizes.groups * sizes.turns * TURN);
         let (masks, rest) = rest.split_at(sizes.masks());
@@ -369,16 +369,16 @@ pub(crate) fn convolve<V: Vectors>(
     given: &mut [u64],
 ) {
     let sizes = Sizes::of(shape);
-    let parts = Parts::of(&sizes, lanes);
+    let prepared = Prepared::of(&sizes, lanes);
     let mut memory = Memory::of(&sizes, scratch);
     number_places(v, &sizes, stream, memory.planes);
     let (places, is_stream) = (shape.convolved().height * sizes.pitch, gives_stream(shape));
     for word in 0..sizes.words {
         match (places - word * PLACES).div_ceil(HALF) {
-            1 => of_word::<V, 1>(v, &sizes, word, &parts, &mut memory),
-            2 => of_word::<V, 2>(v, &sizes, word, &parts, &mut memory),
-            3 => of_word::<V, 3>(v, &sizes, word, &parts, &mut memory),
-            _ => of_word::<V, TOGETHER>(v, &sizes, word, &parts, &mut memory),
+            1 => of_word::<V, 1>(v, &sizes, word, &prepared, &mut memory),
+            2 => of_word::<V, 2>(v, &sizes, word, &prepared, &mut memory),
+            3 => of_word::<V, 3>(v, &sizes, word, &prepared, &mut memory),
+            _ => of_word::<V, TOGETHER>(v, &sizes, word, &prepared, &mut memory),
         }
         if is_stream {
             put_stream(&sizes, word, memory.bits, thresholds, given);
@@ -425,25 +425,24 @@ fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [
     }
 }
 
-/// The bits of one word of places, `X` vectors of them, for all filters.
+/// What each place of the kernel sees of one word of places, `X` vectors of them.
 #[inline(always)]
-fn of_word<V: Vectors, const X: usize>(
+fn see<V: Vectors, const X: usize>(
     v: V,
     sizes: &Sizes,
-    word: usize,
-    parts: &Parts<'_>,
-    memory: &mut Memory<'_>,
+    (word, kind): (usize, usize),
+    masks: &[Lanes],
+    planes: &[u8],
+    patches: &mut [[[u8; LANES]; X]],
 ) {
     let kernel = sizes.shape.conv.kernel;
-    let (patches, _) = memory.patches[..sizes.turns * TURN * X].as_chunks_mut::<X>();
-    let (masks, _) = parts.masks.as_chunks::<TOGETHER>();
-    let kind = sizes.kind(word);
+    let (masks, _) = masks.as_chunks::<TOGETHER>();
     let masks = &masks[kind * kernel * kernel..][..kernel * kernel];
     // As it is; the compiler does not know.
     let stride = sizes.plane.max(PLACES);
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
-        let mut planes = &memory.planes[word * PLACES + ky * sizes.pitch + kx..];
+        let mut planes = &planes[word * PLACES + ky * sizes.pitch + kx..];
         for places in patches {
             let (plane, rest) = planes.split_at(stride);
             let (seen, _) = plane[..PLACES].as_chunks();
@@ -453,11 +452,26 @@ fn of_word<V: Vectors, const X: usize>(
             }
         }
     }
+}
 
+/// The bits of one word of places, `X` vectors of them, for all filters.
+#[inline(always)]
+fn of_word<V: Vectors, const X: usize>(
+    v: V,
+    sizes: &Sizes,
+    word: usize,
+    prepared: &Prepared<'_>,
+    memory: &mut Memory<'_>,
+) {
+    let (patches, _) = memory.patches[..sizes.turns * TURN * X].as_chunks_mut::<X>();
+    let kind = sizes.kind(word);
+    see(v, sizes, (word, kind), prepared.masks, memory.planes, patches);
+
+    // What is counted from the start.
     let (counts, _) = memory.counts[..(1 + sizes.groups) * X].as_chunks_mut::<X>();
     let Some((starts, counts)) = counts.split_first_mut() else { return };
-    let (compared, _) = parts.compared.as_chunks::<COMPARED>();
-    let (missing, _) = parts.missing[kind * TOGETHER * 2..].as_chunks();
+    let (compared, _) = prepared.compared.as_chunks::<COMPARED>();
+    let (missing, _) = prepared.missing[kind * TOGETHER * 2..].as_chunks();
     let is_even = halves_are_whole(sizes.shape);
     for (start, [Lanes(even), Lanes(odd)]) in starts.iter_mut().zip(missing) {
         *start = [*even, *odd, *even, *odd];
@@ -469,16 +483,17 @@ fn of_word<V: Vectors, const X: usize>(
             }
         }
     }
+
     let (bits, _) = memory.bits.as_chunks_mut();
-    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), parts.tables.as_chunks::<TRIPLE>());
+    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), prepared.tables.as_chunks::<TRIPLE>());
     let ((patches, _), mut turns) = (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>().0);
-    let (count_of, low) = (sizes.turns.div_ceil(sizes.at_once), v.low_halves());
+    let (parts, low) = (sizes.turns.div_ceil(sizes.at_once), v.low_halves());
     for (part, patches) in patches.chunks(sizes.at_once).enumerate() {
         let begins = part == 0 && is_even;
         let (of_part, rest) = turns.split_at(patches.len() * sizes.groups);
         turns = rest;
         let groups = of_part.chunks_exact(patches.len()).zip(&mut *counts);
-        if part + 1 < count_of {
+        if part + 1 < parts {
             for (tables, counts) in groups {
                 let (both, second) = count(v, low, patches, tables);
                 for x in 0..X {

@@ -364,10 +364,8 @@ impl Way {
             Self::Tables | Self::Slices | Self::Patches | Self::OneByOne => 0,
         }
     }
-}
 
-impl Way {
-    /// How what a block gives lies.
+    /// How what a block that is run so gives lies.
     pub(crate) fn gives(self, block: Convp) -> Layout {
         if self == Self::Lookups && lookups::gives_stream(block) {
             Layout::Stream
