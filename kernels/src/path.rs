@@ -4,7 +4,7 @@
 //! brings its own of the few operations that compilers do badly.
 
 use crate::section::{Section, Temporaries};
-use crate::vectors::Portable;
+use crate::vectors::{Counting, Portable, Vectors};
 
 /// Instructions to run with. Every path gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +43,17 @@ impl Path {
         self.is_frugal
     }
 
-    /// Whether it has an instruction that looks up many bytes at once.
-    pub(crate) const fn looks_up(self) -> bool {
-        !matches!(self.kind, Kind::Portable)
+    /// How it counts products of bits.
+    pub(crate) const fn counting(self) -> Counting {
+        match self.kind {
+            Kind::Portable => Portable::COUNTING,
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => crate::vectors::Neon::COUNTING,
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            Kind::Avx2 => crate::vectors::Avx2::COUNTING,
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
+            Kind::Avx512 => crate::vectors::Avx512::COUNTING,
+        }
     }
 
     /// The paths that this processor can run, slowest first. Without the feature `std` what a processor can do beyond its target is not
@@ -136,7 +144,7 @@ mod detect {
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod x86 {
     use super::{Section, Temporaries};
-    use crate::vectors::Avx2;
+    use crate::vectors::{Avx2, Avx512};
 
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
     pub(super) fn avx2(
@@ -157,6 +165,6 @@ mod x86 {
         scores: &mut [i32],
         features: &mut [u8],
     ) {
-        section.run_with(Avx2::here(), input, memory, scores, features);
+        section.run_with(Avx512::here(), input, memory, scores, features);
     }
 }

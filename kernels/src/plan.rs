@@ -4,7 +4,8 @@ use crate::error::PackedError;
 use crate::path::Path;
 use crate::rows::Layout;
 use crate::shape::{Convp, Map, Window};
-use crate::{lookups, one_by_one, patches, slices, tables};
+use crate::vectors::Counting;
+use crate::{lookups, one_by_one, patches, places, popcounts, slices, tables};
 
 /// Version of the form that this build reads and writes.
 pub const VERSION: u8 = 1;
@@ -294,6 +295,10 @@ impl Plan {
                     words = words.max(lookups::words_len(block));
                 }
                 Way::Slices => words = words.max(slices::words(block)),
+                Way::Popcounts => {
+                    needs.bytes = needs.bytes.max(popcounts::bytes_len(block));
+                    words = words.max(popcounts::words(block));
+                }
                 Way::Patches => {
                     words = words.max(patches::streams_words(block) + patches::patches_words(block));
                 }
@@ -310,10 +315,12 @@ impl Plan {
 pub(crate) enum Way {
     /// By [`tables`]: pixels.
     Tables,
-    /// By [`lookups`]: bits, where the path has an instruction for it.
-    Lookups,
-    /// By [`slices`]: bits, where it has not.
+    /// By [`slices`]: bits, on a path without instructions for the next two.
     Slices,
+    /// By [`lookups`]: bits, where bytes can be looked up.
+    Lookups,
+    /// By [`popcounts`]: bits, where those of many words can be counted.
+    Popcounts,
     /// By [`patches`]: bits, with steps other than 1 or in little memory.
     Patches,
     /// By [`one_by_one`]: a first block of an unusual shape.
@@ -328,13 +335,13 @@ impl Way {
         }
         // Slices, sums and numbered places are larger than the maps they are made of; patches are one row.
         if path.is_frugal() {
-            Self::Patches
-        } else if path.looks_up() && lookups::runs(block) {
-            Self::Lookups
-        } else if !path.looks_up() && slices::runs(block) {
-            Self::Slices
-        } else {
-            Self::Patches
+            return Self::Patches;
+        }
+        match path.counting() {
+            Counting::Slices if slices::runs(block) => Self::Slices,
+            Counting::Popcounts if popcounts::runs(block) => Self::Popcounts,
+            Counting::Lookups | Counting::Popcounts if lookups::runs(block) => Self::Lookups,
+            _ => Self::Patches,
         }
     }
 
@@ -343,6 +350,7 @@ impl Way {
         match self {
             Self::Tables | Self::Lookups => 0,
             Self::Slices => slices::masks_words(block),
+            Self::Popcounts => popcounts::weights_words(block),
             Self::Patches => block.filters * patches::patch_words(block),
             Self::OneByOne => block.filters * one_by_one::filter_words(block),
         }
@@ -353,7 +361,7 @@ impl Way {
         match self {
             Self::Tables => tables::signs_len(block),
             Self::Slices => slices::signs_len(block),
-            Self::Lookups | Self::Patches | Self::OneByOne => 0,
+            Self::Lookups | Self::Popcounts | Self::Patches | Self::OneByOne => 0,
         }
     }
 
@@ -361,13 +369,13 @@ impl Way {
     pub(crate) const fn lanes(self, block: Convp) -> usize {
         match self {
             Self::Lookups => lookups::lanes_len(block),
-            Self::Tables | Self::Slices | Self::Patches | Self::OneByOne => 0,
+            Self::Tables | Self::Slices | Self::Popcounts | Self::Patches | Self::OneByOne => 0,
         }
     }
 
     /// How what a block that is run so gives lies.
     pub(crate) fn gives(self, block: Convp) -> Layout {
-        if self == Self::Lookups && lookups::gives_stream(block) {
+        if matches!(self, Self::Lookups | Self::Popcounts) && places::gives_stream(block) {
             Layout::Stream
         } else {
             Layout::Rows(row_words(block))

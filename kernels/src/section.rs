@@ -19,8 +19,8 @@ use crate::rows::Layout;
 use crate::shape::{Convp, Map};
 use crate::tables::{self, Table};
 use crate::threshold::Threshold;
-use crate::vectors::Vectors;
-use crate::{lookups, one_by_one, patches, rows, slices};
+use crate::vectors::{Counting, Vectors};
+use crate::{lookups, one_by_one, patches, popcounts, rows, slices};
 
 /// What a block is made of, for [`write()`].
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +188,7 @@ impl<'a> Section<'a> {
                 Way::Tables => tables::prepare(block, weight, signs),
                 Way::Lookups => lookups::prepare(block, weight, lanes),
                 Way::Slices => slices::prepare(block, weight, words, signs),
+                Way::Popcounts => popcounts::prepare(block, weight, words),
                 Way::Patches => patches::prepare(block, weight, words),
                 Way::OneByOne => one_by_one::prepare(block, weight, words),
             }
@@ -198,8 +199,10 @@ impl<'a> Section<'a> {
                 *threshold = Threshold { from, flipped: bit(flipped, filter) };
                 check_threshold(index, block, plan.largest(index), *threshold)?;
             }
-            if way == Way::Lookups {
-                lookups::prepare_thresholds(block, thresholds, lanes);
+            match way {
+                Way::Lookups => lookups::prepare_thresholds(block, thresholds, lanes),
+                Way::Popcounts => popcounts::prepare_thresholds(block, thresholds, words),
+                _ => {}
             }
         }
         let features = plan.features().len();
@@ -289,7 +292,7 @@ impl<'a> Section<'a> {
             let of_signs = split(&mut signs, way.signs(block));
             let of_lanes = split(&mut lanes, way.lanes(block));
             match (way, layout) {
-                (Way::Lookups, Layout::Rows(row_words)) => {
+                (Way::Lookups | Way::Popcounts, Layout::Rows(row_words)) => {
                     rows::join(block.input, map, row_words, next);
                     core::mem::swap(&mut map, &mut next);
                 }
@@ -311,18 +314,23 @@ impl<'a> Section<'a> {
                     let mut scratch = tables::Scratch { tables, line };
                     tables::convolve(v, block, input, of_signs, of_block, &mut scratch, pooled);
                 }
-                Way::Lookups if V::LOOKS_UP => {
+                Way::Lookups if V::COUNTING != Counting::Slices => {
                     let mut scratch = lookups::Scratch { bytes, sums, words: own };
-                    lookups::convolve(v, block, map, of_lanes, of_block, &mut scratch, pooled);
+                    lookups::convolve(v.looks_up(), block, map, of_lanes, of_block, &mut scratch, pooled);
                 }
-                Way::Slices if !V::LOOKS_UP => {
+                Way::Popcounts if V::COUNTING == Counting::Popcounts => {
+                    let mut scratch = popcounts::Scratch { words: own, bytes };
+                    let (v, weights) = (v.popcounts(), of_weights);
+                    popcounts::convolve(v, block, map, weights, of_block, &mut scratch, pooled);
+                }
+                Way::Slices if V::COUNTING == Counting::Slices => {
                     let words = &mut own[..slices::words(block)];
                     let mut scratch = slices::Scratch { words, row };
                     let (map, weights) = ((&map[..], before), (of_weights, of_signs));
                     slices::convolve(block, map, weights, of_block, &mut scratch, pooled);
                 }
-                // Not chosen for a path that has the instruction or has it not, and so not compiled for it.
-                Way::Lookups | Way::Slices => {}
+                // Not chosen for a path that does not count so, and so not compiled for it.
+                Way::Slices | Way::Lookups | Way::Popcounts => {}
                 Way::Patches => {
                     let (streams, patches) = own.split_at_mut(patches::streams_words(block));
                     let patches = &mut patches[..patches::patches_words(block)];

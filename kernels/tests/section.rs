@@ -199,6 +199,15 @@ proptest! {
 }
 
 proptest! {
+    // The reference takes long here.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn many_channels_over_maps_of_several_words((parts, pixels) in any_case(33..140, 8..20, 4, 70)) {
+        check(&parts, &pixels);
+    }
+}
+
+proptest! {
     #[test]
     fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..6, 1..24, 5, 9)) {
         check(&parts, &pixels);

@@ -22,7 +22,8 @@ mod run;
 pub(crate) use prepare::{prepare, prepare_thresholds};
 pub(crate) use run::{Scratch, convolve};
 
-use crate::shape::{Convp, Window};
+use crate::places::{PLACES, Places};
+use crate::shape::Convp;
 use crate::vectors::{BLOCK, HALF, LANES};
 
 /// Channels that one lookup counts.
@@ -39,8 +40,7 @@ const TURNS_MAX: usize = 10;
 const TURN: usize = TRIPLE * UNROLLED;
 /// Vectors of places that are counted together, as many as registers hold the counts of.
 const TOGETHER: usize = 4;
-/// Places that are counted together: the bits of a word.
-const PLACES: usize = TOGETHER * HALF;
+const _: () = assert!(TOGETHER * HALF == PLACES, "together they are a word");
 /// Longest side of a kernel that is run so.
 const KERNEL_MAX: usize = 16;
 /// Vectors that counts of four filters are compared with: for first and second ones of the halves, what they have to be above, and
@@ -71,22 +71,10 @@ pub(crate) const fn runs(shape: Convp) -> bool {
     shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
 }
 
-/// Whether a run gives one stream of bits: where nothing is pooled, and places lie as they come out. Otherwise it gives rows.
-pub(crate) fn gives_stream(shape: Convp) -> bool {
-    shape.pool == (Window { kernel: 1, stride: 1, pad: 0 }) && pitch(shape) == shape.convolved().width
-}
-
-/// Places from one row to the next.
-const fn pitch(shape: Convp) -> usize {
-    let (before, after) = (shape.input.width, shape.convolved().width);
-    if before > after { before } else { after }
-}
-
 /// What a run asks for again and again, worked out once.
 #[derive(Clone, Copy)]
 struct Sizes {
-    shape: Convp,
-    pitch: usize,
+    places: Places,
     /// Fours of channels.
     fours: usize,
     /// Turns of the loop for a filter at a place: its lookups are fours of channels times places of the kernel, and as many more as the
@@ -96,26 +84,22 @@ struct Sizes {
     at_once: usize,
     /// Fours of filters.
     groups: usize,
-    /// Words of places.
-    words: usize,
     /// Words at the top whose places may see rows above the map.
     top: usize,
     /// The first word whose places may see rows below it.
     bottom: usize,
     /// Words between them after which columns lie in words as before; none where words are too few to make a difference.
     patterns: usize,
-    /// Places before the first of the map that windows see.
-    before: usize,
     /// From the plane of four channels to the next: at least as many places as are read together.
     plane: usize,
 }
 
 impl Sizes {
     const fn of(shape: Convp) -> Self {
-        let (pitch, kernel) = (pitch(shape), shape.conv.kernel);
+        let (places, kernel) = (Places::of(shape), shape.conv.kernel);
+        let Places { pitch, .. } = places;
         let fours = shape.input.channels.div_ceil(CHANNELS);
         let turns = (fours * kernel * kernel).div_ceil(TURN);
-        let words = (shape.convolved().height * pitch).div_ceil(PLACES);
         let plane = shape.input.height * pitch;
         let top = (shape.conv.pad * pitch).div_ceil(PLACES);
         let bottom = shape.convolved().height.saturating_sub(shape.conv.pad) * pitch / PLACES;
@@ -123,31 +107,33 @@ impl Sizes {
         let shift = pitch.trailing_zeros();
         let patterns = pitch >> if shift < PLACES.trailing_zeros() { shift } else { PLACES.trailing_zeros() };
         Self {
-            shape,
-            pitch,
+            places,
             fours,
             turns,
             // Prepared of one size: emptying the bytes takes as long after a short one.
             at_once: turns.div_ceil(turns.div_ceil(TURNS_MAX)),
             groups: shape.filters.div_ceil(FILTERS),
-            words,
             top,
             bottom,
             patterns: if top + patterns < bottom { patterns } else { 0 },
-            before: shape.conv.pad * (pitch + 1),
             plane: if plane > PLACES { plane } else { PLACES },
         }
     }
 
     /// Bytes of all planes: whole ones from wherever a window begins, and whole blocks are written.
     const fn planes(&self) -> usize {
-        let begins = self.words * PLACES + (self.shape.conv.kernel - 1) * (self.pitch + 1);
-        self.fours * self.plane + begins + self.before + BLOCK
+        let begins =
+            self.places.words * PLACES + (self.places.shape.conv.kernel - 1) * (self.places.pitch + 1);
+        self.fours * self.plane + begins + self.places.before() + BLOCK
     }
 
     /// Kinds of words: those of one kind see the same of what is outside.
     const fn kinds(&self) -> usize {
-        if self.patterns == 0 { self.words } else { self.top + self.patterns + self.words - self.bottom }
+        if self.patterns == 0 {
+            self.places.words
+        } else {
+            self.top + self.patterns + self.places.words - self.bottom
+        }
     }
 
     /// The kind of a word.
@@ -172,7 +158,7 @@ impl Sizes {
 
     /// What is absent: for each kind of words and place of the kernel, the vectors of a word.
     const fn masks(&self) -> usize {
-        self.kinds() * self.shape.conv.kernel * self.shape.conv.kernel * TOGETHER
+        self.kinds() * self.places.shape.conv.kernel * self.places.shape.conv.kernel * TOGETHER
     }
 
     /// What is missing, or half of it where that is whole: for each kind of words and vector, places of even lanes and of odd ones.

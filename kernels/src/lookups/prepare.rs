@@ -59,7 +59,10 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
         let vector = sizes.first(kind) * TOGETHER + at % TOGETHER;
         for (lane, byte) in mask.iter_mut().enumerate() {
             let place = vector * HALF + lane % HALF;
-            let (x, y) = (place % sizes.pitch + of_kernel % kernel, place / sizes.pitch + of_kernel / kernel);
+            let (x, y) = (
+                place % sizes.places.pitch + of_kernel % kernel,
+                place / sizes.places.pitch + of_kernel / kernel,
+            );
             let pad = shape.conv.pad;
             let is_there = (pad..pad + width).contains(&x) && (pad..pad + height).contains(&y);
             *byte = if is_there { 0 } else { ABSENT };
@@ -67,8 +70,8 @@ pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, lanes
         *lanes = Lanes::of_bytes(&mask);
     }
     // Column and row of a place; none where rows have ended.
-    let column = |place: usize| Some(place % sizes.pitch).filter(|&x| x < shape.convolved().width);
-    let row = |place: usize| Some(place / sizes.pitch).filter(|&y| y < shape.convolved().height);
+    let column = |place: usize| Some(place % sizes.places.pitch).filter(|&x| x < shape.convolved().width);
+    let row = |place: usize| Some(place / sizes.places.pitch).filter(|&y| y < shape.convolved().height);
     let unit = if halves_are_whole(shape) { 2 } else { 1 };
     for (at, lanes) in missing.iter_mut().enumerate() {
         let (vector, parity) = (sizes.first(at / 2 / TOGETHER) * TOGETHER + at / 2 % TOGETHER, at % 2);

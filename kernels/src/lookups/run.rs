@@ -2,12 +2,12 @@
 
 use super::{
     CHANNELS, COMPARED, FILTERS, LINE, Lanes, PLACES, Prepared, Sizes, TOGETHER, TRIPLE, TURN, UNROLLED,
-    gives_stream, halves_are_whole,
+    halves_are_whole,
 };
-use crate::rows::{bits_at, low_bits, or_into, pooled_rows};
+use crate::rows::bits_at;
 use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
-use crate::vectors::{BLOCK, Counts, HALF, LANES, Vectors};
+use crate::vectors::{BLOCK, Counts, HALF, LANES, LooksUp};
 
 /// Memory of one run.
 pub(crate) struct Scratch<'a> {
@@ -51,10 +51,10 @@ impl<'a> Memory<'a> {
 }
 
 /// Runs convolution, comparison and the pooling down. `stream` is `[channels, height, width]` without gaps; so is what is `given` where
-/// [`gives_stream`] says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where thresholds are. It is zero
+/// [`places::gives_stream`](crate::places::gives_stream) says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where thresholds are. It is zero
 /// at first.
 #[inline(always)]
-pub(crate) fn convolve<V: Vectors>(
+pub(crate) fn convolve<V: LooksUp>(
     v: V,
     shape: Convp,
     stream: &[u64],
@@ -67,30 +67,26 @@ pub(crate) fn convolve<V: Vectors>(
     let prepared = Prepared::of(&sizes, lanes);
     let mut memory = Memory::of(&sizes, scratch);
     number_places(v, &sizes, stream, memory.planes);
-    let (places, is_stream) = (shape.convolved().height * sizes.pitch, gives_stream(shape));
-    for word in 0..sizes.words {
+    let places = shape.convolved().height * sizes.places.pitch;
+    for word in 0..sizes.places.words {
         match (places - word * PLACES).div_ceil(HALF) {
             1 => of_word::<V, 1>(v, &sizes, word, &prepared, &mut memory),
             2 => of_word::<V, 2>(v, &sizes, word, &prepared, &mut memory),
             3 => of_word::<V, 3>(v, &sizes, word, &prepared, &mut memory),
             _ => of_word::<V, TOGETHER>(v, &sizes, word, &prepared, &mut memory),
         }
-        if is_stream {
-            put_stream(&sizes, word, memory.bits, thresholds, given);
-        } else {
-            put_rows(&sizes, word, memory.bits, given);
-        }
+        sizes.places.put(word, memory.bits, thresholds, given);
     }
 }
 
 /// A byte for four channels of each place, `[four, row, column]`. What lies before, between and after the rows is not looked at.
 #[inline(always)]
-fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [u8]) {
-    let Map { channels, height, width } = sizes.shape.input;
+fn number_places<V: LooksUp>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [u8]) {
+    let Map { channels, height, width } = sizes.places.shape.input;
     let map = height * width;
     // Whole blocks are written: what is too much is written over by what follows.
-    let mut at = sizes.before;
-    if sizes.pitch == width && map.is_multiple_of(BLOCK) && channels.is_multiple_of(CHANNELS) {
+    let mut at = sizes.places.before();
+    if sizes.places.pitch == width && map.is_multiple_of(BLOCK) && channels.is_multiple_of(CHANNELS) {
         // Channels have words of their own, and rows lie there as they do here.
         let words = map / BLOCK;
         for maps in stream[..channels * words].chunks_exact(CHANNELS * words) {
@@ -104,10 +100,10 @@ fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [
         return;
     }
     // Without gaps between rows the map is one long row.
-    let (rows, length) = if sizes.pitch == width { (1, map) } else { (height, width) };
+    let (rows, length) = if sizes.places.pitch == width { (1, map) } else { (height, width) };
     for first in (0..channels).step_by(CHANNELS) {
         for row in 0..rows {
-            let (blocks, _) = planes[at + row * sizes.pitch..].as_chunks_mut();
+            let (blocks, _) = planes[at + row * sizes.places.pitch..].as_chunks_mut();
             for (from, block) in (0..length).step_by(BLOCK).zip(blocks) {
                 let mut bits = [0; CHANNELS];
                 for (bits, channel) in bits.iter_mut().zip(first..channels) {
@@ -122,7 +118,7 @@ fn number_places<V: Vectors>(v: V, sizes: &Sizes, stream: &[u64], planes: &mut [
 
 /// What each place of the kernel sees of one word of places, `X` vectors of them.
 #[inline(always)]
-fn see<V: Vectors, const X: usize>(
+fn see<V: LooksUp, const X: usize>(
     v: V,
     sizes: &Sizes,
     (word, kind): (usize, usize),
@@ -130,14 +126,14 @@ fn see<V: Vectors, const X: usize>(
     planes: &[u8],
     patches: &mut [[[u8; LANES]; X]],
 ) {
-    let kernel = sizes.shape.conv.kernel;
+    let kernel = sizes.places.shape.conv.kernel;
     let (masks, _) = masks.as_chunks::<TOGETHER>();
     let masks = &masks[kind * kernel * kernel..][..kernel * kernel];
     // As it is; the compiler does not know.
     let stride = sizes.plane.max(PLACES);
     for ((place, masks), patches) in masks.iter().enumerate().zip(patches.chunks_exact_mut(sizes.fours)) {
         let (ky, kx) = (place / kernel, place % kernel);
-        let mut planes = &planes[word * PLACES + ky * sizes.pitch + kx..];
+        let mut planes = &planes[word * PLACES + ky * sizes.places.pitch + kx..];
         for places in patches {
             let (plane, rest) = planes.split_at(stride);
             let (seen, _) = plane[..PLACES].as_chunks();
@@ -151,7 +147,7 @@ fn see<V: Vectors, const X: usize>(
 
 /// The bits of one word of places, `X` vectors of them, for all filters.
 #[inline(always)]
-fn of_word<V: Vectors, const X: usize>(
+fn of_word<V: LooksUp, const X: usize>(
     v: V,
     sizes: &Sizes,
     word: usize,
@@ -167,7 +163,7 @@ fn of_word<V: Vectors, const X: usize>(
     let Some((starts, counts)) = counts.split_first_mut() else { return };
     let (compared, _) = prepared.compared.as_chunks::<COMPARED>();
     let (missing, _) = prepared.missing[kind * TOGETHER * 2..].as_chunks();
-    let is_even = halves_are_whole(sizes.shape);
+    let is_even = halves_are_whole(sizes.places.shape);
     for (start, [Lanes(even), Lanes(odd)]) in starts.iter_mut().zip(missing) {
         *start = [*even, *odd, *even, *odd];
     }
@@ -232,7 +228,7 @@ type Seen<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
 
 /// Sums of both filters of a half, and of the second one, over some turns.
 #[inline(always)]
-fn count<V: Vectors, const X: usize>(
+fn count<V: LooksUp, const X: usize>(
     v: V,
     low: V::Bytes,
     patches: &[[Seen<X>; UNROLLED]],
@@ -261,7 +257,7 @@ fn count<V: Vectors, const X: usize>(
 
 /// Sums of three lookups.
 #[inline(always)]
-fn triple<V: Vectors, const X: usize>(v: V, [a, b, c]: &Seen<X>, tables: &[Lanes; TRIPLE]) -> [V::Bytes; X] {
+fn triple<V: LooksUp, const X: usize>(v: V, [a, b, c]: &Seen<X>, tables: &[Lanes; TRIPLE]) -> [V::Bytes; X] {
     let mut sums = [v.no_bytes(); X];
     let table = v.table(&tables[0].0);
     for (sum, places) in sums.iter_mut().zip(a) {
@@ -274,74 +270,4 @@ fn triple<V: Vectors, const X: usize>(v: V, [a, b, c]: &Seen<X>, tables: &[Lanes
         }
     }
     sums
-}
-
-/// Writes the bits of a word of places to the stream that is given.
-#[inline(always)]
-fn put_stream(sizes: &Sizes, word: usize, bits: &[u64], thresholds: &[Threshold], given: &mut [u64]) {
-    let places = sizes.shape.convolved().height * sizes.pitch;
-    let kept = low_bits(places - word * PLACES);
-    let bits = bits.iter().zip(thresholds);
-    let bits = bits.map(|(bits, threshold)| if threshold.flipped { !bits & kept } else { bits & kept });
-    if places.is_multiple_of(PLACES) {
-        // Each filter has words of its own.
-        for (bits, map) in bits.zip(given.chunks_exact_mut(sizes.words)) {
-            map[word] = bits;
-        }
-        return;
-    }
-    let mut at = word * PLACES;
-    for bits in bits {
-        let (place, shift) = (at / 64, at % 64);
-        given[place] |= bits << shift;
-        if shift != 0
-            && let Some(next) = given.get_mut(place + 1)
-        {
-            *next |= bits >> (64 - shift);
-        }
-        at += places;
-    }
-}
-
-/// ORs the bits of a word of places into the pooled rows whose window holds them.
-#[inline(always)]
-fn put_rows(sizes: &Sizes, word: usize, bits: &[u64], given: &mut [u64]) {
-    let Map { height, width, .. } = sizes.shape.convolved();
-    let rows_left = sizes.shape.output().height;
-    let map_words = given.len() / sizes.shape.filters;
-    let row_words = map_words / rows_left;
-    let (first, end) = (word * PLACES, (word + 1) * PLACES);
-    for y in first / sizes.pitch..end.div_ceil(sizes.pitch).min(height) {
-        // The part of the row that lies in the word.
-        let (start, skipped) = (y * sizes.pitch, first.saturating_sub(y * sizes.pitch));
-        if skipped >= width {
-            continue;
-        }
-        let from = (start + skipped) - first;
-        let kept = low_bits((width - skipped).min(PLACES - from));
-        let (place, shift) = (skipped / 64, skipped % 64);
-        let (top, bottom) = pooled_rows(sizes.shape.pool, y, rows_left);
-        let of_filters = bits.iter().zip(given.chunks_exact_mut(map_words));
-        if row_words == 1 {
-            let of_filters = of_filters.map(|(bits, map)| ((bits >> from & kept) << skipped, map));
-            // Written out for the one and two that a pooling has.
-            match bottom - top {
-                1 => of_filters.for_each(|(bits, map)| map[top] |= bits),
-                2 => of_filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),
-                _ => of_filters.for_each(|(bits, map)| or_into(bits, &mut map[top..bottom])),
-            }
-            continue;
-        }
-        for (bits, map) in of_filters {
-            let bits = bits >> from & kept;
-            for row in map[top * row_words..bottom * row_words].chunks_exact_mut(row_words) {
-                row[place] |= bits << shift;
-                if shift != 0
-                    && let Some(next) = row.get_mut(place + 1)
-                {
-                    *next |= bits >> (64 - shift);
-                }
-            }
-        }
-    }
 }

@@ -11,7 +11,7 @@ use core::arch::x86_64::{
     _mm256_sub_epi16,
 };
 
-use super::{BLOCK, Counts, HALF, LANES, Vectors};
+use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Portable, Vectors};
 
 /// Proof that the processor has AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +33,20 @@ const _: () = assert!(size_of::<Sums>() == size_of::<[i16; LANES]>());
 // SAFETY, for every block below: `self` says that the instructions exist, and what is read or written is an array as long as the
 // vectors, as asserted above; loads and stores may be unaligned.
 impl Vectors for Avx2 {
+    const COUNTING: Counting = Counting::Lookups;
+    type LooksUp = Self;
+    type Popcounts = Portable;
     type Sums = Sums;
-    type Bytes = __m256i;
-    type Counts = [__m256i; 4];
 
-    const LOOKS_UP: bool = true;
+    #[inline(always)]
+    fn looks_up(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn popcounts(self) -> Portable {
+        Portable
+    }
 
     #[inline(always)]
     fn no_sums(self) -> Sums {
@@ -62,6 +71,11 @@ impl Vectors for Avx2 {
             !(_mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(below)).cast_unsigned())
         }
     }
+}
+
+impl LooksUp for Avx2 {
+    type Bytes = __m256i;
+    type Counts = [__m256i; 4];
 
     #[inline(always)]
     fn no_bytes(self) -> __m256i {

@@ -5,6 +5,8 @@
 
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod avx2;
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -13,6 +15,8 @@ mod tests;
 
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 pub(crate) use avx2::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+pub(crate) use avx512::Avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
@@ -28,24 +32,48 @@ pub(crate) const BLOCK: usize = 64;
 /// lanes.
 pub(crate) type Counts = [[i16; HALF]; 4];
 
+/// How a path counts products of bits.
+#[allow(dead_code, reason = "no target has a path for each")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// By [`slices`](crate::slices), in words.
+    Slices,
+    /// By [`lookups`](crate::lookups), with [`LooksUp`].
+    Lookups,
+    /// By [`popcounts`](crate::popcounts), with [`Popcounts`], and few channels by lookups.
+    Popcounts,
+}
+
 /// The operations of a path. A value of such a type exists only where its instructions do.
 pub(crate) trait Vectors: Copy {
+    /// How it counts products of bits.
+    const COUNTING: Counting;
+    /// Operations of lookups, the portable ones where it does not count so.
+    type LooksUp: LooksUp;
+    /// Operations of popcounts, the portable ones where it does not count so.
+    type Popcounts: Popcounts;
     /// Sums of 16 bits, one a lane, in an order of the path's own.
     type Sums: Copy;
-    /// One byte a lane.
-    type Bytes: Copy;
-    /// What [`Counts`](type@Counts) holds.
-    type Counts: Copy;
 
+    /// The operations of lookups.
+    fn looks_up(self) -> Self::LooksUp;
+    /// The operations of popcounts.
+    fn popcounts(self) -> Self::Popcounts;
     /// Sums of nothing.
     fn no_sums(self) -> Self::Sums;
     /// Adds one row of a table of sums.
     fn add_row(self, sums: Self::Sums, row: &[i16; LANES]) -> Self::Sums;
     /// Bit `i` is set where sum `i`, made of rows, is at least so much.
     fn sums_at_least(self, sums: Self::Sums, from: i16) -> u32;
+}
 
-    /// Whether looking up takes an instruction of its own.
-    const LOOKS_UP: bool;
+/// An instruction that looks up many bytes at once, and what is done with them.
+pub(crate) trait LooksUp: Copy {
+    /// One byte a lane.
+    type Bytes: Copy;
+    /// What [`Counts`](type@Counts) holds.
+    type Counts: Copy;
+
     /// Bytes of nothing.
     fn no_bytes(self) -> Self::Bytes;
     /// Reads sixteen bytes to look up for each half of the lanes, two a number.
@@ -74,4 +102,28 @@ pub(crate) trait Vectors: Copy {
     fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]);
     /// Writes bytes to each half of the lanes, and sets the bits of `also`, two lanes a number.
     fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]);
+}
+
+/// Words that are worked on at once.
+pub(crate) const WORDS: usize = 8;
+
+/// An instruction that counts the bits of many words, and what is done beside it.
+pub(crate) trait Popcounts: Copy {
+    /// One word a lane.
+    type Words: Copy;
+
+    /// Reads words.
+    fn words(self, words: &[u64; WORDS]) -> Self::Words;
+    /// The word in the lanes whose bit is set, and nothing elsewhere.
+    fn where_set(self, lanes: u8, word: u64) -> Self::Words;
+    /// Writes words.
+    fn put(self, words: Self::Words, to: &mut [u64; WORDS]);
+    /// `a | b`.
+    fn or(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Each square of eight bits, one byte of eight lanes, rows to columns.
+    fn transposed(self, rows: Self::Words) -> Self::Words;
+    /// The sum, and the number of bits of `(a ^ b) & kept`.
+    fn add_different(self, sum: Self::Words, a: Self::Words, b: u64, kept: Self::Words) -> Self::Words;
+    /// Bit `i` is set where sum `i` is at most so much.
+    fn at_most(self, sums: Self::Words, most: i64) -> u8;
 }

@@ -9,7 +9,7 @@ use core::arch::aarch64::{
     vreinterpretq_u16_u8, vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vsubq_u16,
 };
 
-use super::{BLOCK, Counts, HALF, LANES, Portable, Vectors};
+use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Portable, Vectors};
 
 /// Nothing to prove: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +36,20 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
 // SAFETY, for every block below: NEON is part of the target, and what is read or written is an array that is as long as the vectors it
 // is taken in.
 impl Vectors for Neon {
+    const COUNTING: Counting = Counting::Lookups;
+    type LooksUp = Self;
+    type Popcounts = Portable;
     type Sums = [int16x8_t; 4];
-    type Bytes = [uint8x16_t; 2];
-    type Counts = [[int16x8_t; 2]; 4];
 
-    const LOOKS_UP: bool = true;
+    #[inline(always)]
+    fn looks_up(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn popcounts(self) -> Portable {
+        Portable
+    }
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -64,6 +73,11 @@ impl Vectors for Neon {
             bits(vmovn_high_u16(vmovn_u16(a), b), vmovn_high_u16(vmovn_u16(c), d))
         }
     }
+}
+
+impl LooksUp for Neon {
+    type Bytes = [uint8x16_t; 2];
+    type Counts = [[int16x8_t; 2]; 4];
 
     #[inline(always)]
     fn no_bytes(self) -> Self::Bytes {

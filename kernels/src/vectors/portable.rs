@@ -1,17 +1,26 @@
 //! The operations in plain Rust.
 
-use super::{BLOCK, Counts, HALF, LANES, Vectors};
+use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Popcounts, Vectors, WORDS};
 
 /// Whatever the program was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 
 impl Vectors for Portable {
+    const COUNTING: Counting = Counting::Slices;
+    type LooksUp = Self;
+    type Popcounts = Self;
     type Sums = [i16; LANES];
-    type Bytes = [u8; LANES];
-    type Counts = Counts;
 
-    const LOOKS_UP: bool = false;
+    #[inline(always)]
+    fn looks_up(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn popcounts(self) -> Self {
+        self
+    }
 
     #[inline(always)]
     fn no_sums(self) -> Self::Sums {
@@ -28,6 +37,11 @@ impl Vectors for Portable {
     fn sums_at_least(self, sums: Self::Sums, from: i16) -> u32 {
         bits(sums.iter().map(|&sum| sum >= from))
     }
+}
+
+impl LooksUp for Portable {
+    type Bytes = [u8; LANES];
+    type Counts = Counts;
 
     #[inline(always)]
     fn no_bytes(self) -> Self::Bytes {
@@ -119,6 +133,49 @@ impl Vectors for Portable {
         for (lane, (to, also)) in lanes.iter_mut().zip(self.table(also)).enumerate() {
             *to = bytes[lane % HALF] | also;
         }
+    }
+}
+
+impl Popcounts for Portable {
+    type Words = [u64; WORDS];
+
+    #[inline(always)]
+    fn words(self, words: &[u64; WORDS]) -> Self::Words {
+        *words
+    }
+
+    #[inline(always)]
+    fn where_set(self, lanes: u8, word: u64) -> Self::Words {
+        core::array::from_fn(|lane| if lanes >> lane & 1 == 1 { word } else { 0 })
+    }
+
+    #[inline(always)]
+    fn put(self, words: Self::Words, to: &mut [u64; WORDS]) {
+        *to = words;
+    }
+
+    #[inline(always)]
+    fn or(self, a: Self::Words, b: Self::Words) -> Self::Words {
+        core::array::from_fn(|lane| a[lane] | b[lane])
+    }
+
+    #[inline(always)]
+    fn transposed(self, rows: Self::Words) -> Self::Words {
+        let bit = |row: usize, column: usize| rows[row] >> column & 1;
+        core::array::from_fn(|row| {
+            let columns = (0..64).map(|column| bit(column % 8, column / 8 * 8 + row) << column);
+            columns.fold(0, |all, bit| all | bit)
+        })
+    }
+
+    #[inline(always)]
+    fn add_different(self, sum: Self::Words, a: Self::Words, b: u64, kept: Self::Words) -> Self::Words {
+        core::array::from_fn(|lane| sum[lane] + u64::from(((a[lane] ^ b) & kept[lane]).count_ones()))
+    }
+
+    #[inline(always)]
+    fn at_most(self, sums: Self::Words, most: i64) -> u8 {
+        bits(sums.iter().map(|&sum| sum.cast_signed() <= most)) as u8
     }
 }
 

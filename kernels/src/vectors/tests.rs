@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::{BLOCK, Counts, HALF, LANES, Portable, Vectors};
+use super::{BLOCK, Counts, HALF, LANES, LooksUp, Popcounts, Portable, Vectors, WORDS};
 
 /// Inputs of one round of all operations.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ struct Case {
     places: [[u8; LANES]; 2],
     counts: Counts,
     below: [[i16; HALF]; 2],
+    counted: [[u64; WORDS]; 3],
+    most: i64,
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -27,9 +29,22 @@ fn any_case() -> impl Strategy<Value = Case> {
         prop::array::uniform4(prop::array::uniform16(0i16..8000)),
         prop::array::uniform2(prop::array::uniform16(-100i16..8000)),
     );
-    (rows, -500i16..500, words, looked_up).prop_map(|(rows, from, words, (tables, places, counts, below))| {
-        Case { rows, from, words, tables, places, counts, below }
-    })
+    // Sums of counted bits lie near what they may be at most.
+    let counted =
+        (prop::array::uniform2(prop::array::uniform8(any::<u64>())), prop::array::uniform8(0u64..64));
+    (rows, -500i16..500, words, looked_up, (counted, -10i64..100)).prop_map(
+        |(rows, from, words, (tables, places, counts, below), (([a, b], sums), most))| Case {
+            rows,
+            from,
+            words,
+            tables,
+            places,
+            counts,
+            below,
+            counted: [a, b, sums],
+            most,
+        },
+    )
 }
 
 /// What the operations of sums give.
@@ -43,7 +58,7 @@ fn sums<V: Vectors>(v: V, case: &Case) -> u32 {
 type OfBytes = (Vec<Counts>, Vec<[u64; 2]>, Vec<[u8; LANES]>);
 
 #[inline(always)]
-fn bytes<V: Vectors>(v: V, case: &Case) -> OfBytes {
+fn bytes<V: LooksUp>(v: V, case: &Case) -> OfBytes {
     let [a, b] = [0, 1].map(|i| v.look_up(v.table(&case.tables[i]), &case.places[i]));
     let (mut counts, mut bits) = (Vec::new(), Vec::new());
     // Bytes come out as counts, and as bits where counts are large.
@@ -77,17 +92,40 @@ fn bytes<V: Vectors>(v: V, case: &Case) -> OfBytes {
     (counts, bits, written)
 }
 
-type All = (u32, OfBytes);
+/// What the operations of words give: words, bits.
+type OfWords = (Vec<[u64; WORDS]>, u8);
+
+#[inline(always)]
+fn words<P: Popcounts>(p: P, case: &Case) -> OfWords {
+    let [a, b, sums] = [0, 1, 2].map(|i| p.words(&case.counted[i]));
+    let set = p.where_set(case.places[0][0], case.words[0]);
+    let sums = p.add_different(p.add_different(sums, a, case.words[1], b), set, case.words[2], a);
+    let mut written = Vec::new();
+    for words in [a, set, p.or(a, set), p.transposed(b), sums] {
+        let mut to = [7; WORDS];
+        p.put(words, &mut to);
+        written.push(to);
+    }
+    (written, p.at_most(sums, case.most))
+}
+
+type All = (u32, OfBytes, OfWords);
 
 #[inline(always)]
 fn all<V: Vectors>(v: V, case: &Case) -> All {
-    (sums(v, case), bytes(v, case))
+    (sums(v, case), bytes(v.looks_up(), case), words(v.popcounts(), case))
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn avx2(case: &Case) -> All {
     all(super::Avx2::here(), case)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512vpopcntdq")]
+fn avx512(case: &Case) -> All {
+    all(super::Avx512::here(), case)
 }
 
 proptest! {
@@ -99,7 +137,14 @@ proptest! {
             // SAFETY: the line above.
             #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
             let found = unsafe { avx2(&case) };
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(&found, &expected);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if crate::Path::available().any(|path| path.name() == "avx512") {
+            // SAFETY: the line above.
+            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
+            let found = unsafe { avx512(&case) };
+            prop_assert_eq!(&found, &expected);
         }
         #[cfg(target_arch = "aarch64")]
         prop_assert_eq!(all(super::Neon, &case), expected);

@@ -8,6 +8,12 @@
 //!
 //! The bound is what the instructions of the inner loop do with everything in registers. It is measured in the same rounds, just before
 //! the packed section, and each round has a ratio of its own, since a shared core is not the same for long.
+//!
+//! Where the processor multiplies tiles of bytes (AMX), the layer's products alone are timed so too, as one multiplication of two
+//! matrices that lie in tiles beforehand: no engine for 8 bits can be faster with these instructions.
+
+mod bounds;
+mod tiles;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -90,8 +96,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// What was measured of one layer: medians of the rounds.
 struct Measured {
-    /// Microseconds of each engine: packed, then ONNX Runtime in floats and in bytes.
-    times: Vec<f64>,
+    /// Microseconds of the packed section.
+    packed: f64,
+    /// Of the others: name, microseconds.
+    others: Vec<(&'static str, f64)>,
     /// The bound, thousand million products a second, and the part of it that the packed section reaches.
     bound: Option<(f64, f64)>,
 }
@@ -107,10 +115,11 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
         let made = [float_convolution(map), byte_convolution(map)].map(|onnx| session(environment, &onnx));
         sessions.extend(made.map(|session| session.expect("ONNX Runtime takes the layer")));
     }
-    let mut times = vec![Vec::new(); 1 + sessions.len()];
+    let mut tiles = tiles::Layer::of(map.channels, 9 * map.channels, map.height * map.width);
+    let mut times = [const { Vec::new() }; 4];
     let (mut bounds, mut reached) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let bound = bounds::lookups();
+        let bound = bounds::of_path();
         let time = timed(|| {
             black_box(section.run(black_box(&bits)));
         });
@@ -130,9 +139,17 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
                 }
             }));
         }
+        if let Some(tiles) = &mut tiles {
+            times[3].push(timed(|| tiles.multiply()));
+        }
     }
-    let bound = (!bounds.is_empty()).then(|| (median(bounds), median(reached)));
-    Measured { times: times.into_iter().map(median).collect(), bound }
+    let [packed, others @ ..] = times;
+    let others = ["float", "bytes", "tiles"].into_iter().zip(others).filter(|(_, times)| !times.is_empty());
+    Measured {
+        packed: median(packed),
+        others: others.map(|(name, times)| (name, median(times))).collect(),
+        bound: (!bounds.is_empty()).then(|| (median(bounds), median(reached))),
+    }
 }
 
 /// Products at the border count as if the map went on, for every engine alike.
@@ -152,14 +169,11 @@ fn main() {
     if environment.is_none() {
         println!("without ONNX Runtime: ORT_DYLIB_PATH is not set");
     }
-    println!(
-        "path {}; bound: lookups of 256 products in registers, nine instructions for three",
-        Path::best().name()
-    );
-    println!(
-        "counting words beside it, 64 products by xor, popcount and addition: {:.0} G products/s",
-        bounds::words()
-    );
+    println!("path {}; bound: {}", Path::best().name(), bounds::NAMES[usize::from(bounds::is_wide())]);
+    println!("beside it, thousand million products a second in registers:");
+    for (name, rate) in bounds::others() {
+        println!("{rate:>8.0}  {name}");
+    }
     println!(
         "{:>8} {:>6}  {:>9} {:>8} {:>8} {:>9}   others: microseconds, times packed",
         "channels", "side", "packed us", "G/s", "bound", "of bound"
@@ -167,103 +181,16 @@ fn main() {
     for channels in [64, 128, 256] {
         for side in [8, 16, 32] {
             let map = Map { channels, height: side, width: side };
-            let Measured { times, bound } = measure(map, environment.as_ref());
-            print!("{channels:>8} {side:>6}  {:>9.1} {:>8.0}", times[0], products(map) / times[0] / 1e3);
+            let Measured { packed, others, bound } = measure(map, environment.as_ref());
+            print!("{channels:>8} {side:>6}  {packed:>9.1} {:>8.0}", products(map) / packed / 1e3);
             match bound {
                 Some((bound, reached)) => print!(" {bound:>8.0} {:>8.0}%", 100.0 * reached),
                 None => print!(" {:>8} {:>9}", "-", "-"),
             }
-            for (name, time) in ["float", "bytes"].iter().zip(&times[1..]) {
-                print!("   {name} {time:>8.1} {:>5.1}x", time / times[0]);
+            for (name, time) in others {
+                print!("   {name} {time:>8.1} {:>5.1}x", time / packed);
             }
             println!();
-        }
-    }
-}
-
-/// What the instructions of the inner loop do at most, in registers: thousand million products a second.
-mod bounds {
-    use super::timed;
-    use std::hint::black_box;
-
-    /// Chains that do not wait for each other: more than an instruction's latency times how many start at once.
-    const CHAINS: usize = 12;
-    const STEPS: usize = 20_000;
-
-    /// The bound of the kernel: three lookups of 256 products, added up, added to one sum, and their high halves to another; nine
-    /// instructions.
-    /// `None` where this bench has no such instructions.
-    pub(super) fn lookups() -> Option<f64> {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the line above.
-            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
-            return Some(rate(3 * 256 * x86::SUMS, || unsafe { x86::lookups() }));
-        }
-        None
-    }
-
-    /// The bound of counting words.
-    pub(super) fn words() -> f64 {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("popcnt") {
-            // SAFETY: the line above.
-            #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
-            return rate(64 * CHAINS, || unsafe { x86::words() });
-        }
-        rate(64 * CHAINS, count_words)
-    }
-
-    fn rate(products: usize, run: impl Fn()) -> f64 {
-        (products * STEPS) as f64 / timed(run) / 1e3
-    }
-
-    #[inline(always)]
-    fn count_words() {
-        let mut sums: [u64; CHAINS] = black_box([1; CHAINS]);
-        let weights: u64 = black_box(0x1234_5678_9abc_def0);
-        for _ in 0..STEPS {
-            for sum in &mut sums {
-                *sum += u64::from((*sum ^ weights).count_ones());
-            }
-        }
-        black_box(sums);
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    mod x86 {
-        use super::{STEPS, black_box};
-        use std::arch::x86_64::{
-            __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_set1_epi8,
-            _mm256_shuffle_epi8, _mm256_srli_epi16,
-        };
-
-        /// Pairs of sums: as many as stay in registers, and that do not wait for each other.
-        pub(super) const SUMS: usize = 4;
-
-        #[target_feature(enable = "popcnt")]
-        pub(super) fn words() {
-            super::count_words();
-        }
-
-        /// What is looked up is the sums themselves, so that no step can be left out.
-        #[target_feature(enable = "avx2")]
-        pub(super) fn lookups() {
-            let mut both: [__m256i; SUMS] = black_box([_mm256_set1_epi8(1); SUMS]);
-            let mut second: [__m256i; SUMS] = black_box([_mm256_set1_epi8(2); SUMS]);
-            let [a, b, c]: [__m256i; 3] = black_box([_mm256_set1_epi8(3); 3]);
-            let low = _mm256_set1_epi8(0x0f);
-            for _ in 0..STEPS {
-                for i in 0..SUMS {
-                    let sum =
-                        _mm256_add_epi8(_mm256_shuffle_epi8(a, both[i]), _mm256_shuffle_epi8(b, second[i]));
-                    let sum = _mm256_add_epi8(sum, _mm256_shuffle_epi8(c, both[(i + 1) % SUMS]));
-                    both[i] = _mm256_add_epi16(both[i], sum);
-                    second[i] =
-                        _mm256_add_epi8(second[i], _mm256_and_si256(_mm256_srli_epi16::<4>(sum), low));
-                }
-            }
-            black_box((both, second));
         }
     }
 }
