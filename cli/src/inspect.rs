@@ -22,12 +22,9 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
         None => Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?,
     };
     let inspection = Inspection::of(&bundle);
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&inspection)?);
-    } else {
-        print!("{inspection}");
-    }
-    Ok(())
+    let answer =
+        if args.json { serde_json::to_string_pretty(&inspection)? + "\n" } else { inspection.to_string() };
+    crate::print(&answer)
 }
 
 /// What `inspect` shows.

@@ -106,3 +106,13 @@ fn inspect_shows_sections_exits_links_and_provenance() {
     assert_eq!(json["manifest"]["slots"], 6);
     assert_eq!(json["links"]["summary_body"], 40);
 }
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater")).arg("inspect").stdout(writer).output();
+    let output = output.expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -32,12 +32,8 @@ pub use table::Table;
 /// [`BadUsage`] for arguments that do not fit the network; otherwise what went wrong with which part.
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let report = report(args)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}", Table(&report));
-    }
-    Ok(())
+    let answer = if args.json { serde_json::to_string_pretty(&report)? } else { Table(&report).to_string() };
+    crate::print(&(answer + "\n"))
 }
 
 /// Runs the demo.

@@ -51,8 +51,8 @@ impl<'a> Memory<'a> {
 }
 
 /// Runs convolution, comparison and the pooling down. `stream` is `[channels, height, width]` without gaps; so is what is `given` where
-/// [`places::gives_stream`](crate::places::gives_stream) says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where thresholds are. It is zero
-/// at first.
+/// [`gives_stream`](crate::places::gives_stream) says so, and otherwise `[filters, pooled rows, row words]`, not yet turned round where
+/// thresholds are. It is zero at first.
 #[inline(always)]
 pub(crate) fn convolve<V: LooksUp>(
     v: V,
