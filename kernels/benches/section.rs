@@ -108,7 +108,7 @@ fn main() {
     }
     let view = Map { channels: 3, height: 32, width: 32 };
     let digit = Map { channels: 1, height: 28, width: 28 };
-    let wide = Map { channels: 128, height: 16, width: 16 };
+    let wide = |channels| Map { channels, height: 16, width: 16 };
     for (kind, view, filters) in [
         (Input::Pixels, view, &[4][..]),
         (Input::Pixels, view, &[8]),
@@ -117,7 +117,8 @@ fn main() {
         (Input::Pixels, view, &[16, 16]),
         (Input::Pixels, digit, &[24, 40]),
         (Input::Pixels, Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
-        (Input::Bits, wide, &[128]),
+        (Input::Bits, wide(48), &[48]),
+        (Input::Bits, wide(128), &[128]),
     ] {
         let Map { channels, height, width } = view;
         let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");

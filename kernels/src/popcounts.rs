@@ -33,7 +33,7 @@ const TAPS_MAX: usize = i16::MAX as usize;
 type Words = [u64; WORDS];
 
 /// Fewest channels that are faster counted than looked up (docs/results/kernels.md).
-const CHANNELS_MIN: usize = 33;
+const CHANNELS_MIN: usize = 48;
 
 /// Whether this kernel runs the block.
 pub(crate) const fn runs(shape: Convp) -> bool {
