@@ -7,6 +7,14 @@ use crate::threshold::Threshold;
 /// Places of a word.
 pub(crate) const PLACES: usize = 64;
 
+/// Longest side of a kernel that is run so.
+const KERNEL_MAX: usize = 16;
+
+/// Whether a block can be run over places that lie so: its step is 1, and its counts fit in 16 bits.
+pub(crate) const fn runs(shape: Convp) -> bool {
+    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
+}
+
 /// Whether bits come out as one stream: where nothing is pooled, and places lie as they come out. Otherwise they come out in rows.
 pub(crate) fn gives_stream(shape: Convp) -> bool {
     shape.pool == (Window { kernel: 1, stride: 1, pad: 0 }) && pitch(shape) == shape.convolved().width

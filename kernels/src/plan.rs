@@ -338,9 +338,9 @@ impl Way {
             return Self::Patches;
         }
         match path.counting() {
-            Counting::Slices if slices::runs(block) => Self::Slices,
+            Counting::Slices if places::runs(block) => Self::Slices,
             Counting::Popcounts if popcounts::runs(block) => Self::Popcounts,
-            Counting::Lookups | Counting::Popcounts if lookups::runs(block) => Self::Lookups,
+            Counting::Lookups | Counting::Popcounts if places::runs(block) => Self::Lookups,
             _ => Self::Patches,
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! Words that are half empty take as long as full ones, so few channels are left to [`lookups`](crate::lookups).
 
-use crate::places::{PLACES, Places};
+use crate::places::{self, PLACES, Places};
 use crate::rows::{bits_at, low_bits};
 use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
@@ -24,10 +24,6 @@ const VECTORS: usize = PLACES / WORDS;
 const CHANNELS: usize = 64;
 /// Words up to the next line of the cache.
 const LINE_WORDS: usize = 8;
-/// Longest side of a kernel that is run so.
-const KERNEL_MAX: usize = 16;
-/// Most taps, as many as are counted in any other way.
-const TAPS_MAX: usize = i16::MAX as usize;
 
 /// A word for each of eight places.
 type Words = [u64; WORDS];
@@ -37,10 +33,7 @@ const CHANNELS_MIN: usize = 48;
 
 /// Whether this kernel runs the block.
 pub(crate) const fn runs(shape: Convp) -> bool {
-    shape.conv.stride == 1
-        && shape.conv.kernel <= KERNEL_MAX
-        && shape.taps() < TAPS_MAX
-        && shape.input.channels >= CHANNELS_MIN
+    places::runs(shape) && shape.input.channels >= CHANNELS_MIN
 }
 
 /// What a run asks for again and again, worked out once.
@@ -82,6 +75,11 @@ impl Sizes {
         }
     }
 
+    /// Places of the kernel.
+    const fn window(&self) -> usize {
+        self.places.shape.conv.kernel * self.places.shape.conv.kernel
+    }
+
     /// Words of the weights of all filters.
     const fn weights(&self) -> usize {
         self.places.shape.filters * self.seen
@@ -89,8 +87,7 @@ impl Sizes {
 
     /// Words that say what is outside.
     const fn outside(&self) -> usize {
-        let window = self.places.shape.conv.kernel * self.places.shape.conv.kernel;
-        window + self.places.words * (window + self.digits + 1)
+        self.window() + self.places.words * (self.window() + self.digits + 1)
     }
 
     /// Words of all places turned.
@@ -120,7 +117,7 @@ pub(crate) const fn bytes_len(shape: Convp) -> usize {
 /// padding is.
 pub(crate) fn prepare(shape: Convp, weight: impl Fn(usize, usize) -> bool, words: &mut [u64]) {
     let sizes = Sizes::of(shape);
-    let window = shape.conv.kernel * shape.conv.kernel;
+    let window = sizes.window();
     let (weights, rest) = words.split_at_mut(sizes.weights());
     weights.fill(0);
     for filter in 0..shape.filters {
@@ -168,9 +165,8 @@ struct Outside<'a> {
 impl<'a> Outside<'a> {
     #[inline(always)]
     fn of(sizes: &Sizes, words: &'a [u64]) -> Self {
-        let window = sizes.places.shape.conv.kernel * sizes.places.shape.conv.kernel;
-        let (offsets, rest) = words.split_at(window);
-        let (kept, missing) = rest.split_at(sizes.places.words * window);
+        let (offsets, rest) = words.split_at(sizes.window());
+        let (kept, missing) = rest.split_at(sizes.places.words * sizes.window());
         Self { offsets, kept, missing }
     }
 }
@@ -232,7 +228,7 @@ pub(crate) fn convolve<P: Popcounts>(
     let mut memory = Memory::of(&sizes, scratch);
     turn(p, &sizes, stream, memory.turned);
     // What rounds the words up is nowhere on the map.
-    memory.kept.fill([0; WORDS]);
+    memory.kept[sizes.window() * sizes.deep..].fill([0; WORDS]);
     let (weights, rest) = weights.split_at(sizes.weights());
     let (outside, most) = rest.split_at(sizes.outside());
     let (outside, filters) =

@@ -10,6 +10,7 @@
 //! runs over the end of a row, or lies outside, it is masked: padding is no +1. It is no -1 either, so half of what is missing is
 //! counted as +1 from the start, and a comparison with one number serves all places.
 
+use crate::places::pitch;
 use crate::rows::{bits_at, low_bits, or_into, pool_down, pooled_rows};
 use crate::shape::{Convp, Map};
 use crate::threshold::Threshold;
@@ -29,8 +30,6 @@ const GROUP: usize = 3;
 const SIGNS: usize = 1 << GROUP;
 /// Groups that are counted at once.
 const TOGETHER: usize = 8;
-/// Longest side of a kernel that is run so.
-const KERNEL_MAX: usize = 16;
 /// Most binary digits of a count.
 const DIGITS_MAX: usize = 15;
 /// Digits that the adders of one round reach.
@@ -42,11 +41,6 @@ const LINE_WORDS: usize = 8;
 type Sums = [[Row; 2]; SIGNS];
 const SUMS_WORDS: usize = SIGNS * 2 * TILE_WORDS;
 
-/// Whether this kernel runs the block.
-pub(crate) const fn runs(shape: Convp) -> bool {
-    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < 1 << DIGITS_MAX
-}
-
 /// Groups of a kernel row.
 const fn groups(shape: Convp) -> usize {
     shape.conv.kernel.div_ceil(GROUP)
@@ -57,14 +51,8 @@ const fn all_groups(shape: Convp) -> usize {
     (shape.input.channels * shape.conv.kernel * groups(shape)).next_multiple_of(TOGETHER)
 }
 
-/// Places from one row to the next.
-const fn stride(shape: Convp) -> usize {
-    let (before, after) = (shape.input.width, shape.convolved().width);
-    if before > after { before } else { after }
-}
-
 const fn tiles(shape: Convp) -> usize {
-    (shape.convolved().height * stride(shape)).div_ceil(TILE)
+    (shape.convolved().height * pitch(shape)).div_ceil(TILE)
 }
 
 /// Binary digits of a count.
@@ -76,8 +64,8 @@ const fn digits(shape: Convp) -> usize {
 /// Words of one channel as one run of bits, with the padding before the first row, and as far as the last tile reads.
 const fn run_words(shape: Convp) -> usize {
     let last = shape.conv.kernel - 1;
-    let read = tiles(shape) * TILE + last * stride(shape) + last;
-    let written = shape.conv.pad * (stride(shape) + 1) + shape.input.height * stride(shape);
+    let read = tiles(shape) * TILE + last * pitch(shape) + last;
+    let written = shape.conv.pad * (pitch(shape) + 1) + shape.input.height * pitch(shape);
     (if read > written { read } else { written }).div_ceil(64) + 2
 }
 
@@ -131,7 +119,7 @@ pub(crate) fn prepare(
         let (top, bottom) = shape.conv.inside(y, shape.input.height);
         for x in 0..width {
             let (left, right) = shape.conv.inside(x, shape.input.width);
-            let place = y * stride(shape) + x;
+            let place = y * pitch(shape) + x;
             for ky in top..bottom {
                 set(&mut seen[ky * of_one..][..of_one], place);
             }
@@ -155,7 +143,7 @@ struct Sizes {
     /// Groups of a kernel row, and of the kernel, rounded up.
     groups: usize,
     all_groups: usize,
-    stride: usize,
+    pitch: usize,
     tiles: usize,
     digits: usize,
     run_words: usize,
@@ -170,7 +158,7 @@ impl Sizes {
             shape,
             groups: groups(shape),
             all_groups: all_groups(shape),
-            stride: stride(shape),
+            pitch: pitch(shape),
             tiles: tiles(shape),
             digits: digits(shape),
             run_words: run_words(shape),
@@ -292,7 +280,7 @@ fn add_groups(sizes: &Sizes, runs: &[u64], seen: &[u64], tile: usize, sums: &mut
                     let kx = group * GROUP + place;
                     let column_seen = *row_at(&columns_seen[kx * of_one..], tile);
                     let is_seen = and(row_seen, column_seen);
-                    let from = tile * TILE + ky * sizes.stride + kx;
+                    let from = tile * TILE + ky * sizes.pitch + kx;
                     let Some(words) = run[from / 64..].first_chunk() else { return };
                     let bits = moved(words, (from % 64) as u32);
                     positive[place] = and(is_seen, bits);
@@ -413,13 +401,13 @@ fn lay_out(sizes: &Sizes, (map, row_words): (&[u64], usize), runs: &mut [u64]) {
     let Map { channels, height, width } = sizes.shape.input;
     runs.fill(0);
     let rows = map.chunks_exact(height * row_words).take(channels);
-    let first = sizes.shape.conv.pad * (sizes.stride + 1);
+    let first = sizes.shape.conv.pad * (sizes.pitch + 1);
     for (rows, run) in rows.zip(runs.chunks_exact_mut(sizes.run_words)) {
         let mut at = first;
         if row_words == 1 {
             for &word in rows {
                 put(run, at, word);
-                at += sizes.stride;
+                at += sizes.pitch;
             }
             continue;
         }
@@ -427,7 +415,7 @@ fn lay_out(sizes: &Sizes, (map, row_words): (&[u64], usize), runs: &mut [u64]) {
             for (place, &word) in row.iter().enumerate().take(width.div_ceil(64)) {
                 put(run, at + place * 64, word);
             }
-            at += sizes.stride;
+            at += sizes.pitch;
         }
     }
 }
@@ -451,7 +439,7 @@ fn take_rows(sizes: &Sizes, streams: &[u64], row: &mut [u64], pooled: &mut [u64]
     let map_words = pooled.len() / shape.filters;
     let row_words = map_words / rows_left;
     for y in 0..convolved.height {
-        let (from, into) = (y * sizes.stride, pooled_rows(shape.pool, y, rows_left));
+        let (from, into) = (y * sizes.pitch, pooled_rows(shape.pool, y, rows_left));
         let streams = streams.chunks_exact(sizes.stream_words);
         for (stream, pooled) in streams.zip(pooled.chunks_exact_mut(map_words)) {
             if row_words == 1 {

@@ -41,8 +41,6 @@ const TURN: usize = TRIPLE * UNROLLED;
 /// Vectors of places that are counted together, as many as registers hold the counts of.
 const TOGETHER: usize = 4;
 const _: () = assert!(TOGETHER * HALF == PLACES, "together they are a word");
-/// Longest side of a kernel that is run so.
-const KERNEL_MAX: usize = 16;
 /// Vectors that counts of four filters are compared with: for first and second ones of the halves, what they have to be above, and
 /// whether what twice the count has to reach is odd.
 const COMPARED: usize = 4;
@@ -64,11 +62,6 @@ impl Lanes {
         }
         lanes
     }
-}
-
-/// Whether this kernel runs the block.
-pub(crate) const fn runs(shape: Convp) -> bool {
-    shape.conv.stride == 1 && shape.conv.kernel <= KERNEL_MAX && shape.taps() < i16::MAX as usize
 }
 
 /// What a run asks for again and again, worked out once.
