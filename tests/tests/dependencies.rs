@@ -26,7 +26,8 @@ const LICENCES: [&str; 15] = [
 
 /// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
 /// end-device, cli}`, `link` under the tiers that speak MQTT. Services never import each other.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
+    ("headwater-build-features", &[]),
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
     ("headwater-inference", &["protocol", "kernels"]),
@@ -38,7 +39,16 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("headwater-cloud-service", &["protocol", "kernels", "inference"]),
     (
         "headwater",
-        &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
+        &[
+            "build-features",
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+        ],
     ),
     (
         "headwater-tests",
