@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use conf::Conf;
+use headwater_telemetry::LogFormat;
 use headwater_transport::Endpoint;
 
 /// Options of the command line that are no settings of the file.
@@ -31,6 +32,9 @@ pub struct LogSettings {
     /// Events that are logged: "error", "warn", "info", "debug", "trace", or one level per module ("info,link=debug").
     #[conf(long, env, default_value = "info")]
     pub filter: String,
+    /// "text" for people, "json" for programs: one object a line.
+    #[conf(long, env, default_value = "text")]
+    pub format: LogFormat,
 }
 
 /// Section `[admin]`.

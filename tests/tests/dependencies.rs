@@ -26,16 +26,18 @@ const LICENCES: [&str; 15] = [
 
 /// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
 /// end-device, cli}`, `link` under the tiers that speak MQTT. Services never import each other.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
-    ("headwater-link", &["protocol"]),
+    ("headwater-transport", &[]),
+    ("headwater-telemetry", &["transport"]),
+    ("headwater-link", &["transport"]),
     ("headwater-models", &["protocol", "kernels", "inference", "samples"]),
-    ("headwater-end-device", &["protocol", "kernels", "inference", "samples", "link"]),
-    ("headwater-edge-aggregator", &["protocol", "kernels", "inference", "link"]),
-    ("headwater-cloud-service", &["protocol", "kernels", "inference"]),
+    ("headwater-end-device", &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry"]),
+    ("headwater-edge-aggregator", &["protocol", "kernels", "inference", "link", "transport", "telemetry"]),
+    ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "telemetry"]),
     (
         "headwater",
         &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
