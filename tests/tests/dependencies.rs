@@ -26,18 +26,25 @@ const LICENCES: [&str; 15] = [
 
 /// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
 /// end-device, cli}`, `link` under the tiers that speak MQTT. Services never import each other.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-transport", &[]),
     ("headwater-telemetry", &["transport"]),
+    ("headwater-settings", &["transport", "telemetry"]),
     ("headwater-link", &["transport"]),
     ("headwater-models", &["protocol", "kernels", "inference", "samples"]),
-    ("headwater-end-device", &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry"]),
-    ("headwater-edge-aggregator", &["protocol", "kernels", "inference", "link", "transport", "telemetry"]),
-    ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "telemetry"]),
+    (
+        "headwater-end-device",
+        &["protocol", "kernels", "inference", "samples", "link", "transport", "settings", "telemetry"],
+    ),
+    (
+        "headwater-edge-aggregator",
+        &["protocol", "kernels", "inference", "link", "transport", "settings", "telemetry"],
+    ),
+    ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "settings", "telemetry"]),
     (
         "headwater",
         &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
