@@ -1,6 +1,6 @@
 //! What the project links: licences, sources, and the one direction of dependencies, read from `cargo metadata`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
