@@ -9,22 +9,22 @@ use core::arch::aarch64::{
     vreinterpretq_u16_u8, vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vsubq_u16,
 };
 
-use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Portable, Vectors};
+use super::{ByteLookup, Counts, HALF, LANES, Portable, Simd};
 
-/// Nothing to prove: the target has it.
+/// NEON needs no proof: the target has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neon;
 
-/// One bit for each lane of eight.
-const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+/// The bit of each lane in a byte of eight lanes.
+const LANE_BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// One bit a lane, of lanes that are all ones or all zeros.
+/// Collects lanes as bits; each lane is all ones or all zeros.
 #[inline(always)]
 fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
     // SAFETY: NEON is part of the target, and the array is as long as the vector.
     unsafe {
-        let places = vld1q_u8(PLACES.as_ptr());
-        let (low, high) = (vandq_u8(low, places), vandq_u8(high, places));
+        let lane_bits = vld1q_u8(LANE_BITS.as_ptr());
+        let (low, high) = (vandq_u8(low, lane_bits), vandq_u8(high, lane_bits));
         let byte = |half| u32::from(vaddv_u8(half));
         byte(vget_low_u8(low))
             | byte(vget_high_u8(low)) << 8
@@ -33,26 +33,19 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
     }
 }
 
-// SAFETY, for every block below: NEON is part of the target, and what is read or written is an array that is as long as the vectors it
-// is taken in.
-impl Vectors for Neon {
-    const COUNTING: Counting = Counting::Lookups;
-    type LooksUp = Self;
-    type Popcounts = Portable;
+// SAFETY, for every block below: NEON is part of the target, and every pointer is that of an array as long as the vectors.
+impl Simd for Neon {
+    type ByteLookup = Self;
+    type WordPopcount = Portable;
     type Sums = [int16x8_t; 4];
 
     #[inline(always)]
-    fn looks_up(self) -> Self {
-        self
+    fn byte_lookup(self) -> Option<Self> {
+        Some(self)
     }
 
     #[inline(always)]
-    fn popcounts(self) -> Portable {
-        Portable
-    }
-
-    #[inline(always)]
-    fn no_sums(self) -> Self::Sums {
+    fn zero_sums(self) -> Self::Sums {
         unsafe { [vdupq_n_s16(0); 4] }
     }
 
@@ -65,36 +58,35 @@ impl Vectors for Neon {
     }
 
     #[inline(always)]
-    fn sums_at_least(self, [a, b, c, d]: Self::Sums, from: i16) -> u32 {
+    fn sums_at_least(self, [a, b, c, d]: Self::Sums, min: i16) -> u32 {
         unsafe {
-            let from = vdupq_n_s16(from);
-            let (a, b, c, d) =
-                (vcgeq_s16(a, from), vcgeq_s16(b, from), vcgeq_s16(c, from), vcgeq_s16(d, from));
+            let min = vdupq_n_s16(min);
+            let (a, b, c, d) = (vcgeq_s16(a, min), vcgeq_s16(b, min), vcgeq_s16(c, min), vcgeq_s16(d, min));
             bits(vmovn_high_u16(vmovn_u16(a), b), vmovn_high_u16(vmovn_u16(c), d))
         }
     }
 }
 
-impl LooksUp for Neon {
+impl ByteLookup for Neon {
     type Bytes = [uint8x16_t; 2];
     type Counts = [[int16x8_t; 2]; 4];
 
     #[inline(always)]
-    fn no_bytes(self) -> Self::Bytes {
+    fn zero_bytes(self) -> Self::Bytes {
         unsafe { [vdupq_n_u8(0); 2] }
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[i16; HALF]) -> Self::Bytes {
+    fn load_table(self, bytes: &[i16; HALF]) -> Self::Bytes {
         let bytes = bytes.as_ptr().cast::<u8>();
         unsafe { [vld1q_u8(bytes), vld1q_u8(bytes.add(HALF))] }
     }
 
     #[inline(always)]
-    fn look_up(self, table: Self::Bytes, places: &[u8; LANES]) -> Self::Bytes {
-        // A place past the table gives zero.
+    fn look_up(self, table: Self::Bytes, indices: &[u8; LANES]) -> Self::Bytes {
+        // An index past the table gives zero.
         unsafe {
-            let (low, high) = (vld1q_u8(places.as_ptr()), vld1q_u8(places.as_ptr().add(HALF)));
+            let (low, high) = (vld1q_u8(indices.as_ptr()), vld1q_u8(indices.as_ptr().add(HALF)));
             [vqtbl1q_u8(table[0], low), vqtbl1q_u8(table[1], high)]
         }
     }
@@ -113,17 +105,17 @@ impl LooksUp for Neon {
     }
 
     #[inline(always)]
-    fn low_halves(self) -> Self::Bytes {
+    fn nibble_mask(self) -> Self::Bytes {
         unsafe { [vdupq_n_u8(0x0f); 2] }
     }
 
     #[inline(always)]
-    fn high_halves(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
+    fn high_nibbles(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
         unsafe { [vshrq_n_u8::<4>(a[0]), vshrq_n_u8::<4>(a[1])] }
     }
 
     #[inline(always)]
-    fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts {
+    fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts {
         let mut counts = [[unsafe { vdupq_n_s16(0) }; 2]; 4];
         for half in 0..2 {
             unsafe {
@@ -146,7 +138,7 @@ impl LooksUp for Neon {
     }
 
     #[inline(always)]
-    fn put_counts(self, counts: Self::Counts, to: &mut Counts) {
+    fn store_counts(self, counts: Self::Counts, to: &mut Counts) {
         for ([low, high], to) in counts.into_iter().zip(to) {
             unsafe {
                 vst1q_s16(to.as_mut_ptr(), low);
@@ -156,14 +148,14 @@ impl LooksUp for Neon {
     }
 
     #[inline(always)]
-    fn above(self, counts: Self::Counts, below: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
-        let mut above = [self.no_bytes(); 2];
+    fn above(self, counts: Self::Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
+        let mut above = [self.zero_bytes(); 2];
         for (filter, above) in above.iter_mut().enumerate() {
             let (even, odd) = (counts[2 * filter], counts[2 * filter + 1]);
             for half in 0..2 {
                 unsafe {
-                    let below = vld1q_s16(below[filter].as_ptr().add(half * 8));
-                    let (even, odd) = (vcgtq_s16(even[half], below), vcgtq_s16(odd[half], below));
+                    let bounds = vld1q_s16(bounds[filter].as_ptr().add(half * 8));
+                    let (even, odd) = (vcgtq_s16(even[half], bounds), vcgtq_s16(odd[half], bounds));
                     above[half] = vreinterpretq_u8_u16(vbslq_u16(vdupq_n_u16(0xff), even, odd));
                 }
             }
@@ -172,27 +164,27 @@ impl LooksUp for Neon {
     }
 
     #[inline(always)]
-    fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2] {
+    fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2] {
         let mut halves = [0; 2];
-        for (place, [low, high]) in lanes.iter().enumerate() {
+        for (vector, [low, high]) in vectors.iter().enumerate() {
             let both = u64::from(bits(*low, *high));
-            halves[0] |= (both & 0xffff) << (HALF * place);
-            halves[1] |= both >> HALF << (HALF * place);
+            halves[0] |= (both & 0xffff) << (HALF * vector);
+            halves[1] |= both >> HALF << (HALF * vector);
         }
         halves
     }
 
     #[inline(always)]
-    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
-        Portable.number(words, numbers);
+    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
+        Portable.interleave(words, numbers);
     }
 
     #[inline(always)]
-    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
+    fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]) {
         unsafe {
-            let (twice, also) = (vld1q_u8(bytes.as_ptr()), self.table(also));
-            vst1q_u8(lanes.as_mut_ptr(), vorrq_u8(twice, also[0]));
-            vst1q_u8(lanes.as_mut_ptr().add(HALF), vorrq_u8(twice, also[1]));
+            let (twice, mask) = (vld1q_u8(bytes.as_ptr()), self.load_table(mask));
+            vst1q_u8(to.as_mut_ptr(), vorrq_u8(twice, mask[0]));
+            vst1q_u8(to.as_mut_ptr().add(HALF), vorrq_u8(twice, mask[1]));
         }
     }
 }

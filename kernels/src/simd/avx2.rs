@@ -11,17 +11,16 @@ use core::arch::x86_64::{
     _mm256_sub_epi16,
 };
 
-use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Portable, Vectors};
+use super::{ByteLookup, Counts, HALF, LANES, Portable, Simd};
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2: only code compiled for AVX2 can make one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
-    /// To be had only where the compiler knows that AVX2 is there.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(crate) fn here() -> Self {
+    pub(crate) fn new() -> Self {
         Self(())
     }
 }
@@ -30,27 +29,21 @@ impl Avx2 {
 type Sums = [__m256i; 2];
 const _: () = assert!(size_of::<Sums>() == size_of::<[i16; LANES]>());
 
-// SAFETY, for every block below: `self` says that the instructions exist, and what is read or written is an array as long as the
-// vectors, as asserted above; loads and stores may be unaligned.
-impl Vectors for Avx2 {
-    const COUNTING: Counting = Counting::Lookups;
-    type LooksUp = Self;
-    type Popcounts = Portable;
+// SAFETY, for every block below: `self` proves that the instructions exist. Every pointer is that of an array as long as the vector,
+// as asserted above. Loads and stores may be unaligned.
+impl Simd for Avx2 {
+    type ByteLookup = Self;
+    type WordPopcount = Portable;
     type Sums = Sums;
 
     #[inline(always)]
-    fn looks_up(self) -> Self {
-        self
+    fn byte_lookup(self) -> Option<Self> {
+        Some(self)
     }
 
     #[inline(always)]
-    fn popcounts(self) -> Portable {
-        Portable
-    }
-
-    #[inline(always)]
-    fn no_sums(self) -> Sums {
-        [self.no_bytes(); 2]
+    fn zero_sums(self) -> Sums {
+        [self.zero_bytes(); 2]
     }
 
     #[inline(always)]
@@ -63,33 +56,33 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn sums_at_least(self, [low, high]: Sums, from: i16) -> u32 {
+    fn sums_at_least(self, [low, high]: Sums, min: i16) -> u32 {
         unsafe {
-            let from = _mm256_set1_epi16(from);
-            // Packing works on halves of vectors, so quarters come out as 0, 2, 1, 3.
-            let below = _mm256_packs_epi16(_mm256_cmpgt_epi16(from, low), _mm256_cmpgt_epi16(from, high));
+            let min = _mm256_set1_epi16(min);
+            // Packing works on halves of vectors, so the quarters are in the order 0, 2, 1, 3.
+            let below = _mm256_packs_epi16(_mm256_cmpgt_epi16(min, low), _mm256_cmpgt_epi16(min, high));
             !(_mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(below)).cast_unsigned())
         }
     }
 }
 
-impl LooksUp for Avx2 {
+impl ByteLookup for Avx2 {
     type Bytes = __m256i;
     type Counts = [__m256i; 4];
 
     #[inline(always)]
-    fn no_bytes(self) -> __m256i {
+    fn zero_bytes(self) -> __m256i {
         unsafe { _mm256_setzero_si256() }
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[i16; HALF]) -> __m256i {
+    fn load_table(self, bytes: &[i16; HALF]) -> __m256i {
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
     #[inline(always)]
-    fn look_up(self, table: __m256i, places: &[u8; LANES]) -> __m256i {
-        unsafe { _mm256_shuffle_epi8(table, _mm256_loadu_si256(places.as_ptr().cast())) }
+    fn look_up(self, table: __m256i, indices: &[u8; LANES]) -> __m256i {
+        unsafe { _mm256_shuffle_epi8(table, _mm256_loadu_si256(indices.as_ptr().cast())) }
     }
 
     #[inline(always)]
@@ -103,19 +96,19 @@ impl LooksUp for Avx2 {
     }
 
     #[inline(always)]
-    fn low_halves(self) -> __m256i {
-        // A constant would be read anew in each turn of a loop.
+    fn nibble_mask(self) -> __m256i {
+        // The compiler would read a constant again in each round of a loop.
         core::hint::black_box(unsafe { _mm256_set1_epi8(0x0f) })
     }
 
     #[inline(always)]
-    fn high_halves(self, a: __m256i, low: __m256i) -> __m256i {
-        // There is no shift of bytes: what comes from the byte above is cut off.
-        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), low) }
+    fn high_nibbles(self, a: __m256i, nibble_mask: __m256i) -> __m256i {
+        // There is no shift of bytes: the mask removes the bits of the byte above.
+        unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), nibble_mask) }
     }
 
     #[inline(always)]
-    fn counts(self, both: __m256i, second: __m256i, before: &Counts) -> [__m256i; 4] {
+    fn add_counts(self, both: __m256i, second: __m256i, before: &Counts) -> [__m256i; 4] {
         unsafe {
             let first = _mm256_sub_epi16(both, _mm256_slli_epi16::<4>(second));
             let low = _mm256_set1_epi16(0xff);
@@ -133,20 +126,20 @@ impl LooksUp for Avx2 {
     }
 
     #[inline(always)]
-    fn put_counts(self, counts: [__m256i; 4], to: &mut Counts) {
+    fn store_counts(self, counts: [__m256i; 4], to: &mut Counts) {
         for (counts, to) in counts.into_iter().zip(to) {
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), counts) }
         }
     }
 
     #[inline(always)]
-    fn above(self, counts: [__m256i; 4], below: [&[i16; HALF]; 2]) -> [__m256i; 2] {
-        let mut above = [self.no_bytes(); 2];
+    fn above(self, counts: [__m256i; 4], bounds: [&[i16; HALF]; 2]) -> [__m256i; 2] {
+        let mut above = [self.zero_bytes(); 2];
         let (counts, _) = counts.as_chunks::<2>();
-        for ((above, [even, odd]), below) in above.iter_mut().zip(counts).zip(below) {
+        for ((above, [even, odd]), bounds) in above.iter_mut().zip(counts).zip(bounds) {
             unsafe {
-                let below = _mm256_loadu_si256(below.as_ptr().cast());
-                let (even, odd) = (_mm256_cmpgt_epi16(*even, below), _mm256_cmpgt_epi16(*odd, below));
+                let bounds = _mm256_loadu_si256(bounds.as_ptr().cast());
+                let (even, odd) = (_mm256_cmpgt_epi16(*even, bounds), _mm256_cmpgt_epi16(*odd, bounds));
                 *above = _mm256_blendv_epi8(even, odd, _mm256_set1_epi16(0xff00u16.cast_signed()));
             }
         }
@@ -154,21 +147,21 @@ impl LooksUp for Avx2 {
     }
 
     #[inline(always)]
-    fn bits<const X: usize>(self, lanes: &[__m256i; X]) -> [u64; 2] {
+    fn lane_bits<const X: usize>(self, vectors: &[__m256i; X]) -> [u64; 2] {
         let mut bits = [0; 2];
-        let (pairs, rest) = lanes.as_chunks::<2>();
+        let (pairs, rest) = vectors.as_chunks::<2>();
         unsafe {
-            for (place, [low, high]) in pairs.iter().enumerate() {
+            for (pair, [low, high]) in pairs.iter().enumerate() {
                 let halves = [
                     _mm256_permute2x128_si256::<0x20>(*low, *high),
                     _mm256_permute2x128_si256::<0x31>(*low, *high),
                 ];
                 for (bits, half) in bits.iter_mut().zip(halves) {
-                    *bits |= u64::from(_mm256_movemask_epi8(half).cast_unsigned()) << (2 * HALF * place);
+                    *bits |= u64::from(_mm256_movemask_epi8(half).cast_unsigned()) << (2 * HALF * pair);
                 }
             }
-            for lanes in rest {
-                let both = u64::from(_mm256_movemask_epi8(*lanes).cast_unsigned());
+            for vector in rest {
+                let both = u64::from(_mm256_movemask_epi8(*vector).cast_unsigned());
                 bits[0] |= (both & 0xffff) << (2 * HALF * pairs.len());
                 bits[1] |= (both >> HALF) << (2 * HALF * pairs.len());
             }
@@ -177,20 +170,20 @@ impl LooksUp for Avx2 {
     }
 
     #[inline(always)]
-    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
+    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
         unsafe {
-            // Lane `i` takes byte `i / 8` of a half of the word, and of that bit `i % 8`.
+            // Lane `i` takes bit `i % 8` of byte `i / 8` of its half of the word.
             let ones = 0x0101_0101_0101_0101;
             let bytes = _mm256_setr_epi64x(0, ones, 2 * ones, 3 * ones);
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
-            let mut halves = [self.no_bytes(); 2];
-            for (place, word) in words.into_iter().enumerate() {
+            let mut halves = [self.zero_bytes(); 2];
+            for (bit, word) in words.into_iter().enumerate() {
                 let word = _mm256_set1_epi64x(word.cast_signed());
                 let high = _mm256_add_epi8(bytes, _mm256_set1_epi8(4));
                 for (half, bytes) in halves.iter_mut().zip([bytes, high]) {
                     let is_set =
                         _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, bytes), bits), bits);
-                    *half = _mm256_or_si256(*half, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << place)));
+                    *half = _mm256_or_si256(*half, _mm256_and_si256(is_set, _mm256_set1_epi8(1 << bit)));
                 }
             }
             for (half, numbers) in halves.into_iter().zip(numbers.as_chunks_mut::<LANES>().0) {
@@ -200,11 +193,11 @@ impl LooksUp for Avx2 {
     }
 
     #[inline(always)]
-    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
+    fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]) {
         unsafe {
             let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast()));
-            let also = _mm256_loadu_si256(also.as_ptr().cast());
-            _mm256_storeu_si256(lanes.as_mut_ptr().cast(), _mm256_or_si256(twice, also));
+            let mask = _mm256_loadu_si256(mask.as_ptr().cast());
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm256_or_si256(twice, mask));
         }
     }
 }

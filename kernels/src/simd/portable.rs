@@ -1,29 +1,18 @@
-//! The operations in plain Rust.
+//! The operations in plain Rust, which define them.
 
-use super::{BLOCK, Counting, Counts, HALF, LANES, LooksUp, Popcounts, Vectors, WORDS};
+use super::{ByteLookup, Counts, HALF, LANES, Simd, WORDS, WordPopcount};
 
-/// Whatever the program was compiled for.
+/// The instructions that the program was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 
-impl Vectors for Portable {
-    const COUNTING: Counting = Counting::Slices;
-    type LooksUp = Self;
-    type Popcounts = Self;
+impl Simd for Portable {
+    type ByteLookup = Self;
+    type WordPopcount = Self;
     type Sums = [i16; LANES];
 
     #[inline(always)]
-    fn looks_up(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn popcounts(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn no_sums(self) -> Self::Sums {
+    fn zero_sums(self) -> Self::Sums {
         [0; LANES]
     }
 
@@ -34,30 +23,30 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn sums_at_least(self, sums: Self::Sums, from: i16) -> u32 {
-        bits(sums.iter().map(|&sum| sum >= from))
+    fn sums_at_least(self, sums: Self::Sums, min: i16) -> u32 {
+        bits(sums.iter().map(|&sum| sum >= min))
     }
 }
 
-impl LooksUp for Portable {
+impl ByteLookup for Portable {
     type Bytes = [u8; LANES];
     type Counts = Counts;
 
     #[inline(always)]
-    fn no_bytes(self) -> Self::Bytes {
+    fn zero_bytes(self) -> Self::Bytes {
         [0; LANES]
     }
 
     #[inline(always)]
-    fn table(self, bytes: &[i16; HALF]) -> Self::Bytes {
+    fn load_table(self, bytes: &[i16; HALF]) -> Self::Bytes {
         lanes(*bytes)
     }
 
     #[inline(always)]
-    fn look_up(self, table: Self::Bytes, places: &[u8; LANES]) -> Self::Bytes {
+    fn look_up(self, table: Self::Bytes, indices: &[u8; LANES]) -> Self::Bytes {
         core::array::from_fn(|lane| {
-            let place = places[lane];
-            if place < 0x80 { table[lane / HALF * HALF + usize::from(place % 16)] } else { 0 }
+            let index = indices[lane];
+            if index < 0x80 { table[lane / HALF * HALF + usize::from(index % 16)] } else { 0 }
         })
     }
 
@@ -74,17 +63,17 @@ impl LooksUp for Portable {
     }
 
     #[inline(always)]
-    fn low_halves(self) -> Self::Bytes {
+    fn nibble_mask(self) -> Self::Bytes {
         [0x0f; LANES]
     }
 
     #[inline(always)]
-    fn high_halves(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
+    fn high_nibbles(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
         a.map(|a| a / 16)
     }
 
     #[inline(always)]
-    fn counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Counts {
+    fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Counts {
         let (both, second) = (pairs(both), pairs(second));
         let mut counts = *before;
         for lane in 0..HALF {
@@ -98,30 +87,30 @@ impl LooksUp for Portable {
     }
 
     #[inline(always)]
-    fn put_counts(self, counts: Counts, to: &mut Counts) {
+    fn store_counts(self, counts: Counts, to: &mut Counts) {
         *to = counts;
     }
 
     #[inline(always)]
-    fn above(self, counts: Counts, below: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
+    fn above(self, counts: Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
         core::array::from_fn(|filter| {
             core::array::from_fn(|lane| {
-                let is_above = counts[2 * filter + lane % 2][lane / 2] > below[filter][lane / 2];
+                let is_above = counts[2 * filter + lane % 2][lane / 2] > bounds[filter][lane / 2];
                 if is_above { u8::MAX } else { 0 }
             })
         })
     }
 
     #[inline(always)]
-    fn bits<const X: usize>(self, lanes: &[Self::Bytes; X]) -> [u64; 2] {
+    fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2] {
         core::array::from_fn(|half| {
-            let of_half = lanes.iter().flat_map(|lanes| &lanes[half * HALF..][..HALF]);
-            of_half.enumerate().fold(0, |bits, (place, &lane)| bits | u64::from(lane == u8::MAX) << place)
+            let lanes = vectors.iter().flat_map(|lanes| &lanes[half * HALF..][..HALF]);
+            lanes.enumerate().fold(0, |bits, (bit, &lane)| bits | u64::from(lane == u8::MAX) << bit)
         })
     }
 
     #[inline(always)]
-    fn number(self, words: [u64; 4], numbers: &mut [u8; BLOCK]) {
+    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
         for (lane, number) in numbers.iter_mut().enumerate() {
             let [a, b, c, d] = words.map(|word| (word >> lane & 1) as u8);
             *number = a | b << 1 | c << 2 | d << 3;
@@ -129,28 +118,28 @@ impl LooksUp for Portable {
     }
 
     #[inline(always)]
-    fn put_twice(self, bytes: &[u8; HALF], also: &[i16; HALF], lanes: &mut [u8; LANES]) {
-        for (lane, (to, also)) in lanes.iter_mut().zip(self.table(also)).enumerate() {
-            *to = bytes[lane % HALF] | also;
+    fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]) {
+        for (lane, (to, mask)) in to.iter_mut().zip(lanes(*mask)).enumerate() {
+            *to = bytes[lane % HALF] | mask;
         }
     }
 }
 
-impl Popcounts for Portable {
+impl WordPopcount for Portable {
     type Words = [u64; WORDS];
 
     #[inline(always)]
-    fn words(self, words: &[u64; WORDS]) -> Self::Words {
+    fn load(self, words: &[u64; WORDS]) -> Self::Words {
         *words
     }
 
     #[inline(always)]
-    fn where_set(self, lanes: u8, word: u64) -> Self::Words {
+    fn broadcast_to(self, lanes: u8, word: u64) -> Self::Words {
         core::array::from_fn(|lane| if lanes >> lane & 1 == 1 { word } else { 0 })
     }
 
     #[inline(always)]
-    fn put(self, words: Self::Words, to: &mut [u64; WORDS]) {
+    fn store(self, words: Self::Words, to: &mut [u64; WORDS]) {
         *to = words;
     }
 
@@ -160,7 +149,7 @@ impl Popcounts for Portable {
     }
 
     #[inline(always)]
-    fn transposed(self, rows: Self::Words) -> Self::Words {
+    fn transpose_bytes(self, rows: Self::Words) -> Self::Words {
         let bit = |row: usize, column: usize| rows[row] >> column & 1;
         core::array::from_fn(|row| {
             let columns = (0..64).map(|column| bit(column % 8, column / 8 * 8 + row) << column);
@@ -169,28 +158,29 @@ impl Popcounts for Portable {
     }
 
     #[inline(always)]
-    fn add_different(self, sum: Self::Words, a: Self::Words, b: u64, kept: Self::Words) -> Self::Words {
-        core::array::from_fn(|lane| sum[lane] + u64::from(((a[lane] ^ b) & kept[lane]).count_ones()))
+    fn add_differing(self, sums: Self::Words, a: Self::Words, b: u64, mask: Self::Words) -> Self::Words {
+        core::array::from_fn(|lane| sums[lane] + u64::from(((a[lane] ^ b) & mask[lane]).count_ones()))
     }
 
     #[inline(always)]
-    fn at_most(self, sums: Self::Words, most: i64) -> u8 {
-        bits(sums.iter().map(|&sum| sum.cast_signed() <= most)) as u8
+    fn at_most(self, sums: Self::Words, max: i64) -> u8 {
+        bits(sums.iter().map(|&sum| sum.cast_signed() <= max)) as u8
     }
 }
 
+/// Collects values as bits, the first the lowest.
 #[inline(always)]
 fn bits(values: impl Iterator<Item = bool>) -> u32 {
-    values.enumerate().fold(0, |bits, (place, value)| bits | u32::from(value) << place)
+    values.enumerate().fold(0, |bits, (bit, value)| bits | u32::from(value) << bit)
 }
 
-/// Two lanes as one number, the lower lane its low byte.
+/// Joins each two lanes to a 16-bit number; the lower lane is the low byte.
 #[inline(always)]
 fn pairs(bytes: [u8; LANES]) -> [u16; HALF] {
     core::array::from_fn(|lane| u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]))
 }
 
-/// Numbers as two lanes each.
+/// Splits each number into two lanes.
 #[inline(always)]
 fn lanes(numbers: [i16; HALF]) -> [u8; LANES] {
     core::array::from_fn(|lane| numbers[lane / 2].to_le_bytes()[lane % 2])
