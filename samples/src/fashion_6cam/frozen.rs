@@ -1,18 +1,20 @@
-//! Holds the data set to what it was when the first network was trained on it. These sums never change: a
-//! mismatch means that reported numbers no longer belong to the data, so undo the change instead of writing
-//! the new sum.
+//! Hashes of the data set as it was when the first network was trained.
+//!
+//! The hashes never change. A mismatch means that reported numbers no longer belong to the data: undo the change, and keep the hash.
 
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::Part;
+use crate::data_set::DataSet;
 
 const DRAWN: &str = "510e11766ca6b26acdf1e05daa5140bc8eb1af71afac47caa2b9a460860828e7";
 const REAL: &str = "20830959d8ddfde9a77e78e6eacd70de509c90a4b6b83974b026875f67757c2c";
 
-/// Sum over the views of the first samples of each part: one byte 0 or 1 (in view), then the pixels.
-fn sum(data: &Fashion6Cam, samples: usize) -> String {
+/// Hash over the views of the first samples of each part: one byte 0 or 1 (in view), then the pixels.
+fn hash(data: &Fashion6Cam, samples: usize) -> String {
     let mut hash = Sha256::new();
     let mut pixels = vec![0; VIEW_BYTES];
     for part in [Part::Train, Part::Validation, Part::Test] {
@@ -27,7 +29,7 @@ fn sum(data: &Fashion6Cam, samples: usize) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where the real files are, if they are.
+/// The data set of the real files, where they exist.
 fn real() -> Option<Fashion6Cam> {
     let root = std::env::var_os("HEADWATER_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data")),
@@ -39,13 +41,13 @@ fn real() -> Option<Fashion6Cam> {
 
 #[test]
 fn views_of_drawn_figures_are_frozen() {
-    assert_eq!(sum(&Fashion6Cam::drawn(50, 50, 50), 50), DRAWN);
+    assert_eq!(hash(&Fashion6Cam::drawn(50, 50, 50), 50), DRAWN);
 }
 
 #[test]
 fn views_of_real_articles_are_frozen() {
     match real() {
-        Some(data) => assert_eq!(sum(&data, 50), REAL),
+        Some(data) => assert_eq!(hash(&data, 50), REAL),
         None => println!(
             "left out: no Fashion-MNIST found; set HEADWATER_DATA to the folder that holds `fashion-mnist`"
         ),

@@ -1,11 +1,19 @@
+use super::camera::GAIN_BITS;
+use super::data::expose;
+use super::figures;
+use super::frame::{FRAME_PIXELS, LUMA_BITS};
+use super::random_stream::RandomStream;
 use super::*;
+use crate::Part;
+use crate::data_set::DataSet;
+use crate::mnist::single_slot;
 
 fn data() -> Fashion6Cam {
     Fashion6Cam::drawn(300, 100, 200)
 }
 
 #[test]
-fn any_view_is_the_same_whatever_was_asked_before() {
+fn a_view_does_not_depend_on_earlier_calls() {
     let data = data();
     let late = data.sample(Part::Test, 150);
     (0..150).for_each(|index| drop(data.sample(Part::Test, index)));
@@ -13,7 +21,7 @@ fn any_view_is_the_same_whatever_was_asked_before() {
 }
 
 #[test]
-fn a_view_not_in_view_leaves_the_buffer_alone() {
+fn a_slot_that_does_not_see_the_sample_leaves_the_buffer_unchanged() {
     let data = data();
     for (index, slot) in (0..200).flat_map(|index| (0..SLOTS).map(move |slot| (index, slot))) {
         let mut buffer = vec![123; VIEW_BYTES];
@@ -24,7 +32,7 @@ fn a_view_not_in_view_leaves_the_buffer_alone() {
 }
 
 #[test]
-fn fifteen_percent_are_not_in_view() {
+fn fifteen_percent_of_the_views_are_not_in_view() {
     let data = Fashion6Cam::drawn(4000, 0, 0);
     let mut buffer = vec![0; VIEW_BYTES];
     let views = 4000 * SLOTS;
@@ -41,7 +49,7 @@ fn noise_has_mean_zero_and_standard_deviation_six() {
     let mut pixels = vec![0; VIEW_BYTES];
     let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
     for key in 0..100 {
-        expose(&grey, [1 << GAIN_BITS; 3], &mut Stream::keyed(&[key]), &mut pixels);
+        expose(&grey, [1 << GAIN_BITS; 3], &mut RandomStream::keyed(&[key]), &mut pixels);
         for &pixel in &pixels[..FRAME_PIXELS] {
             let noise = f64::from(pixel) - 100.0;
             sum += noise;
@@ -65,6 +73,9 @@ fn noise_has_mean_zero_and_standard_deviation_six() {
 fn parts_do_not_overlap() {
     let data = data();
     assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [300, 100, 200]);
-    assert_eq!(data.articles.at(Part::Train, 299).1, 299);
-    assert_eq!(data.articles.at(Part::Validation, 0).1, 300);
+    // The validation part begins with the figure after the last one of the train part.
+    let all = figures::drawn(1, 400);
+    let all = single_slot(LABELS, all, 0, figures::drawn(2, 200));
+    assert_eq!(data.articles.view(Part::Train, 299, 0), all.view(Part::Train, 299, 0));
+    assert_eq!(data.articles.view(Part::Validation, 0, 0), all.view(Part::Train, 300, 0));
 }
