@@ -52,7 +52,7 @@ pub enum DataError {
         /// Damage.
         mismatch: Mismatch,
     },
-    /// A sound file has content of another kind. Give the right file.
+    /// An undamaged file has content of another kind. Give the right file.
     #[error("{at}: {mismatch}; is it the right file?")]
     WrongFile {
         /// File.

@@ -1,7 +1,7 @@
 //! ETH-80: 72 real objects of eight classes, each photographed from 41 directions.
 //!
-//! Sixteen photographs form a ring around the object. Cameras stand at equal distances on the ring, and each sample turns the object
-//! by one step. Two samples never share a photograph:
+//! Sixteen photographs form a ring around the object. Cameras are at equal distances on the ring, and each sample rotates the
+//! object by one step. Two samples never share a photograph:
 //!
 //! ```text
 //! photograph      0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15

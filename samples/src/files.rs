@@ -36,7 +36,7 @@ pub(crate) fn find(dir: &Path, names: &[String], contents: &str) -> Result<PathB
     })
 }
 
-/// Content of a plain, gzip or bzip2 file. The first bytes tell which one it is, never the name.
+/// Content of a plain, gzip or bzip2 file. The first bytes decide, not the name.
 pub(crate) fn inflate<'a>(mut file: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let start = file.fill_buf()?;
     if start.starts_with(&GZIP_MAGIC) {

@@ -81,7 +81,7 @@ impl Archive {
         Self::collected(members, options)
     }
 
-    /// Reads a `.tar.gz` from memory; `name` stands for the path in errors.
+    /// Reads a `.tar.gz` from memory; `name` replaces the path in errors.
     ///
     /// # Errors
     /// [`DataError`]; a broken frame is no error.

@@ -24,10 +24,10 @@ impl Default for ArchiveLimits {
 /// Time at which frames are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decode {
-    /// When the archive is opened. Memory holds all views, and broken frames are known.
+    /// When the archive is opened. All views are in memory, and broken frames are known.
     #[default]
     AtOpen,
-    /// On each request. Memory holds the files.
+    /// On each request. Only the files are in memory.
     OnRequest,
 }
 

@@ -25,53 +25,37 @@ pub(super) fn read(file: impl Read, max_bytes: u64, collector: &mut Collector<'_
         Stream { source: MultiGzDecoder::new(file), inflated: 0, max_bytes, end: End::NotReached };
     match read_members(&mut stream, collector) {
         Ok(()) => Ok(()),
-        Err(Failure::Member(error)) => Err(error),
-        Err(Failure::Stream(error)) => Err(match stream.end {
+        Err(DataError::Read { source, .. }) => Err(match stream.end {
             End::Limit => collector.too_large(max_bytes, "bytes in all (inflated)"),
             End::Reached => damaged(format!("one that ends after {} bytes (inflated)", stream.inflated)),
-            End::NotReached => damaged(error.to_string()),
+            End::NotReached => damaged(source.to_string()),
         }),
+        Err(error) => Err(error),
     }
 }
 
-enum Failure {
-    Member(DataError),
-    Stream(io::Error),
-}
-
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Self {
-        Self::Member(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Stream(error)
-    }
-}
-
-fn read_members(stream: &mut impl Read, collector: &mut Collector<'_>) -> Result<(), Failure> {
+/// Reads every member. A fault of the stream is a [`DataError::Read`].
+fn read_members(stream: &mut impl Read, collector: &mut Collector<'_>) -> Result<(), DataError> {
+    let fault = DataError::read(collector.at());
     let mut tar = Archive::new(&mut *stream);
-    for entry in tar.entries()? {
-        let entry = entry?;
+    for entry in tar.entries().map_err(&fault)? {
+        let entry = entry.map_err(&fault)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let size = entry.size();
         match entry.header().entry_type() {
             EntryType::Regular => {}
             EntryType::Directory | EntryType::XGlobalHeader => continue,
             _ if Member::of(&name) == Member::Other => continue,
-            other => {
-                return Err(collector.invalid("a plain file", format!("`{name}` of type {other:?}")).into());
-            }
+            other => return Err(collector.invalid("a plain file", format!("`{name}` of type {other:?}"))),
         }
-        match collector.judge(&name, size)? {
-            None => {}
-            Some(Needed::Labels) => collector.add_labels(&read_whole(entry, size)?)?,
-            Some(Needed::Frame(id)) => collector.add_frame(&name, id, Ok(read_whole(entry, size)?))?,
+        let Some(needed) = collector.judge(&name, size)? else { continue };
+        let bytes = read_whole(entry, size).map_err(&fault)?;
+        match needed {
+            Needed::Labels => collector.add_labels(&bytes)?,
+            Needed::Frame(id) => collector.add_frame(&name, id, Ok(bytes))?,
         }
     }
-    io::copy(stream, &mut io::sink())?;
+    io::copy(stream, &mut io::sink()).map_err(fault)?;
     Ok(())
 }
 

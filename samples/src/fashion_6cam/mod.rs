@@ -1,7 +1,9 @@
 //! `fashion-6cam`: real Fashion-MNIST articles seen by six simulated fixed cameras, as 3x32x32 RGB.
 //!
-//! Frozen: the same seed, part, index and slot give the same bytes on every platform and in every version, which a test compares with a
-//! written hash. Each camera has one pose and one exposure ([`Camera`]). Each view draws from a random stream of its own:
+//! Frozen: the same seed, part, index and slot give the same bytes on every platform and in every version. A test compares them with a
+//! written hash.
+//!
+//! Each camera has one pose and one exposure ([`Camera`]). Each view draws from a random stream of its own:
 //! 1. not in view, with probability 0.15;
 //! 2. with probability one half, a grey rectangle over up to 30 % of the frame;
 //! 3. brightness noise of standard deviation 6 per pixel, the same in its three channels.
@@ -12,8 +14,6 @@ mod camera;
 mod data;
 mod figures;
 mod frame;
-#[cfg(test)]
-mod frozen;
 mod occlusion;
 mod random_stream;
 mod test_archive;

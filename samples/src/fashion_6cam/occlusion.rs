@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rectangles_lie_inside_and_cover_up_to_thirty_percent_evenly() {
+    fn rectangles_are_inside_the_frame_and_cover_up_to_thirty_percent_evenly() {
         let mut stream = RandomStream::keyed(&[1]);
         let mut covered = 0;
         let draws = 20_000;

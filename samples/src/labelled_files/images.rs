@@ -40,14 +40,7 @@ impl ImageReader {
 
     /// Decodes an image. Grey is repeated for RGB, RGB becomes grey by its luma, and another size is resized.
     pub(crate) fn decode(&mut self, path: &str, bytes: &[u8]) -> Result<ImageFile, CodecError> {
-        let (view, own) = match self.shape {
-            Some(shape) => image_codec::decode_from(bytes, shape)?,
-            None => {
-                let view = image_codec::decode_whole(bytes)?;
-                let own = view.shape();
-                (view, own)
-            }
-        };
+        let (view, own) = image_codec::decode_from(bytes, self.shape)?;
         let shape = *self.shape.get_or_insert(own);
         self.read += 1;
         if own.channels != shape.channels {

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! +-------------------------------------+-------+---------------+
-//! | train, 72 %                         | val 8 | test, 20 %    |
+//! | train, 72 %                         | val   | test, 20 %    |
 //! +-------------------------------------+-------+---------------+
 //! ```
 //! A sample that shares an image with an earlier one goes to the part of the earlier one.

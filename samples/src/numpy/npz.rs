@@ -32,7 +32,7 @@ const MAX_DIRECTORY_BYTES: u32 = 1 << 20;
 const MAX_MEMBERS: usize = 1024;
 /// Longest array, in bytes.
 const MAX_ARRAY_BYTES: u32 = 1 << 30;
-/// Marks a number that a zip64 record holds.
+/// Marks a number that is in a zip64 record instead.
 const IN_ZIP64: u32 = u32::MAX;
 
 /// Arrays of a file. Each one is read on request.
@@ -115,7 +115,7 @@ impl Npz {
     }
 }
 
-/// An error of the file system stays one; damage names the content `found`.
+/// Converts an error: invalid data is damage of the file, the rest comes from the file system.
 fn fault(path: &Path, at: &str, error: io::Error) -> DataError {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {

@@ -47,7 +47,7 @@ fn the_same_seed_gives_the_same_parts_and_another_seed_others() {
     let with = |seed| cut(Split { seed, ..Split::default() }, &classes, &alone(50)).unwrap();
     assert_eq!(with(7), with(7));
     assert_ne!(with(7), with(8));
-    // The order of the data is not that of the parts.
+    // The parts do not follow the order of the data.
     assert!(with(7)[..40].contains(&Part::Test) || with(7)[..40].contains(&Part::Validation));
 }
 

@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Record>, LineError> {
     for fields in reader.records() {
         let fields = fields.map_err(|error| LineError::new(line, "a record", error.to_string()))?;
         let start = fields.position().map_or(counted, |position| position.byte() as usize);
-        // The crate's positions lie before the blank lines that it passes over.
+        // The crate's position comes before the blank lines that it skips.
         let start = text.len() - text[start..].trim_start_matches(['\r', '\n']).len();
         line += newlines(&text[counted..start]);
         counted = start;
@@ -50,7 +50,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Record>, LineError> {
 
 /// Refuses quotes that are not closed, or that begin or end within a field.
 ///
-/// Quotes cut the text into pieces; every second piece lies inside a quoted field.
+/// ```text
+/// text      a , " b , c " , d
+/// pieces    bare   quoted   bare
+/// ```
 fn check_quotes(text: &str) -> Result<(), LineError> {
     let error = |line, found: &str| {
         Err(LineError::new(line, "fields as in RFC 4180 (\"\" for a quote in quotes)", found))
