@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use headwater_kernels::{CodePath, OwnedSection, Plan, Threshold};
-use headwater_samples::mnist::Mnist;
-use headwater_samples::{DataSet, Part};
+use headwater_samples::{DataSet, Part, mnist};
 
 const SECTION: &[u8] = include_bytes!("../../kernels/examples/digit/section.hwpk");
 /// Weights and temporaries together: what eBNN had (Embedded Binarized Neural Networks, 2017).
@@ -32,7 +31,7 @@ fn it_reads_98_of_100_digits_of_the_test_part() {
         println!("left out: HEADWATER_DATA is not set");
         return;
     };
-    let mnist = Mnist::digits(&data).expect("the folder is there, so it must be sound");
+    let mnist = mnist::digits(&data).expect("the folder is there, so it must be sound");
     let mut sections: Vec<OwnedSection> = CodePath::available()
         .flat_map(|path| [path, path.low_memory()])
         .map(|path| OwnedSection::load(SECTION, path).expect("a packed section"))

@@ -1,15 +1,15 @@
-//! A small random stream with a key: the same bits on every platform, and any view without those before it.
+//! Random stream with a key: the same bits on every platform, for any view alone.
 //!
-//! `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). `rand`'s
-//! small generators may change between its releases and differ between platforms; this data set must not.
+//! `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). The
+//! generators of `rand` may change between releases and platforms; this data set must not.
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A stream of random words that depends on its key alone.
-pub(super) struct Stream(u64);
+/// Random words that depend on the key alone.
+pub(super) struct RandomStream(u64);
 
-impl Stream {
-    /// The stream of a key. Order and number of the words count.
+impl RandomStream {
+    /// The stream of a key. Another order or number of words gives another stream.
     pub(super) fn keyed(key: &[u64]) -> Self {
         Self(key.iter().fold(GAMMA, |state, &word| mix((state ^ word).wrapping_add(GAMMA))))
     }
@@ -20,7 +20,7 @@ impl Stream {
         mix(self.0)
     }
 
-    /// Uniform in `0..bound`; the bias, below `bound / 2^32`, does not matter here.
+    /// Uniform in `0..bound`, with a bias below `bound / 2^32`.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         (((self.bits() >> 32) * u64::from(bound)) >> 32) as u32
     }
@@ -31,8 +31,8 @@ impl Stream {
         low + (high - low) * unit
     }
 
-    /// Sum of eight uniform bytes: nearly normal (Irwin-Hall), mean 1020, standard deviation
-    /// `sqrt(8 * (256^2 - 1) / 12)` = 209.02. Integers only, so bit-exact.
+    /// Sum of eight uniform bytes, nearly normal (Irwin-Hall): mean 1020, standard deviation
+    /// `sqrt(8 * (256^2 - 1) / 12)` = 209.02. Integers make the sum exact.
     pub(super) fn eight_bytes(&mut self) -> i32 {
         const EVEN_BYTES: u64 = 0x00ff_00ff_00ff_00ff;
         const ONE_PER_PAIR: u64 = 0x0001_0001_0001_0001;
@@ -53,16 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_those_of_the_published_generator() {
+    fn the_words_equal_those_of_the_published_generator() {
         // First outputs of SplitMix64 for the state 1234567, as published with its reference code.
-        let mut stream = Stream(1_234_567);
+        let mut stream = RandomStream(1_234_567);
         assert_eq!(stream.bits(), 6_457_827_717_110_365_317);
         assert_eq!(stream.bits(), 3_203_168_211_198_807_973);
     }
 
     #[test]
-    fn a_key_is_its_words_in_their_order() {
-        let first = |key: &[u64]| Stream::keyed(key).bits();
+    fn the_order_and_the_number_of_words_make_the_key() {
+        let first = |key: &[u64]| RandomStream::keyed(key).bits();
         assert_eq!(first(&[1, 2]), first(&[1, 2]));
         assert_ne!(first(&[1, 2]), first(&[2, 1]));
         assert_ne!(first(&[1]), first(&[1, 0]));
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_byte_sum_counts_all_eight_bytes() {
-        let mut plain = Stream(7);
-        let mut summed = Stream(7);
+        let mut plain = RandomStream(7);
+        let mut summed = RandomStream(7);
         for _ in 0..1000 {
             let expected: i32 = plain.bits().to_le_bytes().iter().map(|&byte| i32::from(byte)).sum();
             assert_eq!(summed.eight_bytes(), expected);
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn ranges_keep_their_ends() {
-        let mut stream = Stream::keyed(&[3]);
+    fn numbers_are_within_their_range() {
+        let mut stream = RandomStream::keyed(&[3]);
         for _ in 0..10_000 {
             assert!(stream.below(7) < 7);
             assert!((-2.0..3.0).contains(&stream.uniform(-2.0, 3.0)));

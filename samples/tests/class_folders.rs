@@ -1,10 +1,11 @@
-//! Any data set, written as folders of images and read again, is the same: pixels, labels, parts, who sees what.
+//! Any data set, written as class folders and read again, has the same pixels, labels, parts and missing views.
 
 use std::path::{Path, PathBuf};
 
-use headwater_samples::data_set::{Leaks, Rules, Wanted, open, open_with};
+use headwater_samples::catalogue::open;
+use headwater_samples::class_folders::write;
+use headwater_samples::data_set::{Leaks, OpenOptions};
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::folder_form::write;
 use headwater_samples::{DataSet, Part};
 
 fn data() -> PathBuf {
@@ -25,17 +26,16 @@ fn ordered(data: &dyn DataSet, part: Part, limit: usize) -> Vec<usize> {
 }
 
 #[track_caller]
-fn comes_back(data: &dyn DataSet, limit: usize) {
+fn is_read_back(data: &dyn DataSet, limit: usize) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let mut told = Vec::new();
-    let written = write(data, &out, Some(limit), |done, total| told.push((done, total))).unwrap();
-    let total = told.len();
-    assert!(told.iter().enumerate().all(|(at, found)| *found == (at + 1, total)));
+    let mut reports = Vec::new();
+    let written = write(data, &out, Some(limit), |done, total| reports.push((done, total))).unwrap();
+    let total = reports.len();
+    assert!(reports.iter().enumerate().all(|(at, found)| *found == (at + 1, total)));
 
-    let wanted = Wanted { shape: None, slots: Some(data.slots()) };
-    let rules = Rules { leaks: Leaks::Allowed, ..Rules::default() };
-    let read = open_with("folders", &out, wanted, rules).unwrap();
+    let options = OpenOptions { slots: Some(data.slots()), leaks: Leaks::Allowed, ..OpenOptions::default() };
+    let read = open("folders", &out, options).unwrap();
     assert_eq!((read.labels(), read.shape(), read.slots()), (data.labels(), data.shape(), data.slots()));
     let mut images = 0;
     for part in Part::ALL {
@@ -55,44 +55,44 @@ fn comes_back(data: &dyn DataSet, limit: usize) {
     assert_eq!(written.images, images);
 }
 
-/// The data set, where it is to be had.
+/// The data set, where its files exist.
 fn found(name: &str, folder: &str) -> Option<Box<dyn DataSet>> {
     let dir = data().join(folder);
     if !dir.is_dir() {
         println!("left out: no {folder} found; set HEADWATER_DATA to the folder that holds `{folder}`");
         return None;
     }
-    Some(open(name, &dir, Wanted::default()).unwrap())
+    Some(open(name, &dir, OpenOptions::default()).unwrap())
 }
 
 #[test]
-fn drawn_figures_before_six_cameras_come_back() {
-    comes_back(&Fashion6Cam::drawn(60, 20, 30), 40);
+fn drawn_figures_seen_by_six_cameras_are_read_back() {
+    is_read_back(&Fashion6Cam::drawn(60, 20, 30), 40);
 }
 
 #[test]
-fn mnist_comes_back() {
-    found("mnist", "mnist").iter().for_each(|data| comes_back(&**data, 200));
+fn mnist_is_read_back() {
+    found("mnist", "mnist").iter().for_each(|data| is_read_back(&**data, 200));
 }
 
 #[test]
-fn fashion_mnist_whose_classes_no_folder_may_be_called_comes_back() {
-    found("fashion-mnist", "fashion-mnist").iter().for_each(|data| comes_back(&**data, 200));
+fn fashion_mnist_with_class_names_that_no_folder_can_have_is_read_back() {
+    found("fashion-mnist", "fashion-mnist").iter().for_each(|data| is_read_back(&**data, 200));
 }
 
 #[test]
-fn eth80_before_four_cameras_comes_back() {
-    found("eth80", "eth80").iter().for_each(|data| comes_back(&**data, 200));
+fn eth80_seen_by_four_cameras_is_read_back() {
+    found("eth80", "eth80").iter().for_each(|data| is_read_back(&**data, 200));
 }
 
 #[test]
 #[cfg(feature = "bzip2")]
-fn cifar_10_comes_back() {
-    found("cifar-10", "cifar-10").iter().for_each(|data| comes_back(&**data, 200));
+fn cifar_10_is_read_back() {
+    found("cifar-10", "cifar-10").iter().for_each(|data| is_read_back(&**data, 200));
 }
 
 #[test]
-fn a_folder_with_something_in_it_and_one_left_unfinished_are_refused() {
+fn a_folder_with_files_and_an_unfinished_folder_are_refused() {
     let data = Fashion6Cam::drawn(10, 10, 10);
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -102,7 +102,12 @@ fn a_folder_with_something_in_it_and_one_left_unfinished_are_refused() {
     assert!(again().contains("expected an empty folder or none, found one with files in it"), "{}", again());
     std::fs::remove_file(out.join("mine")).unwrap();
     std::fs::create_dir(dir.path().join("out.partial")).unwrap();
-    assert!(again().contains("out.partial: left by a conversion that did not end"), "{}", again());
+    assert!(
+        again()
+            .contains("out.partial: expected no such folder, found the folder of an unfinished conversion"),
+        "{}",
+        again()
+    );
     std::fs::remove_dir(dir.path().join("out.partial")).unwrap();
     assert_eq!(write(&data, &out, Some(1), |_, _| {}).unwrap().samples, [1; 3]);
     assert!(again().contains("found one with files in it"));
