@@ -1,4 +1,4 @@
-//! The arguments that name a data set.
+//! The arguments for a data set.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use headwater_samples::{Part, Shape};
 
 use super::Failure;
 
-/// Which data, and where it is.
+/// Arguments for a data set.
 #[derive(Args)]
 pub(crate) struct Dataset {
     /// Data set: fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc; `folders` for images of your own, `table` for images or raw
@@ -23,21 +23,21 @@ pub(crate) struct Dataset {
     /// or without that level. For `table`, a directory or .tar.gz with labels.csv and the files it names. See docs/data.md.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// Take data of which two parts share a picture or a group, with a warning: results on test are then better than they would be on new
-    /// data. Without it such data is refused.
+    /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
+    /// refused otherwise.
     #[arg(long)]
     allow_leaks: bool,
-    /// Shares of train, validation and test where `folders` or `table` has no parts (80,10,10 without it): groups, and copies of one
-    /// picture, stay in one part. Give the same to every command on the same run.
+    /// Shares of train, validation and test for `folders` or `table` without parts; 80,10,10 when left out. Groups, and copies of one
+    /// image, stay in one part. Every command on the same run needs the same shares.
     #[arg(long, value_name = "A,B,C")]
     split: Option<Shares>,
-    /// Draws other samples for the parts, where `folders` or `table` has none (0 without it).
+    /// Seed of the split for `folders` or `table` without parts; 0 when left out.
     #[arg(long, value_name = "N")]
     split_seed: Option<u64>,
 }
 
 impl Dataset {
-    /// Opens it as it is wanted, and says on stderr what its user should know of it.
+    /// Opens the data set and prints its notes on stderr.
     pub(crate) fn open(&self, wanted: Wanted) -> Result<Parts, Failure> {
         if !NAMES.contains(&self.data.as_str()) {
             return load(&self.data, &self.data_dir, wanted).map_err(Failure::usage);
@@ -51,7 +51,7 @@ impl Dataset {
         Ok(Parts::of(data))
     }
 
-    /// The split that was asked for.
+    /// The split of the arguments.
     fn split(&self) -> Option<Split> {
         (self.split.is_some() || self.split_seed.is_some()).then(|| Split {
             shares: self.split.unwrap_or_default(),
@@ -59,7 +59,7 @@ impl Dataset {
         })
     }
 
-    /// Which samples are in which part, as far as the arguments say: a run goes on only with the same.
+    /// Name of the data set with its split; a run resumes only with the same identity.
     pub(crate) fn identity(&self) -> String {
         match self.split() {
             None => self.data.clone(),
@@ -67,14 +67,32 @@ impl Dataset {
         }
     }
 
-    /// Opens it in the shape that a network takes, for as many slots as it has devices.
+    /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
-        let [channels, height, width] = *spec.network.device.input.get_ref();
-        self.open(Wanted { shape: Some(Shape { channels, height, width }), slots: Some(spec.slots()) })
+        let [channels, height, width] = spec.view();
+        let parts =
+            self.open(Wanted { shape: Some(Shape { channels, height, width }), slots: Some(spec.slots()) })?;
+        let mistakes = [
+            ("device.count", spec.slots().to_string(), parts.slots().to_string()),
+            ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
+            (
+                "network.labels",
+                format!("{:?}", spec.network.network.labels.get_ref()),
+                format!("{:?}", parts.labels()),
+            ),
+        ];
+        let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
+        let wrong: Vec<String> = wrong
+            .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
+            .collect();
+        if wrong.is_empty() {
+            return Ok(parts);
+        }
+        Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), wrong.join("; "))))
     }
 }
 
-/// A part of the data, as a word.
+/// Name of a part of the data.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PartName {
     Train,
@@ -83,7 +101,7 @@ pub(crate) enum PartName {
 }
 
 impl PartName {
-    /// The word.
+    /// Name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
