@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use headwater_end_device::{
     Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, Ended, Existing, FolderEnd,
-    Source, SourceConfig, SourceKind, StdinFormat,
+    Source, SourceConfig, SourceKind, StdinFormat, StdinFrames,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
@@ -145,8 +145,8 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
 async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let mut leader = leader_of("newest").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let raw = StdinFormat::Raw(RawFormat::Rgb24);
-    let pipe = Source::of_reader(reader, raw, None, None, slot(), &preprocessing()).unwrap();
+    let raw = StdinFrames { format: StdinFormat::Raw(RawFormat::Rgb24), size: None };
+    let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
     until(&device, |report| report.frame_faults.get("none_yet") == Some(&1)).await;
@@ -221,8 +221,8 @@ async fn a_watched_folder_takes_what_is_there_when_told_to() {
 async fn files_on_a_pipe_are_samples_and_what_is_cut_or_stray_is_counted() {
     let mut leader = leader_of("files").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let mjpeg = StdinFormat::Mjpeg;
-    let pipe = Source::of_reader(reader, mjpeg, None, None, slot(), &preprocessing()).unwrap();
+    let mjpeg = StdinFrames { format: StdinFormat::Mjpeg, size: None };
+    let pipe = Source::of_reader(reader, mjpeg, None, slot(), &preprocessing()).unwrap();
     let mut device = started("files", Capture::Source, pipe).await;
     let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
     writer.write_all(&stream).unwrap();
@@ -240,8 +240,8 @@ async fn ids_of_frames_go_on_after_a_restart() {
     let mut last = 0;
     for life in 0..3 {
         let stream = std::io::Cursor::new([rgb24(life), rgb24(life)].concat());
-        let raw = StdinFormat::Raw(RawFormat::Rgb24);
-        let pipe = Source::of_reader(stream, raw, None, None, slot(), &preprocessing()).unwrap();
+        let raw = StdinFrames { format: StdinFormat::Raw(RawFormat::Rgb24), size: None };
+        let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
         config.state_dir = Some(state.path().into());
         // Nobody settles here, and each life is to send its own.
@@ -285,7 +285,7 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     for kind in [
         folder(dir.path()),
         SourceKind::Archive { path: archive },
-        SourceKind::Stdin { format: raw, size: Some([8, 8]) },
+        SourceKind::Stdin(StdinFrames { format: raw, size: Some([8, 8]) }),
     ] {
         let error =
             open(&SourceConfig { roi: Some(roi), ..source(kind) }).err().expect("a refusal").to_string();

@@ -124,11 +124,12 @@ impl Scene {
             reports.iter().all(|report| report.spooled == 0)
         })
         .await;
-        let mut captured = 0;
+        let (mut captured, mut missed) = (0, 0);
         for device in std::mem::take(&mut self.devices) {
             let report = device.shutdown().await;
             assert_eq!((report.lost, report.given_up.len(), report.shed), (0, 0, 0), "{report:?}");
             captured = captured.max(report.captured);
+            missed += report.captures_missed;
         }
         // The last ones were sent in time and are decided like any other.
         self.until("the last decisions", |account, _| {
@@ -140,8 +141,9 @@ impl Scene {
         let closed: BTreeSet<u64> =
             account.decided.keys().chain(account.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
-        // The clock gives every id from the first to the last: none of them is missing.
-        assert_eq!(closed.len() as u64, last - first + 1, "gaps between {first} and {last}");
+        // Every id of the clock from the first to the last is in the journal, or a device reports it as missed.
+        let gaps = last - first + 1 - closed.len() as u64;
+        assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
         account
     }
 }

@@ -102,13 +102,13 @@ impl Settings {
                 HttpAuth::File(path) => Some(path.display().to_string().into()),
                 _ => None,
             }),
-            (SourceKind::Stdin { format, .. }, "stdin_format") => text(match format {
+            (SourceKind::Stdin(frames), "stdin_format") => text(match frames.format {
                 StdinFormat::Raw(RawFormat::Rgb24) => "rgb24",
                 StdinFormat::Raw(RawFormat::Gray) => "gray",
                 StdinFormat::Mjpeg => "mjpeg",
             }),
-            (SourceKind::Stdin { size, .. }, "stdin_size") => {
-                Some(size.map(|[width, height]| format!("{width}x{height}").into()))
+            (SourceKind::Stdin(frames), "stdin_size") => {
+                Some(frames.size.map(|[width, height]| format!("{width}x{height}").into()))
             }
             _ => None,
         }

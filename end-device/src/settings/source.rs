@@ -8,7 +8,7 @@ use headwater_samples::roi::{RawFormat, Roi};
 use super::reader::{Reader, path};
 use crate::config::Capture;
 use crate::source::{
-    Existing, FolderEnd, HttpAuth, Secret, SourceConfig, SourceKind, StdinFormat, check_url,
+    Existing, FolderEnd, HttpAuth, Secret, SourceConfig, SourceKind, StdinFormat, StdinFrames, check_url,
 };
 
 /// Which source each of these settings is for.
@@ -160,7 +160,7 @@ impl Reader {
         if size.is_some() && format == StdinFormat::Mjpeg {
             self.wrong("stdin_size", "only with stdin_format = \"rgb24\" or \"gray\"");
         }
-        Some(SourceKind::Stdin { format, size })
+        Some(SourceKind::Stdin(StdinFrames { format, size }))
     }
 
     /// A number of ms within `least` and a day; the default where it is not given, or wrong and named.

@@ -1,4 +1,4 @@
-//! The address of a camera's snapshot, and the header that opens it.
+//! The URL of a camera's snapshot, and the header with user and password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 
-/// An `http://` URL without user and password. Shown without its query, where cameras like to have passwords.
+/// An `http://` URL without user and password. It is displayed without its query, which often holds a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SnapshotUrl {
     host: String,
@@ -26,7 +26,7 @@ impl SnapshotUrl {
         self.port
     }
 
-    /// As it stands in the header `Host`.
+    /// Value of the header `Host`.
     pub(crate) fn authority(&self) -> &str {
         &self.authority
     }
@@ -40,7 +40,7 @@ impl SnapshotUrl {
 impl FromStr for SnapshotUrl {
     type Err = String;
 
-    /// Says what is wrong and never repeats the URL, which may hold a password.
+    /// The error names the mistake and never repeats the URL, which may hold a password.
     fn from_str(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|error| format!("expected http://host[:port]/path: {error}"))?;
         match uri.scheme_str() {
@@ -79,8 +79,8 @@ impl fmt::Display for SnapshotUrl {
     }
 }
 
-/// The header value for `user:password` (RFC 7617); it is marked so that nobody prints it.
-pub(crate) fn basic(pair: &str) -> Result<HeaderValue, String> {
+/// The header value for `user:password` (RFC 7617), marked as sensitive so that it is never printed.
+pub(crate) fn basic_authorization(pair: &str) -> Result<HeaderValue, String> {
     if !pair.contains(':') || pair.chars().any(char::is_control) {
         return Err("expected user:password in one line".into());
     }
@@ -95,11 +95,11 @@ fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let at = |place: usize| u32::from(group.get(place).copied().unwrap_or(0));
+        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
         let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place > group.len() { '=' } else { letter.into() });
+        for index in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * index) & 63) as usize];
+            text.push(if index > group.len() { '=' } else { letter.into() });
         }
     }
     text
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn a_url_is_parsed() {
         let url: SnapshotUrl = "http://cam.local:8080/snap.jpg?pwd=s3cret".parse().unwrap();
         assert_eq!((url.host(), url.port(), url.path()), ("cam.local", 8080, "/snap.jpg?pwd=s3cret"));
         assert_eq!(url.to_string(), "http://cam.local:8080/snap.jpg?...");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_cannot_be_asked_are_refused_without_repeating_them() {
+    fn unusable_urls_are_refused_without_repeating_them() {
         for text in [
             "",
             "/snap",
@@ -129,7 +129,7 @@ mod tests {
             "http://cam:99999/",
             "ftp://cam",
         ] {
-            let reason = text.parse::<SnapshotUrl>().err().unwrap_or_else(|| panic!("{text} was taken"));
+            let reason = text.parse::<SnapshotUrl>().err().unwrap_or_else(|| panic!("{text} was accepted"));
             assert!(reason.contains("expected") && !reason.contains("s3cret"), "{reason}");
         }
     }
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn user_and_password_become_the_header_of_the_standard() {
         // RFC 7617, section 2; RFC 4648, section 10.
-        assert_eq!(basic("Aladdin:open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(basic_authorization("Aladdin:open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
-        assert!(basic("nobody").is_err() && basic("a:b\r\nX: y").is_err());
-        assert!(!format!("{:?}", basic("a:b").unwrap()).contains("Basic"));
+        assert!(basic_authorization("nobody").is_err() && basic_authorization("a:b\r\nX: y").is_err());
+        assert!(!format!("{:?}", basic_authorization("a:b").unwrap()).contains("Basic"));
     }
 }

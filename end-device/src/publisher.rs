@@ -1,4 +1,4 @@
-//! From an answer to bytes on a topic, counted.
+//! Publishes answers: encodes them, sends them to their topic, and counts them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,12 +11,12 @@ use tracing::error;
 
 use crate::report::DeviceReport;
 
-/// What the agent and the handle share.
+/// The report, shared by the agent, the source and the handle.
 pub(crate) type SharedReport = Arc<Mutex<DeviceReport>>;
 
-/// Sends the device's messages.
+/// Publisher of the device's messages.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct Publisher {
     pub(crate) link: Link,
     pub(crate) limits: Limits,
     pub(crate) network: NetworkTag,
@@ -28,16 +28,16 @@ pub(crate) struct Outbox {
     pub(crate) report: SharedReport,
 }
 
-/// How old a sample is when a message of it is sent.
+/// Age of a sample when a message of it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age {
-    /// Time since capture, as the header carries it.
+    /// Time since the capture, as the header carries it.
     pub(crate) ms: u16,
     /// Sent from the spool, after the sample's time.
     pub(crate) is_late: bool,
 }
 
-/// A message in its bytes.
+/// An encoded message.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     pub(crate) payload: Bytes,
@@ -45,8 +45,8 @@ pub(crate) struct Encoded {
     is_late: bool,
 }
 
-impl Outbox {
-    /// Encodes and publishes; what cannot be sent is counted and given up.
+impl Publisher {
+    /// Encodes and publishes a message; one that cannot be sent is counted and dropped.
     pub(crate) fn send(&self, sample: SampleId, age: Age, body: Body<'_>) {
         match self.encode(sample, age, body) {
             Ok(message) => {
@@ -54,14 +54,14 @@ impl Outbox {
                     self.report().count_dropped(&error);
                 }
             }
-            Err(error) => self.count_misfit(sample, &error),
+            Err(error) => self.count_encode_error(sample, &error),
         }
     }
 
-    /// The bytes of a message.
+    /// Encodes a message.
     ///
     /// # Errors
-    /// When the body is not of the network's shapes.
+    /// When the body does not have the network's shapes.
     pub(crate) fn encode(&self, sample: SampleId, age: Age, body: Body<'_>) -> Result<Encoded, EncodeError> {
         let header = Header {
             late: age.is_late,
@@ -75,14 +75,14 @@ impl Outbox {
         Ok(Encoded { payload: payload.into(), kind: body.kind(), is_late: age.is_late })
     }
 
-    /// Publishes a message, and counts it when it is taken.
+    /// Publishes a message, and counts it once the link has taken it.
     ///
     /// # Errors
-    /// When the link does not take it.
+    /// When the link refuses it.
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
         let Encoded { payload, kind, is_late } = message;
         let topic = match kind {
-            // One that is given up whole never has features to be asked for.
+            // The leader never requests features of a sample that is given up as a whole.
             Kind::Gone if *is_late => &self.summary_topic,
             Kind::Features | Kind::Gone => &self.features_topic,
             Kind::Decided => &self.decision_topic,
@@ -95,8 +95,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The section's outputs are checked against the manifest at load, so this is a fault of ours.
-    pub(crate) fn count_misfit(&self, sample: SampleId, error: &EncodeError) {
+    /// Counts an answer that cannot be encoded. Outputs are checked against the manifest at load, so this is our own fault.
+    pub(crate) fn count_encode_error(&self, sample: SampleId, error: &EncodeError) {
         error!(%error, sample = %sample, "answer not sent");
         self.report().section_failures += 1;
     }
@@ -106,7 +106,7 @@ impl Outbox {
     }
 }
 
-/// The report, for a moment; never across an await.
+/// Locks the report, briefly; never across an await.
 pub(crate) fn lock(report: &SharedReport) -> MutexGuard<'_, DeviceReport> {
     // Counting cannot panic half-way.
     report.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What a device does with what its section gave, where it is not one of several that only answer.
+//! The reply that a device sends for an output of its section.
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::FeatureEncoding;
@@ -6,30 +6,30 @@ use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::DeviceOutput;
 use headwater_protocol::{DeviceDecision, Exit, PolicyId};
 
-/// What follows a run of the section, from the network's configuration.
+/// Rule that chooses the reply, from the network's configuration and the policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Conduct {
-    /// The exit `device`, where the device is alone and may decide.
+pub(crate) struct ReplyRule {
+    /// The exit `device`, if the device is alone and may decide.
     exit: Option<(ExitPolicy, PolicyId)>,
     has_section: bool,
     encoding: FeatureEncoding,
 }
 
-/// What the device says.
+/// Reply of a device for one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Say {
-    /// Scores; the features are kept until asked for.
+pub(crate) enum Reply {
+    /// Scores. The device keeps the features until the leader requests them.
     Summary,
-    /// Scores, and the features with them: there is nobody in front of the next tier who could be sure.
+    /// Scores and features together: no exit before the next tier needs the scores alone.
     SummaryAndFeatures,
     /// The view itself.
     Input,
-    /// Its own decision, and nothing else.
+    /// Its own decision alone.
     Decided(DeviceDecision),
 }
 
-impl Conduct {
-    /// That of the devices of a network, under the bundle's policy or the one given in its place.
+impl ReplyRule {
+    /// The rule for a network, under the bundle's policy or the policy given in its place.
     pub(crate) fn of(bundle: &Bundle, policy: Option<(Policy, PolicyId)>) -> Self {
         let manifest = bundle.manifest();
         let exit = || match policy {
@@ -43,29 +43,29 @@ impl Conduct {
         }
     }
 
-    /// Whether features follow a summary without being asked for.
+    /// Whether features follow a summary without a request.
     pub(crate) fn sends_features_unasked(&self) -> bool {
         self.exit.is_some()
     }
 
-    /// What to say of an output.
+    /// Chooses the reply for an output.
     ///
     /// # Errors
-    /// A sentence, when the section gave floats that are no numbers: the leader would refuse them as garbage.
-    pub(crate) fn on(&self, output: &DeviceOutput) -> Result<Say, String> {
+    /// A sentence, when the section gave features that are not finite: the leader would refuse them as garbage.
+    pub(crate) fn reply_to(&self, output: &DeviceOutput) -> Result<Reply, String> {
         if !self.has_section {
-            return Ok(Say::Input);
+            return Ok(Reply::Input);
         }
         if !self.encoding.takes(&output.features) {
             return Err("the section gave features that are not finite".into());
         }
-        let Some((exit, policy)) = &self.exit else { return Ok(Say::Summary) };
+        let Some((exit, policy)) = &self.exit else { return Ok(Reply::Summary) };
         let assessment = exit.assess(&output.scores, 1);
         if !assessment.leaves {
-            return Ok(Say::SummaryAndFeatures);
+            return Ok(Reply::SummaryAndFeatures);
         }
         let (class, confidence) = (assessment.class, assessment.confidence);
-        Ok(Say::Decided(DeviceDecision { class, confidence, policy: *policy }))
+        Ok(Reply::Decided(DeviceDecision { class, confidence, policy: *policy }))
     }
 }
 
@@ -77,9 +77,9 @@ mod tests {
 
     use super::*;
 
-    fn conduct(configuration: Configuration, threshold: f32) -> Conduct {
+    fn reply_rule(configuration: Configuration, threshold: f32) -> ReplyRule {
         let network = TinyNetwork { policy: policy(threshold), ..TinyNetwork::of(configuration) };
-        Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None)
+        ReplyRule::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None)
     }
 
     fn policy(threshold: f32) -> Policy {
@@ -95,38 +95,42 @@ mod tests {
     #[test]
     fn a_device_that_is_alone_decides_when_it_is_sure_and_sends_all_when_not() {
         for configuration in [Configuration::B, Configuration::D] {
-            let sure = conduct(configuration, 0.5).on(&output());
-            assert!(matches!(sure, Ok(Say::Decided(DeviceDecision { class: 1, .. }))), "{sure:?}");
-            assert_eq!(conduct(configuration, 0.0).on(&output()), Ok(Say::SummaryAndFeatures));
+            let sure = reply_rule(configuration, 0.5).reply_to(&output());
+            assert!(matches!(sure, Ok(Reply::Decided(DeviceDecision { class: 1, .. }))), "{sure:?}");
+            assert_eq!(reply_rule(configuration, 0.0).reply_to(&output()), Ok(Reply::SummaryAndFeatures));
         }
     }
 
     #[test]
-    fn a_policy_of_its_own_takes_the_place_of_the_bundle_s() {
+    fn a_policy_of_the_device_replaces_the_bundle_s() {
         let network = TinyNetwork { policy: policy(0.0), ..TinyNetwork::of(Configuration::B) };
         let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
         let id = PolicyId([7; 8]);
-        let said = Conduct::of(&bundle, Some((policy(1.0), id))).on(&output());
-        assert!(matches!(said, Ok(Say::Decided(DeviceDecision { policy, .. })) if policy == id), "{said:?}");
+        let reply = ReplyRule::of(&bundle, Some((policy(1.0), id))).reply_to(&output());
+        assert!(
+            matches!(reply, Ok(Reply::Decided(DeviceDecision { policy, .. })) if policy == id),
+            "{reply:?}"
+        );
     }
 
     #[test]
     fn a_device_of_a_group_never_decides() {
         for configuration in [Configuration::C, Configuration::E, Configuration::F] {
-            assert_eq!(conduct(configuration, 1.0).on(&output()), Ok(Say::Summary));
+            assert_eq!(reply_rule(configuration, 1.0).reply_to(&output()), Ok(Reply::Summary));
         }
     }
 
     #[test]
     fn a_device_without_a_section_sends_its_view() {
-        assert_eq!(conduct(Configuration::A, 1.0).on(&DeviceOutput::default()), Ok(Say::Input));
+        let rule = reply_rule(Configuration::A, 1.0);
+        assert_eq!(rule.reply_to(&DeviceOutput::default()), Ok(Reply::Input));
     }
 
     #[test]
-    fn floats_that_are_no_numbers_are_not_sent() {
+    fn features_that_are_not_finite_are_not_sent() {
         let network = TinyNetwork { encoding: FeatureEncoding::F32, ..TinyNetwork::of(Configuration::C) };
-        let conduct = Conduct::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None);
+        let rule = ReplyRule::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None);
         let features = f32::NAN.to_le_bytes().to_vec();
-        assert!(conduct.on(&DeviceOutput { features, ..output() }).is_err());
+        assert!(rule.reply_to(&DeviceOutput { features, ..output() }).is_err());
     }
 }

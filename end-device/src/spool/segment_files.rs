@@ -1,4 +1,4 @@
-//! Names of the segments of a folder: `00000001.seg`, `00000002.seg`, ...
+//! Files of the segments in a folder: `00000001.seg`, `00000002.seg`, ...
 
 use std::fs;
 use std::io;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-use super::ids;
+use super::given_up_ids;
 
-/// What the name of a segment ends in.
+/// Extension of a segment's file name.
 const EXTENSION: &str = "seg";
 
 /// The path of a segment.
@@ -16,8 +16,7 @@ pub(super) fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.{EXTENSION}"))
 }
 
-/// The segments of a folder, which is made when it is not there, in the order in which they were written. Any other file is named
-/// and left alone.
+/// The segments of a folder in the order in which they were written. A missing folder is made; any other file is logged and left alone.
 ///
 /// # Errors
 /// When the folder cannot be made or read.
@@ -28,8 +27,8 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
         let file = file?.path();
         match number(&file) {
             Some(number) => segments.push((number, file)),
-            None if file.file_name().is_some_and(|name| name == ids::FILE) => {}
-            None => warn!(file = %file.display(), "not a segment of the spool: it is left alone"),
+            None if file.file_name().is_some_and(|name| name == given_up_ids::FILE) => {}
+            None => warn!(file = %file.display(), "not a segment of the spool: the file is left alone"),
         }
     }
     segments.sort();
@@ -39,7 +38,7 @@ pub(super) fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
 fn number(file: &Path) -> Option<u32> {
     let name = file.file_name()?.to_str()?;
     let number = name.strip_suffix(EXTENSION)?.strip_suffix('.')?.parse().ok()?;
-    // A name that is ours is written as we write it.
+    // Only the spelling that `path` writes is a segment.
     (name == path(Path::new(""), number).to_str()?).then_some(number)
 }
 
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_told_from_other_files_and_come_in_their_order() {
+    fn segments_are_distinguished_from_other_files_and_come_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("made/here");
         assert_eq!(segments(&folder).unwrap(), []);

@@ -1,17 +1,17 @@
-//! Samples that had to be given up: why, and how many.
+//! Reasons for giving up samples, and how many were given up for each.
 
 use std::collections::BTreeMap;
 
 use tracing::warn;
 
-/// Why a sample that was spooled is of no use any more.
+/// Reason for which a spooled sample is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GivenUp {
-    /// There was no room for it, or for those after it.
+pub(crate) enum GiveUpReason {
+    /// The spool was too full for it, or for later samples.
     SpoolFull,
     /// It was answered under another network than the present one.
     OtherNetwork,
-    /// What is on the disk is not what was written.
+    /// The bytes on disk are not the bytes that were written.
     Unreadable,
     /// It could not be written.
     Disk,
@@ -21,15 +21,14 @@ pub(crate) enum GivenUp {
 
 /// Samples given up since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// By reason.
+pub(crate) struct GiveUpCounts {
     pub(crate) by_reason: BTreeMap<&'static str, u64>,
-    /// Those of which not even that could be remembered.
+    /// Samples of which not even the id is left.
     pub(crate) lost: u64,
 }
 
-impl GivenUp {
-    /// Its word in reports.
+impl GiveUpReason {
+    /// Label in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::SpoolFull => "spool_full",
@@ -41,24 +40,26 @@ impl GivenUp {
     }
 }
 
-impl Counts {
-    /// Counts one; the first of a reason is named.
-    pub(super) fn count(&mut self, reason: GivenUp, what: &str) {
+impl GiveUpCounts {
+    /// Counts a sample, and logs the first of each reason.
+    pub(super) fn count(&mut self, reason: GiveUpReason, detail: &str) {
         let count = self.by_reason.entry(reason.name()).or_default();
         *count += 1;
         if *count == 1 {
             warn!(
                 reason = reason.name(),
-                what, "spooled samples are given up; the next ones are only counted"
+                detail, "a spooled sample is given up; later ones are only counted"
             );
         }
     }
 
-    /// Counts one that is forgotten.
-    pub(super) fn lose(&mut self) {
+    /// Counts a sample whose id is forgotten too.
+    pub(super) fn count_lost(&mut self) {
         self.lost += 1;
         if self.lost == 1 {
-            warn!("too many samples were given up: the leader will not hear of the oldest ones");
+            warn!(
+                "too many samples were given up: the oldest ids are forgotten and never reported to the leader"
+            );
         }
     }
 }
