@@ -41,8 +41,8 @@ impl Agent {
             Ok(Message { body: Body::Trigger(sample), .. }) if topic == self.topics.trigger => {
                 self.capture(sample, self.now().us);
             }
-            Ok(Message { header, body: Body::Request(mask) }) if topic == self.topics.request => {
-                if mask >> self.slot.index() & 1 == 1 {
+            Ok(Message { header, body: Body::Request(slots) }) if topic == self.topics.request => {
+                if slots.contains(self.slot) {
                     let sample = SampleId::widen(header.sample_low, self.newest());
                     self.on_request(sample, header.network == self.publisher.network);
                 }
