@@ -82,7 +82,7 @@ impl Device {
             status: mine(DeviceTopic::Status),
         };
         let mut link = link_config(&config, &topics, &heard, boot, network)?;
-        link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+        link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
         let feed = source.start(is_each, Faults::new(Arc::clone(&report)))?;
@@ -249,7 +249,7 @@ fn link_config(
     // Birth first: who hears that a device is up knows by then who it is.
     link.retained =
         vec![json(&topics.device(&config.id, DeviceTopic::Birth), &birth)?, status(DeviceState::Up)?];
-    link.down = Some(status(DeviceState::Down)?);
+    link.last_will = Some(status(DeviceState::Down)?);
     link.keep_alive_s = config.keep_alive_s;
     Ok(link)
 }

@@ -109,5 +109,5 @@ impl Agent {
 
 /// Whether sending again cannot help.
 pub(super) fn is_for_good(error: &LinkError) -> bool {
-    !matches!(error, LinkError::Away | LinkError::Busy { .. } | LinkError::Closed)
+    !matches!(error, LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed)
 }
