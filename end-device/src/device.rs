@@ -82,7 +82,7 @@ impl Device {
         let topics = DeviceTopics::of(&config);
         let identity = Identity { boot, network };
         let mut link = link_config(&config, &topics, identity)?;
-        link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+        link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
         let source = source.start(frame_use, FaultCounter::new(Arc::clone(&report)))?;
@@ -290,7 +290,7 @@ fn link_config(
     }
     // Birth comes before the status, so that a reader of the status knows the device.
     link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];
-    link.down = Some(status(DeviceState::Down)?);
+    link.last_will = Some(status(DeviceState::Down)?);
     link.keep_alive_s = config.keep_alive_s;
     Ok(link)
 }

@@ -127,8 +127,8 @@ impl DeviceReport {
 
     pub(crate) fn count_dropped(&mut self, error: &LinkError) {
         let reason = match error {
-            LinkError::Away | LinkError::Closed => "away",
-            LinkError::Busy { .. } => "busy",
+            LinkError::NotConnected | LinkError::Closed => "away",
+            LinkError::QueueFull { .. } => "busy",
             _ => "refused",
         };
         *self.dropped.entry(reason).or_default() += 1;

@@ -129,7 +129,7 @@ pub fn mosquitto_at(folder: &Path, port: u16) -> (Process, BrokerAddress) {
         assert!(Instant::now() < until, "mosquitto does not listen on {port}");
         thread::sleep(Duration::from_millis(5));
     }
-    (process, BrokerAddress::new("127.0.0.1", port).expect("an address"))
+    (process, BrokerAddress::mqtt("127.0.0.1", port).expect("an address"))
 }
 
 /// A port that nobody listens on at this moment.

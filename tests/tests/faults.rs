@@ -104,7 +104,7 @@ async fn a_broker_that_comes_late_is_waited_for() {
 
     let (bundle, frames) = (shipped::bundle(), shipped::frames());
     let port = free_port();
-    let address = BrokerAddress::new("127.0.0.1", port).expect("an address");
+    let address = BrokerAddress::mqtt("127.0.0.1", port).expect("an address");
     let (site, group) = names();
     let cloud = start_cloud(Arc::clone(&bundle)).await;
     let mut config = AggregatorConfig::new(site.clone(), group.clone(), address.clone());

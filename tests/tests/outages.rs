@@ -149,7 +149,7 @@ impl Scene {
 }
 
 fn address(port: u16) -> BrokerAddress {
-    BrokerAddress::new("127.0.0.1", port).expect("an address")
+    BrokerAddress::mqtt("127.0.0.1", port).expect("an address")
 }
 
 fn late(account: &Account) -> usize {

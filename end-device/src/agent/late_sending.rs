@@ -108,5 +108,5 @@ impl Agent {
 
 /// True when sending again cannot help.
 pub(super) fn is_permanent(error: &LinkError) -> bool {
-    !matches!(error, LinkError::Away | LinkError::Busy { .. } | LinkError::Closed)
+    !matches!(error, LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed)
 }

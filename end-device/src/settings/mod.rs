@@ -118,7 +118,7 @@ impl Reader {
         let id = self.required("id", DeviceId::new);
         let slot = self.slot();
         let broker = self.optional("broker", |text| BrokerAddress::from_str(&text));
-        let broker = broker.or_else(|| BrokerAddress::new("127.0.0.1", 1883).ok());
+        let broker = broker.or_else(|| BrokerAddress::mqtt("127.0.0.1", 1883).ok());
         let bundle = self.required("bundle", path);
         let policy = self.optional("policy", path);
         let engine = self.optional("engine", |word| match word.as_str() {
