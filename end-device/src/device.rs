@@ -36,13 +36,19 @@ pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    link: Link,
-    report: SharedReport,
+    reporter: Reporter,
     stop: watch::Sender<bool>,
     connected: watch::Receiver<bool>,
     agent: JoinHandle<Ended>,
     ended: Option<Ended>,
     grace: Duration,
+}
+
+/// Reader of a device's counts; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    link: Link,
+    report: SharedReport,
 }
 
 impl Device {
@@ -58,7 +64,7 @@ impl Device {
     ) -> Result<DeviceHandle, DeviceError> {
         let start = Instant::now();
         let source = source.into();
-        check(&config, &bundle, &source)?;
+        Self::check(&config, &bundle, &source)?;
         let state_dir = config.state_dir.as_deref();
         let boot = next_boot(state_dir, SystemTime::now())?;
         let frame_use = match config.capture {
@@ -125,16 +131,74 @@ impl Device {
             start_ms = start.elapsed().as_millis() as u64, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        Ok(DeviceHandle { link, report, stop, connected, agent, ended: None, grace })
+        let reporter = Reporter { link, report };
+        Ok(DeviceHandle { reporter, stop, connected, agent, ended: None, grace })
+    }
+
+    /// Checks that configuration, bundle and source fit together, and logs broken frames.
+    ///
+    /// # Errors
+    /// [`DeviceError`] for a slot, policy, capture or frames that do not fit.
+    pub fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
+        let manifest = bundle.manifest();
+        let slot = config.slot;
+        if slot.index() >= usize::from(manifest.slots) {
+            return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
+        }
+        let configuration = manifest.configuration;
+        if config.policy.is_some() && !configuration.has(Exit::Device) {
+            return Err(DeviceError::NoExit {
+                network: bundle.network_id(),
+                configuration: configuration.letter(),
+            });
+        }
+        let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
+        if source.slot() != slot || expected != found {
+            return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
+        }
+        if config.capture == Capture::Source {
+            let mistake = match (manifest.slots, source.has_own_timing()) {
+                (1, true) => None,
+                (1, false) => {
+                    Some("expected a source with its own timing: folder, watch or stdin".to_owned())
+                }
+                (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
+            };
+            mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
+        }
+        let (named, broken) = source.broken();
+        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
+            return Err(DeviceError::BrokenFrame((*first).clone(), broken));
+        }
+        for frame in named {
+            warn!(
+                frame = frame.name,
+                reason = frame.reason,
+                broken,
+                "broken frame: its samples are not answered"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Reporter {
+    pub(crate) fn report(&self) -> DeviceReport {
+        let mut report = lock(&self.report).clone();
+        report.add_link(self.link.wire(), self.link.counts());
+        report
     }
 }
 
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        let mut report = lock(&self.report).clone();
-        report.add_link(self.link.wire(), self.link.counts());
-        report
+        self.reporter.report()
+    }
+
+    #[cfg(feature = "admin")]
+    pub(crate) fn reporter(&self) -> Reporter {
+        self.reporter.clone()
     }
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
@@ -164,14 +228,14 @@ impl DeviceHandle {
                 "shutdown took too long: some captured frames are not answered"
             );
         }
-        self.link.shutdown(self.grace).await;
+        self.reporter.link.shutdown(self.grace).await;
         self.report()
     }
 
     /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.link.kill();
+        self.reporter.link.kill();
     }
 }
 
@@ -179,46 +243,6 @@ impl Drop for DeviceHandle {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
-    let manifest = bundle.manifest();
-    let slot = config.slot;
-    if slot.index() >= usize::from(manifest.slots) {
-        return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
-    }
-    let configuration = manifest.configuration;
-    if config.policy.is_some() && !configuration.has(Exit::Device) {
-        return Err(DeviceError::NoExit {
-            network: bundle.network_id(),
-            configuration: configuration.letter(),
-        });
-    }
-    let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
-    if source.slot() != slot || expected != found {
-        return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
-    }
-    if config.capture == Capture::Source {
-        let mistake = match (manifest.slots, source.has_own_timing()) {
-            (1, true) => None,
-            (1, false) => Some("expected a source with its own timing: folder, watch or stdin".to_owned()),
-            (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
-        };
-        mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
-    }
-    let (named, broken) = source.broken();
-    if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
-        return Err(DeviceError::BrokenFrame((*first).clone(), broken));
-    }
-    for frame in named {
-        warn!(
-            frame = frame.name,
-            reason = frame.reason,
-            broken,
-            "broken frame: its samples are not answered"
-        );
-    }
-    Ok(())
 }
 
 fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use headwater_inference::bundle::BundleError;
@@ -15,8 +16,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum DeviceError {
     /// The bundle cannot be read.
-    #[error("loading the bundle: {0}")]
-    Bundle(#[from] BundleError),
+    #[error("loading the bundle {}: {source}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// Reason.
+        source: Box<BundleError>,
+    },
     /// The slot's section cannot be loaded.
     #[error("loading the section of slot {slot}: {source}")]
     Section {
@@ -50,7 +56,7 @@ pub enum DeviceError {
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),
     /// A frame is broken, and the settings say not to start then.
-    #[error("{0} ({1} broken in all; to go on without them: [source] on_broken_frame = \"skip\")")]
+    #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
     /// The frames were loaded for another slot or for views of another shape.
     #[error("frames: expected views of slot {slot} of {expected} bytes, found slot {found_slot} of {found}")]
@@ -100,6 +106,14 @@ pub enum DeviceError {
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The address of the admin listener cannot be used.
+    #[error("admin.listen: {listen}: {source}")]
+    Admin {
+        /// The address.
+        listen: SocketAddr,
+        /// Reason.
+        source: io::Error,
+    },
     /// The system gives no thread.
     #[error("starting the model thread: {0}")]
     Thread(#[source] io::Error),

@@ -14,6 +14,8 @@ mod device;
 mod engine;
 mod error;
 mod frame_ids;
+#[cfg(feature = "admin")]
+mod metrics;
 mod policy;
 mod publisher;
 mod recent_samples;
@@ -30,7 +32,9 @@ pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
 pub use error::{DeviceError, StoredIn};
 pub use report::{DeviceReport, Sent};
-pub use settings::{Given, Settings, SettingsError};
+pub use settings::{
+    CaptureWord, DeviceOptions, DeviceSettings, OpenedSettings, SourceSettings, SpoolSettings,
+};
 pub use source::{
     Existing, FolderEnd, Frames, HttpAuth, MAX_FRAME_BYTES, Secret, Source, SourceConfig, SourceKind,
     StdinFormat, StdinFrames,

@@ -17,7 +17,7 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
-use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::roi::Roi;
 use headwater_samples::{Shape, View, image_codec};
 use support::{Leader, PATIENCE, bundle, config, network, scores_bytes};
 use tokio::time::timeout;
@@ -145,7 +145,7 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
 async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let mut leader = leader_of("newest").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let raw = StdinFrames { format: StdinFormat::Raw(RawFormat::Rgb24), size: None };
+    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
     let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
@@ -240,7 +240,7 @@ async fn ids_of_frames_go_on_after_a_restart() {
     let mut last = 0;
     for life in 0..3 {
         let stream = std::io::Cursor::new([rgb24(life), rgb24(life)].concat());
-        let raw = StdinFrames { format: StdinFormat::Raw(RawFormat::Rgb24), size: None };
+        let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
         let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
         config.state_dir = Some(state.path().into());
@@ -281,7 +281,7 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let archive = dir.path().join("frames.tar.gz");
     support::write_frames(&archive);
     let roi: Roi = "4,4,5,4".parse().unwrap();
-    let raw = StdinFormat::Raw(RawFormat::Gray);
+    let raw = StdinFormat::Gray;
     for kind in [
         folder(dir.path()),
         SourceKind::Archive { path: archive },
@@ -386,7 +386,7 @@ mod http {
 
     fn http(url: String, timeout_ms: u64) -> SourceConfig {
         let auth = HttpAuth::Given(Secret("user:s3cret".into()));
-        source(SourceKind::Http { url, timeout_ms, auth })
+        source(SourceKind::Http { url: url.parse().unwrap(), timeout_ms, auth })
     }
 
     #[tokio::test]

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::roi::Roi;
+use headwater_transport::Endpoint;
+use serde::Deserialize;
 
 /// Largest file or body of one frame, in bytes; as in an archive.
 pub const MAX_FRAME_BYTES: u64 = 4 << 20;
@@ -48,7 +50,7 @@ pub enum SourceKind {
     /// A URL that answers a GET with an image, requested at each capture.
     Http {
         /// `http://host[:port]/path`.
-        url: String,
+        url: Endpoint,
         /// Milliseconds until a request is abandoned.
         timeout_ms: u64,
         /// User and password.
@@ -68,7 +70,8 @@ pub struct StdinFrames {
 }
 
 /// Action of a folder after its last image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FolderEnd {
     /// Lists the folder again and starts with its first image.
     Loop,
@@ -77,7 +80,8 @@ pub enum FolderEnd {
 }
 
 /// Treatment of the images that are in a watched folder at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Existing {
     /// Skips them.
     Skip,
@@ -86,10 +90,13 @@ pub enum Existing {
 }
 
 /// Format of frames on standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StdinFormat {
-    /// Raw pixels; all frames have the same size.
-    Raw(RawFormat),
+    /// Raw pixels of three bytes; all frames have the same size.
+    Rgb24,
+    /// Raw pixels of one byte; all frames have the same size.
+    Gray,
     /// JPEG or PNG files one after the other.
     Mjpeg,
 }
@@ -113,23 +120,5 @@ pub struct Secret(pub String);
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
-    }
-}
-
-impl SourceKind {
-    /// Word of the setting `source.kind`.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Archive { .. } => "archive",
-            Self::Folder { .. } => "folder",
-            Self::Watch { .. } => "watch",
-            Self::Http { .. } => "http",
-            Self::Stdin(_) => "stdin",
-        }
-    }
-
-    /// True when frames come by themselves and not on request.
-    pub fn has_own_timing(&self) -> bool {
-        matches!(self, Self::Folder { .. } | Self::Watch { .. } | Self::Stdin(_))
     }
 }

@@ -1,25 +1,25 @@
 //! A snapshot URL: a GET at each capture, abandoned before the next capture is due.
 
+use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use headwater_protocol::SampleId;
 use headwater_samples::View;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::config::{HttpAuth, MAX_FRAME_BYTES};
 use super::faults::{FaultCounter, FrameFault};
 use super::preprocess::Preprocessor;
-use super::snapshot_url::{SnapshotUrl, basic_authorization};
 use crate::error::DeviceError;
 
 /// Requests under way. A camera slower than the captures does not get more and more of them.
@@ -27,7 +27,8 @@ const MAX_REQUESTS: usize = 4;
 
 /// Client of a camera.
 pub(crate) struct SnapshotClient {
-    url: SnapshotUrl,
+    url: Endpoint,
+    http: HttpClient,
     authorization: Option<HeaderValue>,
     timeout: Duration,
     preprocessor: Preprocessor,
@@ -50,15 +51,13 @@ pub(crate) struct SnapshotRequests {
 }
 
 impl SnapshotClient {
-    /// Checks the URL, and reads user and password if they are in a file.
+    /// Makes a client, and reads user and password if they are in a file.
     pub(crate) fn open(
-        url: &str,
+        url: &Endpoint,
         timeout_ms: u64,
         auth: &HttpAuth,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let url: SnapshotUrl =
-            url.parse().map_err(|reason: String| DeviceError::source_of_frames("snapshot URL", reason))?;
         let pair = match auth {
             HttpAuth::None => None,
             HttpAuth::Given(secret) => Some(secret.0.clone()),
@@ -71,7 +70,11 @@ impl SnapshotClient {
         let authorization = pair.map(|pair| basic_authorization(&pair)).transpose().map_err(|reason| {
             DeviceError::source_of_frames("user and password of the snapshot URL", reason)
         })?;
-        Ok(Self { url, authorization, timeout: Duration::from_millis(timeout_ms.max(1)), preprocessor })
+        let timeout = Duration::from_millis(timeout_ms.max(1));
+        // A connection per request: the next capture may be far away.
+        let config = HttpClientConfig { connect_timeout: timeout, idle_timeout: timeout, max_idle: 0 };
+        let http = config.client(Connector::default());
+        Ok(Self { url: url.clone(), http, authorization, timeout, preprocessor })
     }
 
     pub(crate) fn start(self, faults: FaultCounter) -> SnapshotRequests {
@@ -97,32 +100,35 @@ impl SnapshotClient {
     }
 
     async fn fetch(&self) -> Result<Vec<u8>, (FrameFault, String)> {
-        let unreachable = |error: &dyn std::fmt::Display| (FrameFault::Unreachable, error.to_string());
-        let stream =
-            TcpStream::connect((self.url.host(), self.url.port())).await.map_err(|e| unreachable(&e))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
-        // Dropped at the end of this function, however it ends.
-        let mut driver = JoinSet::new();
-        driver.spawn(async move {
-            // The request returns the same error.
-            let _ = connection.await;
-        });
-        let response = sender.send_request(self.request()?).await.map_err(|e| unreachable(&e))?;
-        body_of(response).await
-    }
-
-    fn request(&self) -> Result<Request<Empty<Bytes>>, (FrameFault, String)> {
-        let mut request = Request::get(self.url.path())
-            .header(HOST, self.url.authority())
+        let mut request = Request::get(self.url.uri().map_err(unreachable)?)
             .header(USER_AGENT, concat!("headwater-device/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "image/*")
             .header(CONNECTION, "close");
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        request.body(Empty::new()).map_err(|error| (FrameFault::Unreachable, error.to_string()))
+        let request = request.body(Full::default()).map_err(unreachable)?;
+        let response = self.http.request(request).await.map_err(|error| {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            (FrameFault::Unreachable, format!("{error}{cause}"))
+        })?;
+        body_of(response).await
     }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> (FrameFault, String) {
+    (FrameFault::Unreachable, error.to_string())
+}
+
+/// The header value for `user:password` (RFC 7617), marked as sensitive so that it is never printed.
+fn basic_authorization(pair: &str) -> Result<HeaderValue, String> {
+    let fail = || "expected user:password in one line".to_owned();
+    if !pair.contains(':') || pair.chars().any(char::is_control) {
+        return Err(fail());
+    }
+    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64.encode(pair))).map_err(|_| fail())?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 async fn body_of(response: Response<Incoming>) -> Result<Vec<u8>, (FrameFault, String)> {
@@ -181,5 +187,19 @@ impl SnapshotRequests {
             // Never: `self` holds a sender.
             None => pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_password_become_the_header_of_the_standard() {
+        // RFC 7617, section 2.
+        let header = basic_authorization("Aladdin:open sesame").unwrap();
+        assert_eq!(header, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert!(basic_authorization("nobody").is_err() && basic_authorization("a:b\r\nX: y").is_err());
+        assert!(!format!("{:?}", basic_authorization("a:b").unwrap()).contains("Basic"));
     }
 }

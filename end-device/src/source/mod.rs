@@ -22,8 +22,6 @@ mod image_files;
 mod image_stream;
 mod preprocess;
 mod running;
-#[cfg(feature = "http")]
-mod snapshot_url;
 mod stdin;
 
 use std::io::Read;
@@ -33,6 +31,7 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::archive::BrokenFrame;
 use headwater_samples::roi::Roi;
+use headwater_transport::Endpoint;
 
 pub use archive::Frames;
 pub use config::{
@@ -171,14 +170,16 @@ impl Source {
 const WITHOUT_HTTP: &str =
     "this build of the agent has no snapshot URLs (it was made without the feature `http`)";
 
-/// Checks a snapshot URL, for the settings. The message never repeats the URL.
-pub(crate) fn check_url(url: &str) -> Result<(), String> {
-    #[cfg(feature = "http")]
-    return url.parse::<snapshot_url::SnapshotUrl>().map(|_| ());
+/// Reads a snapshot URL. The message never repeats the path or the query, which may hold a password.
+pub(crate) fn snapshot_url(text: &str) -> Result<Endpoint, String> {
     #[cfg(not(feature = "http"))]
-    {
-        let _ = url;
-        Err(WITHOUT_HTTP.into())
+    if !text.is_empty() {
+        return Err(WITHOUT_HTTP.into());
+    }
+    let url = Endpoint::http(text).map_err(|error| error.to_string())?;
+    match url.scheme().uses_tls() {
+        false => Ok(url),
+        true => Err(format!("expected the scheme http, found {}", url.scheme().name())),
     }
 }
 

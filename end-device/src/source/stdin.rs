@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use headwater_samples::roi::RoiError;
+use headwater_samples::roi::RawFormat;
 
 use super::config::{MAX_FRAME_BYTES, StdinFormat, StdinFrames};
 use super::faults::FrameFault;
@@ -17,14 +17,9 @@ const NAME: &str = "standard input";
 /// Reader of frames from a pipe, until its end.
 pub(crate) struct Stdin<R> {
     input: R,
-    format: Format,
+    /// Format of raw frames; `None`: JPEG or PNG files.
+    raw: Option<RawFrames>,
     preprocessor: Preprocessor,
-}
-
-#[derive(Clone, Copy)]
-enum Format {
-    Raw(RawFrames),
-    Files,
 }
 
 impl<R: Read + Send> Stdin<R> {
@@ -34,25 +29,26 @@ impl<R: Read + Send> Stdin<R> {
         frames: StdinFrames,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let format = match frames.format {
-            StdinFormat::Mjpeg => Format::Files,
-            StdinFormat::Raw(format) => {
-                let view = preprocessor.shape;
-                let size = frames.size.unwrap_or([view.width as u32, view.height as u32]);
-                let region = preprocessor.roi.map_or(Ok([0; 4]), |roi| roi.within(size[0], size[1]));
-                region.map_err(|error: RoiError| DeviceError::source_of_frames(NAME, error))?;
-                Format::Raw(RawFrames { format, size })
-            }
+        let raw = match frames.format {
+            StdinFormat::Rgb24 => Some(RawFormat::Rgb24),
+            StdinFormat::Gray => Some(RawFormat::Gray),
+            StdinFormat::Mjpeg => None,
         };
-        Ok(Self { input, format, preprocessor })
+        let view = preprocessor.shape;
+        let size = frames.size.unwrap_or([view.width as u32, view.height as u32]);
+        if let (Some(_), Some(roi)) = (raw, preprocessor.roi) {
+            roi.within(size[0], size[1]).map_err(|error| DeviceError::source_of_frames(NAME, error))?;
+        }
+        let raw = raw.map(|format| RawFrames { format, size });
+        Ok(Self { input, raw, preprocessor })
     }
 }
 
 impl<R: Read + Send> FrameProducer for Stdin<R> {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
-        let ended = match self.format {
-            Format::Raw(raw) => send_raw(self.input, raw, self.preprocessor, frames),
-            Format::Files => send_files(self.input, self.preprocessor, frames),
+        let ended = match self.raw {
+            Some(raw) => send_raw(self.input, raw, self.preprocessor, frames),
+            None => send_files(self.input, self.preprocessor, frames),
         };
         ended.map_err(|error| format!("{NAME}: {error}"))
     }
