@@ -1,4 +1,4 @@
-//! What the project links: licences, sources, and the one direction of dependencies, read from `cargo metadata`.
+//! Dependencies of the project: licences, sources and import directions, read from `cargo metadata`, and the lints that must be on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -24,25 +24,64 @@ const LICENCES: [&str; 15] = [
     "bzip2-1.0.6",
 ];
 
-/// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
-/// end-device, cli}`, `link` under the tiers that speak MQTT. Services never import each other.
-const ALLOWED: [(&str, &[&str]); 11] = [
+/// Our crates that each of our crates may import.
+///
+/// ```text
+/// {protocol, kernels} <- inference <- {models, services}
+/// samples <- {models, end-device, group, cli}
+/// transport <- link <- {end-device, edge-aggregator, group, cli}
+/// {settings, telemetry} <- programs
+/// services <- group <- {cli, tests}
+/// ```
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
-    ("headwater-link", &["protocol"]),
-    ("headwater-models", &["protocol", "kernels", "inference", "samples"]),
-    ("headwater-end-device", &["protocol", "kernels", "inference", "samples", "link"]),
-    ("headwater-edge-aggregator", &["protocol", "kernels", "inference", "link"]),
-    ("headwater-cloud-service", &["protocol", "kernels", "inference"]),
+    ("headwater-models", &["protocol", "kernels", "inference", "samples", "settings"]),
+    ("headwater-settings", &["protocol", "transport"]),
+    ("headwater-telemetry", &["transport"]),
+    ("headwater-transport", &[]),
+    ("headwater-link", &["protocol", "transport"]),
+    (
+        "headwater-end-device",
+        &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry", "settings"],
+    ),
+    (
+        "headwater-edge-aggregator",
+        &["protocol", "kernels", "inference", "link", "transport", "telemetry", "settings"],
+    ),
+    ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "telemetry", "settings"]),
+    (
+        "headwater-group",
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+        ],
+    ),
     (
         "headwater",
-        &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
+        &["protocol", "inference", "samples", "link", "transport", "telemetry", "settings", "group"],
     ),
     (
         "headwater-tests",
-        &["protocol", "inference", "samples", "link", "end-device", "edge-aggregator", "cloud-service"],
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+            "group",
+        ],
     ),
 ];
 
@@ -69,7 +108,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Everything that is built into anything of ours, on any platform: a line `name version|licence` each.
+/// Every dependency of our crates on any platform, as lines `name version|licence`.
 fn linked() -> String {
     cargo(&[
         "tree",
