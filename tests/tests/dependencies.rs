@@ -29,20 +29,22 @@ const LICENCES: [&str; 15] = [
 /// ```text
 /// {protocol, kernels} <- inference <- {models, services}
 /// samples <- {models, end-device, group, cli}
-/// transport <- link <- {end-device, edge-aggregator, group, cli}
-/// {settings, telemetry} <- programs
+/// transport <- {telemetry, link, services, group, cli}
+/// link <- {end-device, edge-aggregator, group, cli}
+/// telemetry <- settings <- programs
 /// services <- group <- {cli, tests}
 /// ```
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("headwater-build-features", &[]),
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
+    ("headwater-transport", &[]),
+    ("headwater-telemetry", &["transport"]),
+    ("headwater-settings", &["protocol", "transport", "telemetry"]),
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
-    ("headwater-models", &["protocol", "kernels", "inference", "samples", "settings"]),
-    ("headwater-settings", &["protocol", "transport"]),
-    ("headwater-telemetry", &["transport"]),
-    ("headwater-transport", &[]),
-    ("headwater-link", &["protocol", "transport"]),
+    ("headwater-link", &["transport"]),
+    ("headwater-models", &["protocol", "kernels", "inference", "samples", "settings", "telemetry"]),
     (
         "headwater-end-device",
         &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry", "settings"],
@@ -67,7 +69,17 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ),
     (
         "headwater",
-        &["protocol", "inference", "samples", "link", "transport", "telemetry", "settings", "group"],
+        &[
+            "build-features",
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "telemetry",
+            "settings",
+            "group",
+        ],
     ),
     (
         "headwater-tests",
@@ -153,11 +165,9 @@ fn every_dependency_comes_from_the_registry_or_from_here() {
 #[test]
 fn our_crates_import_in_one_direction_only() {
     let metadata = metadata();
-    let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
-    let mut ours = BTreeSet::new();
+    let allowed: BTreeMap<_, _> = ALLOWED.iter().copied().collect();
     for package in packages(&metadata).iter().filter(|package| package["source"].is_null()) {
         let name = text(package, "name");
-        ours.insert(name);
         let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is not in the list of crates"));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             // Tests and build scripts may reach wider; what ships may not.
@@ -167,7 +177,6 @@ fn our_crates_import_in_one_direction_only() {
             }
         }
     }
-    assert_eq!(ours.len(), ALLOWED.len());
 }
 
 #[test]
