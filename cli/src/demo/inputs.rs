@@ -1,4 +1,4 @@
-//! The network and the frames of a run, in memory, and as files where other processes need them.
+//! Bundle and frames of a run, in memory and as files for other programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,59 +12,56 @@ use headwater_samples::{Part, Shape, catalogue};
 use crate::args::DemoArgs;
 use crate::{BadUsage, shipped};
 
-/// Samples of a data set that are played; after them it begins again.
-const MOST_RECORDED: usize = 2000;
+/// Samples of a data set that become frames. A longer run repeats these frames.
+const MAX_RECORDED: usize = 2000;
 
-/// What is run.
-pub(super) struct Material {
+/// Bundle and frames of a run.
+pub(super) struct Inputs {
     pub(super) bundle: Arc<Bundle>,
     pub(super) frames: Arc<Archive>,
-    bundle_file: Source,
-    frames_file: Source,
+    bundle_origin: Origin,
+    frames_origin: Origin,
 }
 
-/// Where something comes from.
-enum Source {
+/// Where an input was read from.
+enum Origin {
     File(PathBuf),
     Memory(Vec<u8>),
 }
 
-/// What the arguments name.
-///
-/// # Errors
-/// What cannot be read, and why.
-pub(super) fn of(args: &DemoArgs) -> anyhow::Result<Material> {
-    let (bundle, bundle_file) = match &args.bundle {
+/// Reads the bundle and the frames that the arguments name; without a name, those that the program contains.
+pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
+    let (bundle, bundle_origin) = match &args.bundle {
         Some(path) => {
             let bundle =
                 Bundle::open(path).with_context(|| format!("opening the bundle {}", path.display()))?;
-            (bundle, Source::File(path.clone()))
+            (bundle, Origin::File(path.clone()))
         }
         None => {
             let bundle = Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?;
-            (bundle, Source::Memory(shipped::BUNDLE.to_vec()))
+            (bundle, Origin::Memory(shipped::BUNDLE.to_vec()))
         }
     };
-    let (frames, frames_file) = match (&args.frames, &args.data, &args.data_dir) {
+    let (frames, frames_origin) = match (&args.frames, &args.data, &args.data_dir) {
         (Some(path), ..) => {
             let frames =
                 Archive::open(path).with_context(|| format!("opening the frames {}", path.display()))?;
-            (frames, Source::File(path.clone()))
+            (frames, Origin::File(path.clone()))
         }
         (None, Some(name), Some(dir)) => {
             let bytes = test_part(name, dir, &bundle)?;
             let frames = Archive::read(&bytes, name, &ArchiveOptions::default())?;
-            (frames, Source::Memory(bytes))
+            (frames, Origin::Memory(bytes))
         }
         _ => {
             let frames = Archive::read(shipped::FRAMES, "the shipped frames", &ArchiveOptions::default());
-            (frames.context("opening the shipped frames")?, Source::Memory(shipped::FRAMES.to_vec()))
+            (frames.context("opening the shipped frames")?, Origin::Memory(shipped::FRAMES.to_vec()))
         }
     };
-    Ok(Material { bundle: Arc::new(bundle), frames: Arc::new(frames), bundle_file, frames_file })
+    Ok(Inputs { bundle: Arc::new(bundle), frames: Arc::new(frames), bundle_origin, frames_origin })
 }
 
-/// The test part of a data set, as the network wants it, as an archive.
+/// The test part of a data set as an archive, in the network's shape.
 fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>> {
     let network = bundle.manifest();
     let view = network.preprocessing;
@@ -75,22 +72,22 @@ fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>>
         ..OpenOptions::default()
     };
     let data = catalogue::open(name, dir, options).map_err(|error| BadUsage(format!("--data: {error}")))?;
-    Ok(recorded(&*data, Part::Test, MOST_RECORDED)?.finish(Vec::new())?)
+    Ok(recorded(&*data, Part::Test, MAX_RECORDED)?.finish(Vec::new())?)
 }
 
-impl Material {
-    /// The bundle as a file; `folder` is for one that has none.
+impl Inputs {
+    /// Path of the bundle. A bundle from memory is written into `folder`.
     pub(super) fn bundle_file(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        self.bundle_file.file(&folder.join("bundle.hwb"))
+        self.bundle_origin.file(&folder.join("bundle.hwb"))
     }
 
-    /// The frames as a file; `folder` is for those that have none.
+    /// Path of the frames. Frames from memory are written into `folder`.
     pub(super) fn frames_file(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        self.frames_file.file(&folder.join("frames.tar.gz"))
+        self.frames_origin.file(&folder.join("frames.tar.gz"))
     }
 }
 
-impl Source {
+impl Origin {
     fn file(&self, path: &Path) -> anyhow::Result<PathBuf> {
         match self {
             Self::File(path) => {

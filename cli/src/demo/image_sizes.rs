@@ -1,4 +1,4 @@
-//! What the same views would cost as pixels, JPEG and WebP. Computed before the run, so that it takes nothing from it.
+//! Sizes of the views as pixels, JPEG and WebP. They are computed before the run, so that the run is not slowed down.
 
 use anyhow::Context;
 use headwater_samples::archive::{Archive, Frame};
@@ -18,7 +18,7 @@ pub(super) struct ImageSizes {
     pub(super) webp: f64,
 }
 
-/// Mean sizes over every view of an archive; broken frames are passed over.
+/// Mean sizes over every view of an archive, without broken frames.
 ///
 /// # Errors
 /// When an encoder refuses a view.
