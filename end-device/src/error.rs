@@ -9,7 +9,8 @@ use headwater_inference::bundle::BundleError;
 use headwater_inference::sections::SectionError;
 use headwater_link::LinkError;
 use headwater_protocol::{NetworkId, Slot};
-use headwater_samples::archive::{ArchiveError, BrokenFrame};
+use headwater_samples::DataError;
+use headwater_samples::archive::BrokenFrame;
 use thiserror::Error;
 
 /// Reason for which a device does not start.
@@ -51,7 +52,7 @@ pub enum DeviceError {
     },
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
-    Frames(#[from] ArchiveError),
+    Frames(#[from] DataError),
     /// The frames hold no sample.
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),
