@@ -7,7 +7,8 @@ use headwater_inference::bundle::BundleError;
 use headwater_inference::sections::SectionError;
 use headwater_link::LinkError;
 use headwater_protocol::{NetworkId, Slot};
-use headwater_samples::archive::{ArchiveError, BrokenFrame};
+use headwater_samples::DataError;
+use headwater_samples::archive::BrokenFrame;
 use thiserror::Error;
 
 /// What stands in the way of a start.
@@ -44,7 +45,7 @@ pub enum DeviceError {
     },
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
-    Frames(#[from] ArchiveError),
+    Frames(#[from] DataError),
     /// There is no sample among the frames.
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),

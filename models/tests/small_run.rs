@@ -14,7 +14,7 @@ use headwater_models::spec::Spec;
 use headwater_models::training::{Trainer, Workers};
 use headwater_protocol::Exit;
 use headwater_samples::Part;
-use headwater_samples::data_set::Wanted;
+use headwater_samples::data_set::OpenOptions;
 
 const SHIPPED: &str = include_str!("../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");
@@ -69,7 +69,7 @@ fn spec(text: &str) -> Spec {
 #[test]
 fn a_run_of_seconds_beats_guessing_and_exports_what_it_trained() {
     let finished =
-        trained(&spec(SHIPPED), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 1000, 2);
+        trained(&spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
     let every = finished.test.every;
     let [local, cloud] = [every[Exit::Local], every[Exit::Cloud]];
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
@@ -80,7 +80,8 @@ fn a_run_of_seconds_beats_guessing_and_exports_what_it_trained() {
 #[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
-    let finished = trained(&spec(&text), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 600, 1);
+    let finished =
+        trained(&spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
     assert!(finished.test.every[Exit::Local] > 0.2, "ten classes, guessing has a tenth: {:?}", finished.test);
 }
 
@@ -88,7 +89,7 @@ fn the_published_network_trains_and_exports_too() {
 fn a_run_of_seconds_on_real_articles_beats_its_floor() {
     let root = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
-    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), Wanted::default()) else {
+    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), OpenOptions::default()) else {
         eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
         return;
     };

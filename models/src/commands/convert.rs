@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use headwater_samples::data_set::Wanted;
-use headwater_samples::folder_form::{self, FolderError, Written};
-use headwater_samples::{Part, Shape};
+use headwater_samples::class_folders::{self, Written};
+use headwater_samples::data_set::OpenOptions;
+use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
 use super::{Failure, print_json};
@@ -48,14 +48,18 @@ impl Convert {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Format::Png = self.format;
-        let parts = self.dataset.open(Wanted { shape: self.shape, slots: self.slots })?;
+        let parts = self.dataset.open(OpenOptions {
+            shape: self.shape,
+            slots: self.slots,
+            ..OpenOptions::default()
+        })?;
         let data = parts.data();
         let mut progress = Progress::new();
         let written =
-            folder_form::write(data, &self.out, self.limit, |done, total| progress.show(done, total));
+            class_folders::write(data, &self.out, self.limit, |done, total| progress.show(done, total));
         progress.end();
         let written = written.map_err(|error| match error {
-            FolderError::Taken { .. } | FolderError::Unfinished { .. } => Failure::usage(error),
+            DataError::Options { .. } => Failure::usage(error),
             other => other.into(),
         })?;
         if written.shared > 0 {

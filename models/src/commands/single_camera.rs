@@ -6,7 +6,7 @@ use headwater_models::recipe::Recipe;
 use headwater_models::single_camera::single_camera;
 use headwater_models::training::Workers;
 use headwater_samples::Part;
-use headwater_samples::data_set::Wanted;
+use headwater_samples::data_set::OpenOptions;
 
 use super::dataset::Dataset;
 use super::{Failure, print_json};
@@ -34,7 +34,7 @@ impl SingleCamera {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let recipe = Recipe::read(None).map_err(Failure::usage)?;
-        let parts = self.dataset.open(Wanted::default())?;
+        let parts = self.dataset.open(OpenOptions::default())?;
         let workers = Workers::new(recipe.workers).context("starting the workers")?;
         let train = parts.part(Part::Train, self.limit_train, recipe.workers);
         let test = parts.part(Part::Test, None, recipe.workers);

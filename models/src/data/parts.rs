@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use headwater_samples::data_set::{self, DataSetError, Wanted};
+use headwater_samples::catalogue;
+use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataSet, Part, Shape};
+use headwater_samples::{DataError, DataSet, Part, Shape};
 
 use super::Samples;
 
@@ -17,12 +18,12 @@ pub struct Parts {
 /// before six cameras or, where one slot is wanted, before the first of them.
 ///
 /// # Errors
-/// [`DataSetError`]: no such data set, or its files are missing or damaged.
-pub fn load(name: &str, dir: &Path, wanted: Wanted) -> Result<Parts, DataSetError> {
+/// [`DataError`]: no such data set, or its files are missing or damaged.
+pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataError> {
     match name {
-        "drawn" if wanted.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
+        "drawn" if options.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
         "drawn" => Ok(Parts::drawn(2000, 256, 512)),
-        name => Ok(Parts::of(data_set::open(name, dir, wanted)?)),
+        name => Ok(Parts::of(catalogue::open(name, dir, options)?)),
     }
 }
 

@@ -4,7 +4,8 @@
 //! construction. What remains is the rounding of the float network itself, which sums `x / 255` and not `x`.
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp as Shape, HeadParts, Input, Map, PackedError, Threshold, Window as Slide, write,
+    Affine, BlockParts, Convp as Shape, HeadParts, InputKind, Map, PackedError, Threshold, Window as Slide,
+    write,
 };
 use thiserror::Error;
 
@@ -75,7 +76,7 @@ pub fn packed_section(
         .collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale };
     let mut bytes = Vec::new();
-    write(Input::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
+    write(InputKind::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }
 
