@@ -1,7 +1,7 @@
 //! The network in one piece: every section in one place, as evaluation, parity and tests run it. What the tiers answer
 //! together must equal this.
 
-use headwater_protocol::{Exit, Presence, Slot};
+use headwater_protocol::{Exit, Position, Presence, Slot, Source, SourceSet};
 
 use crate::aggregate::AggregateError;
 use crate::bundle::Bundle;
@@ -260,11 +260,11 @@ fn joined<'a>(
     classes: usize,
 ) -> Result<Vec<f32>, SectionError> {
     let Some(exit) = exit else { return Err(AggregateError::NoView.into()) };
-    let (mut scores, mut present) = (vec![0.0; sources.len() * classes], 0);
-    for (source, (row, given)) in scores.chunks_exact_mut(classes).zip(sources).enumerate() {
+    let (mut scores, mut present) = (vec![0.0; sources.len() * classes], SourceSet::EMPTY);
+    for (index, (row, given)) in scores.chunks_exact_mut(classes).zip(sources).enumerate() {
         if let Some(given) = given {
             row.copy_from_slice(given);
-            present |= 1 << source;
+            present |= Source::at(index).map_or(SourceSet::EMPTY, SourceSet::single);
         }
     }
     let mut logits = vec![0.0; classes];

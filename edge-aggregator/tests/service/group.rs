@@ -150,7 +150,7 @@ impl Camera {
             let Incoming::Message { payload, .. } = incoming else { continue };
             let message = decode(&payload, &self.limits).unwrap();
             if let Body::Request(slots) = message.body {
-                return (slots, message.header.sample_low);
+                return (slots.bits(), message.header.sample_low);
             }
         }
     }

@@ -39,7 +39,7 @@ impl Agent {
                 }
                 Ok(Message { header, body: Body::Request(mask) }) if topic == self.topics.request => {
                     let sample = SampleId::widen(header.sample_low, self.newest());
-                    if mask >> self.slot.index() & 1 == 1 {
+                    if mask.contains(self.slot) {
                         let same_network = header.network == self.outbox.network;
                         self.on_request(sample, same_network);
                     }

@@ -2,7 +2,7 @@
 
 use headwater_protocol::{
     Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
-    View,
+    SlotSet, View,
 };
 
 use super::journal::{Entry, replay};
@@ -148,7 +148,11 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     let actions = group.summary(2, 1, &UNSURE);
     assert_eq!(
         actions,
-        [Action::Request { generation: Generation::Current, sample: SampleId(1), slots: 0b101 }]
+        [Action::Request {
+            generation: Generation::Current,
+            sample: SampleId(1),
+            slots: SlotSet::from_bits(0b101)
+        }]
     );
     assert_eq!(group.features(0, 1), []);
     let actions = group.features(2, 1);
@@ -424,7 +428,10 @@ fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
     let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
     leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
-    assert_eq!(actions[1..], [Action::Request { generation: Generation::Current, sample, slots: 1 }]);
+    assert_eq!(
+        actions[1..],
+        [Action::Request { generation: Generation::Current, sample, slots: SlotSet::from_bits(1) }]
+    );
 }
 
 #[test]
@@ -436,7 +443,7 @@ fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
     assert_eq!(group.summary(0, 1 << 30, &SURE), []);
     assert_eq!((group.leader.newest(), group.leader.settled().highest), (SampleId(1), SampleId(1)));
     let counts = group.leader.counts();
-    assert_eq!((counts.implausible, counts.implausible_slots), (1, 0b1));
+    assert_eq!((counts.implausible, counts.implausible_slots.bits()), (1, 0b1));
     assert_eq!(group.summary(1, 2, &SURE), [Action::Open(SampleId(2))]);
 }
 

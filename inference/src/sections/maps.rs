@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use headwater_protocol::SourceSet;
+
 use super::SectionError;
 use crate::aggregate::{self, AggregateError};
 use crate::engine::Outputs;
@@ -57,8 +59,8 @@ impl MapJoin {
         for (row, ((maps, presence), input)) in
             maps.zip(presence).zip(input.chunks_exact_mut(self.input_len)).enumerate()
         {
-            let present = aggregate::mask_from(presence);
-            if present == 0 {
+            let present = SourceSet::from_row(presence);
+            if present.is_empty() {
                 return Err(SectionError::NoView { row });
             }
             self.one(maps, present, input)?;
@@ -66,7 +68,7 @@ impl MapJoin {
         Ok(())
     }
 
-    fn one(&mut self, maps: &[u8], present: u64, input: &mut [f32]) -> Result<(), AggregateError> {
+    fn one(&mut self, maps: &[u8], present: SourceSet, input: &mut [f32]) -> Result<(), AggregateError> {
         if self.map.encoding == FeatureEncoding::Bits {
             return match self.aggregation {
                 Aggregation::Mp => aggregate::max_of_bits(maps, present, input),
@@ -87,10 +89,10 @@ impl MapJoin {
     }
 
     /// Maps of those present as floats.
-    fn decode(&mut self, maps: &[u8], present: u64) -> Result<(), AggregateError> {
+    fn decode(&mut self, maps: &[u8], present: SourceSet) -> Result<(), AggregateError> {
         let (elements, bytes) = (self.map.elements(), self.map.packed_bytes());
         self.floats.resize(self.sources * elements, 0.0);
-        for source in aggregate::present_slots(present, self.sources) {
+        for source in aggregate::present_rows(present, self.sources) {
             let map = &maps[source * bytes..][..bytes];
             let floats = &mut self.floats[source * elements..][..elements];
             if !self.map.encoding.takes(map) {

@@ -1,6 +1,6 @@
 //! The exits over the scores of several sources.
 
-use headwater_protocol::Exit;
+use headwater_protocol::{Exit, SourceSet};
 
 use super::{SectionError, check_length, load};
 use crate::aggregate::{self, AggregateError};
@@ -77,12 +77,18 @@ impl ScoresExit {
     ///
     /// # Shapes
     /// - `scores`: `[sources, classes]`; rows of absent sources are not looked at
-    /// - `present`: bit `i` set where source `i` is present
+    /// - `present`: the sources whose rows count
     /// - `out`: `[classes]`
     ///
     /// # Errors
-    /// [`AggregateError::NoView`] for an empty mask, [`AggregateError::Length`] for a buffer that does not fit.
-    pub fn scores(&mut self, scores: &[f32], present: u64, out: &mut [f32]) -> Result<(), SectionError> {
+    /// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] for a buffer that does not fit.
+    pub fn scores(
+        &mut self,
+        scores: &[f32],
+        present: impl Into<SourceSet>,
+        out: &mut [f32],
+    ) -> Result<(), SectionError> {
+        let present = present.into();
         check_length("scores", 1, self.sources * self.classes, scores.len())?;
         check_length("logits", 1, self.classes, out.len())?;
         match &mut self.join {
@@ -115,9 +121,15 @@ mod tests {
     fn the_local_exit_joins_those_present() {
         let scores = [1.0, 5.0, 9.0, 9.0, 3.0, 1.0];
         let mut out = [0.0; 2];
-        ScoresExit::masked(Aggregation::Mp, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        ScoresExit::masked(Aggregation::Mp, 3, 2)
+            .unwrap()
+            .scores(&scores, SourceSet::from_bits(0b101), &mut out)
+            .unwrap();
         assert_eq!(out, [3.0, 5.0]);
-        ScoresExit::masked(Aggregation::Ap, 3, 2).unwrap().scores(&scores, 0b101, &mut out).unwrap();
+        ScoresExit::masked(Aggregation::Ap, 3, 2)
+            .unwrap()
+            .scores(&scores, SourceSet::from_bits(0b101), &mut out)
+            .unwrap();
         assert_eq!(out, [2.0, 3.0]);
         assert!(matches!(ScoresExit::masked(Aggregation::Cc, 3, 2), Err(SectionError::NeedsSection)));
     }
@@ -129,9 +141,9 @@ mod tests {
         let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
         let mut scores = [0.5; 12];
         scores[4..8].fill(0.0);
-        local.scores(&scores, 0b101, &mut clean).unwrap();
+        local.scores(&scores, SourceSet::from_bits(0b101), &mut clean).unwrap();
         scores[4..8].fill(77.0);
-        local.scores(&scores, 0b101, &mut stale).unwrap();
+        local.scores(&scores, SourceSet::from_bits(0b101), &mut stale).unwrap();
         assert_eq!(clean, stale);
         assert!(clean.iter().any(|&logit| logit != 0.0));
     }
@@ -142,10 +154,10 @@ mod tests {
             let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
             let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
             // Slot 3 does not exist.
-            let error = local.scores(&[0.0; 12], 0b1000, &mut [0.0; 4]).unwrap_err();
+            let error = local.scores(&[0.0; 12], SourceSet::from_bits(0b1000), &mut [0.0; 4]).unwrap_err();
             assert!(matches!(error, SectionError::Aggregate(AggregateError::NoView)), "{error}");
-            assert!(local.scores(&[0.0; 11], 1, &mut [0.0; 4]).is_err());
-            assert!(local.scores(&[0.0; 12], 1, &mut [0.0; 3]).is_err());
+            assert!(local.scores(&[0.0; 11], SourceSet::first(1), &mut [0.0; 4]).is_err());
+            assert!(local.scores(&[0.0; 12], SourceSet::first(1), &mut [0.0; 3]).is_err());
         }
     }
 }

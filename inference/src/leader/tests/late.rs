@@ -48,7 +48,11 @@ fn a_late_sample_that_others_never_saw_is_decided_without_them_after_its_longer_
     group.late(0, 90, &UNSURE);
     assert_eq!(group.after_ms(1999), []);
     let actions = group.after_ms(1);
-    let request = Action::Request { generation: Generation::Current, sample: SampleId(90), slots: 1 };
+    let request = Action::Request {
+        generation: Generation::Current,
+        sample: SampleId(90),
+        slots: SlotSet::from_bits(1),
+    };
     assert_eq!(actions, [request]);
     let actions = group.features(0, 90);
     // It has a whole deadline behind its window.

@@ -71,7 +71,7 @@ fn each_network_asks_its_own_devices_and_its_own_tail() {
     let mut group = group();
     let actions = group.next_summary(2, 1, &[0.0, 0.1]);
     let generation = Generation::Next;
-    let request = Action::Request { generation, sample: SampleId(1), slots: 0b100 };
+    let request = Action::Request { generation, sample: SampleId(1), slots: SlotSet::from_bits(0b100) };
     assert_eq!(actions, [Action::Open(SampleId(1)), request]);
     assert_eq!(group.features(2, 1), [], "features under the current network are of no use to it");
     let (slot, sample) = (slot(2), SampleId(1));
@@ -89,7 +89,11 @@ fn a_device_that_leaves_the_current_network_is_not_waited_for_in_it() {
     let mut group = group();
     group.summary(0, 1, &UNSURE);
     let actions = group.summary(1, 1, &UNSURE);
-    let request = Action::Request { generation: Generation::Current, sample: SampleId(1), slots: 0b11 };
+    let request = Action::Request {
+        generation: Generation::Current,
+        sample: SampleId(1),
+        slots: SlotSet::from_bits(0b11),
+    };
     assert_eq!(actions, [request]);
     // It owes features and comes back as another: the sample goes on without them.
     group.features(0, 1);
@@ -108,7 +112,7 @@ fn after_the_last_device_every_sample_is_the_next_networks() {
     }
     let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
     assert_eq!((found.network, found.presence.missing_count()), (NetworkId([5; 32]), 0));
-    assert_eq!(group.leader.slots_up(), 0b111);
+    assert_eq!(group.leader.slots_up().bits(), 0b111);
 }
 
 #[test]

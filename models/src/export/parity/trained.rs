@@ -7,7 +7,7 @@ use headwater_inference::engine::Engine;
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit};
 use headwater_kernels::{pack_signs, unpack_signs};
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, Slot, SourceSet};
 
 use super::{Parity, ParityError};
 use crate::by_exit::ByExit;
@@ -150,7 +150,7 @@ impl<'a> Trained<'a> {
             {
                 let Some(section) = section else { continue };
                 let sent = self.sent(sources, sample);
-                section.scores(&sent.scores, sent.mask(), &mut logits)?;
+                section.scores(&sent.scores, SourceSet::from_row(&sent.presence), &mut logits)?;
                 let what = format!("logits of {}", exit.name());
                 parity.floats(&what, at, self.logits(exit, sample), &logits, name)?;
             }
@@ -253,12 +253,6 @@ impl<'a> Trained<'a> {
 
     fn parity(&self, engine: &dyn Engine) -> Parity {
         Parity { engine: engine.name().into(), samples: self.count, ..Parity::default() }
-    }
-}
-
-impl Sent {
-    fn mask(&self) -> u64 {
-        self.presence.iter().enumerate().fold(0, |mask, (at, present)| mask | u64::from(*present) << at)
     }
 }
 
