@@ -39,7 +39,7 @@ impl Programs {
     pub fn cloud(&self) -> Process {
         let listen = format!("127.0.0.1:{}", self.cloud_port);
         let mut command = Command::new(program("headwater-cloud"));
-        Process::start(command.args(["--listen", &listen, "--bundle"]).arg(&self.bundle))
+        Process::start(command.args(["--http-listen", &listen, "--bundle"]).arg(&self.bundle))
     }
 
     /// Starts the leader, with its journal.

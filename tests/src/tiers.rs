@@ -317,11 +317,8 @@ impl Tiers {
 /// # Panics
 /// When it does not start.
 pub async fn start_cloud(networks: impl Into<Networks>) -> CloudHandle {
-    let config = CloudConfig {
-        listen: ([127, 0, 0, 1], 0).into(),
-        engine: EngineChoice::Tract,
-        ..CloudConfig::default()
-    };
+    let mut config = CloudConfig::default().with_listen(([127, 0, 0, 1], 0));
+    config.model.engine = EngineChoice::Tract;
     CloudService::start(config, networks).await.expect("the cloud starts")
 }
 

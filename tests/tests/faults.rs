@@ -79,10 +79,7 @@ async fn the_cloud_that_comes_back_is_used_again() {
     let tiers = plan.start().await;
     let mut observer = tiers.observer().await;
     assert_eq!(observer.decide(SampleId(1)).await.degraded, [Degraded::CloudUnreachable]);
-    let config = headwater_cloud_service::CloudConfig {
-        listen: ([127, 0, 0, 1], port).into(),
-        ..headwater_cloud_service::CloudConfig::default()
-    };
+    let config = headwater_cloud_service::CloudConfig::default().with_listen(([127, 0, 0, 1], port));
     let cloud = headwater_cloud_service::CloudService::start(config, bundle).await.expect("the port is free");
     let mut sample = 2;
     // The breaker may be open for its backoff; it must close by itself.

@@ -52,7 +52,7 @@ impl Children {
 
         let port = free_port()?;
         let mut cloud = Command::new(program("headwater-cloud")?);
-        cloud.args(["--listen", &format!("127.0.0.1:{port}"), "--bundle"]).arg(&bundle);
+        cloud.args(["--http-listen", &format!("127.0.0.1:{port}"), "--bundle"]).arg(&bundle);
         let mut cloud = Part::start("headwater-cloud", &mut cloud)?;
         cloud.until_ready(port).await?;
 

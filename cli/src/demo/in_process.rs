@@ -26,8 +26,8 @@ impl InProcess {
     pub(super) async fn start(scene: &Scene<'_>, policy: Policy) -> anyhow::Result<Self> {
         let Scene { site, group, broker, qos, material } = scene;
         let (bundle, frames) = (&material.bundle, &material.frames);
-        let cloud_config = CloudConfig { listen: ([127, 0, 0, 1], 0).into(), ..CloudConfig::default() };
-        let model_name = cloud_config.model_name.clone();
+        let cloud_config = CloudConfig::default().with_listen(([127, 0, 0, 1], 0));
+        let model_name = cloud_config.model.name.clone();
         let cloud =
             CloudService::start(cloud_config, Arc::clone(bundle)).await.context("starting the cloud")?;
         let mut config = AggregatorConfig::new(site.clone(), group.clone(), broker.clone());
