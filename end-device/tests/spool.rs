@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat,
+    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinFrames,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
@@ -16,7 +16,6 @@ use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::TcpProxy;
 use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
-use headwater_samples::roi::RawFormat;
 use support::{
     Heard, Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, expected, frames, network,
     scores_bytes,
@@ -287,10 +286,10 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     let single = TinyNetwork { slots: 1, ..network() };
     let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
     scene.config.capture = Capture::Source;
-    let raw = StdinFormat::Raw(RawFormat::Rgb24);
+    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
-    let pipe = Source::of_reader(input, raw, None, None, slot, &bundle.manifest().preprocessing).unwrap();
+    let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
     let mut device = Device::start(scene.config.clone(), Arc::clone(&bundle), pipe).await.unwrap();
     assert_eq!(timeout(PATIENCE, device.ended()).await.unwrap(), Ended::Source);
     let report = device.shutdown().await;
