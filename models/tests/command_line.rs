@@ -48,9 +48,9 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
         &of("imagenet"),
         "data set: expected one of fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc, folders, table, found `imagenet`",
     );
-    refuses(&of("mvmc"), "data set mvmc: found no `MVMC.npz` in /nowhere");
+    refuses(&of("mvmc"), "data set mvmc: /nowhere: expected `MVMC.npz` or `mvmc.npz`, found none");
     refuses(&of("table"), "data set table: /nowhere: cannot be read");
-    refuses(&of("mnist"), "data set mnist: found neither `train-images-idx3-ubyte.gz` nor");
+    refuses(&of("mnist"), "data set mnist: /nowhere: expected `train-images-idx3-ubyte.gz` or");
     refuses(&["train", "--network", "none.toml", "--data-dir", "."], "none.toml");
     refuses(&["eval", "none.hwb", "--data-dir", "."], "none.hwb");
 }
@@ -120,7 +120,7 @@ fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
     let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--out", &out];
     refuses(
         &convert,
-        "expected no picture in two parts, found the same bytes in `train/a/x.png` and `val/a/x.png`",
+        "expected no image in two parts (a camera that does not see a sample has no file), found the same bytes in `train/a/x.png` and `val/a/x.png`",
     );
     let output = run(&[&convert[..], &["--allow-leaks"]].concat());
     let text = String::from_utf8_lossy(&output.stderr);

@@ -15,7 +15,7 @@ use headwater_models::spec::Spec;
 use headwater_models::training::Trainer;
 use headwater_protocol::Exit;
 use headwater_samples::Part;
-use headwater_samples::data_set::Wanted;
+use headwater_samples::data_set::OpenOptions;
 
 const SHIPPED: &str = include_str!("../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");
@@ -66,7 +66,8 @@ fn spec(text: &str) -> Spec {
 
 #[test]
 fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
-    let finished = trained(spec(SHIPPED), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 1000, 2);
+    let finished =
+        trained(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
     let every = finished.reports.test.every;
     let [local, cloud] = [every[Exit::Local], every[Exit::Cloud]];
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
@@ -77,7 +78,8 @@ fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
 #[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
-    let finished = trained(spec(&text), &load("drawn", Path::new(""), Wanted::default()).unwrap(), 600, 1);
+    let finished =
+        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
     assert!(
         finished.reports.test.every[Exit::Local] > 0.2,
         "ten classes, guessing has a tenth: {:?}",
@@ -89,7 +91,7 @@ fn the_published_network_trains_and_exports_too() {
 fn a_run_of_seconds_on_real_articles_beats_its_floor() {
     let root = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
-    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), Wanted::default()) else {
+    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), OpenOptions::default()) else {
         eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
         return;
     };

@@ -1,4 +1,4 @@
-//! What the project links: licences, sources, and the one direction of dependencies, read from `cargo metadata`.
+//! Dependencies of the project: licences, sources and import directions, read from `cargo metadata`, and the lints that must be on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -24,9 +24,16 @@ const LICENCES: [&str; 15] = [
     "bzip2-1.0.6",
 ];
 
-/// Which of our own crates each may use: `{protocol, kernels} <- inference <- {models, services}`, `samples <- {models,
-/// end-device, group, cli}`, `transport <- {telemetry, link, services}`, `{telemetry, settings} <- programs`, `link` under the tiers that
-/// speak MQTT, `services <- group <- {cli, tests}`. Services never import each other.
+/// Our crates that each of our crates may import.
+///
+/// ```text
+/// {protocol, kernels} <- inference <- {models, services}
+/// samples <- {models, end-device, group, cli}
+/// transport <- {telemetry, link, services, group, cli}
+/// link <- {end-device, edge-aggregator, group, cli}
+/// telemetry <- settings <- programs
+/// services <- group <- {cli, tests}
+/// ```
 const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-build-features", &[]),
     ("headwater-protocol", &[]),
@@ -37,7 +44,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
-    ("headwater-models", &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"]),
+    (
+        "headwater-models",
+        &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"],
+    ),
     (
         "headwater-end-device",
         &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry", "settings"],
@@ -47,25 +57,47 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["protocol", "kernels", "inference", "link", "transport", "telemetry", "settings"],
     ),
     ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "telemetry", "settings"]),
-    ("headwater-group", IN_PROCESS),
-    ("headwater", IN_PROCESS),
-    ("headwater-tests", IN_PROCESS),
-];
-
-/// What may start whole tiers.
-const IN_PROCESS: &[&str] = &[
-    "build-features",
-    "protocol",
-    "inference",
-    "samples",
-    "link",
-    "transport",
-    "telemetry",
-    "settings",
-    "end-device",
-    "edge-aggregator",
-    "cloud-service",
-    "group",
+    (
+        "headwater-group",
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+        ],
+    ),
+    (
+        "headwater",
+        &[
+            "build-features",
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "telemetry",
+            "settings",
+            "group",
+        ],
+    ),
+    (
+        "headwater-tests",
+        &[
+            "protocol",
+            "inference",
+            "samples",
+            "link",
+            "transport",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
+            "group",
+        ],
+    ),
 ];
 
 fn cargo(arguments: &[&str]) -> String {
@@ -91,7 +123,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Everything that is built into anything of ours, on any platform: a line `name version|licence` each.
+/// Every dependency of our crates on any platform, as lines `name version|licence`.
 fn linked() -> String {
     cargo(&[
         "tree",

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use headwater_samples::data_set::Wanted;
-use headwater_samples::folder_form::{self, FolderError, Written};
-use headwater_samples::{Part, Shape};
+use headwater_samples::class_folders::{self, Written};
+use headwater_samples::data_set::OpenOptions;
+use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
 use super::status_line::StatusLine;
@@ -48,10 +48,14 @@ impl Convert {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Format::Png = self.format;
-        let parts = self.dataset.open(Wanted { shape: self.shape, slots: self.slots })?;
+        let parts = self.dataset.open(OpenOptions {
+            shape: self.shape,
+            slots: self.slots,
+            ..OpenOptions::default()
+        })?;
         let data = parts.data();
         let (mut status, started) = (StatusLine::new(), Instant::now());
-        let written = folder_form::write(data, &self.out, self.limit, |done, total| {
+        let written = class_folders::write(data, &self.out, self.limit, |done, total| {
             status.show(|| {
                 let rate = done as f64 / started.elapsed().as_secs_f64().max(1e-9);
                 let left = (total - done) as f64 / rate.max(1e-9);
@@ -60,7 +64,7 @@ impl Convert {
         });
         status.clear();
         let written = written.map_err(|error| match error {
-            FolderError::Taken { .. } | FolderError::Unfinished { .. } => Failure::usage(error),
+            DataError::Options { .. } => Failure::usage(error),
             other => other.into(),
         })?;
         if written.shared > 0 {

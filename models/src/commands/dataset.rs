@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use headwater_models::data::{Parts, load};
 use headwater_models::spec::Spec;
-use headwater_samples::data_set::{Leaks, NAMES, Rules, Wanted, open_with};
+use headwater_samples::catalogue::{self, CATALOGUE};
+use headwater_samples::data_set::{Leaks, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 
@@ -14,13 +15,10 @@ use super::Failure;
 /// Arguments for a data set.
 #[derive(Args)]
 pub(crate) struct Dataset {
-    /// Data set: fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc; `folders` for images of your own, `table` for images or raw
-    /// tensors of your own with labels in a CSV file.
-    #[arg(long, value_name = "NAME", default_value = NAMES[0])]
+    /// Data set, one of the following.
+    #[arg(long, value_name = "NAME", default_value = CATALOGUE[0].name, help = help())]
     pub(crate) data: String,
-    /// Folder with the files of the data set, plain or .gz (cifar-10: binary version, or .bz2; mvmc: MVMC.npz). For `folders`, a directory or
-    /// .tar.gz of train/CLASS/IMAGE.jpg, or of train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample; and so val and test,
-    /// or without that level. For `table`, a directory or .tar.gz with labels.csv and the files it names. See docs/data.md.
+    /// Folder with the files of the data set, as listed under --data and in docs/data.md.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
@@ -38,17 +36,14 @@ pub(crate) struct Dataset {
 
 impl Dataset {
     /// Opens the data set and prints its notes on stderr.
-    pub(crate) fn open(&self, wanted: Wanted) -> Result<Parts, Failure> {
-        if !NAMES.contains(&self.data.as_str()) {
-            return load(&self.data, &self.data_dir, wanted).map_err(Failure::usage);
-        }
+    pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
-        let rules = Rules { leaks, split: self.split() };
-        let data = open_with(&self.data, &self.data_dir, wanted, rules).map_err(Failure::usage)?;
-        for note in data.notes() {
+        let options = OpenOptions { leaks, split: self.split(), ..options };
+        let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
+        for note in parts.data().notes() {
             eprintln!("warning: {}: {note}", self.data);
         }
-        Ok(Parts::of(data))
+        Ok(parts)
     }
 
     /// The split of the arguments.
@@ -70,8 +65,11 @@ impl Dataset {
     /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
         let [channels, height, width] = spec.view();
-        let parts =
-            self.open(Wanted { shape: Some(Shape { channels, height, width }), slots: Some(spec.slots()) })?;
+        let parts = self.open(OpenOptions {
+            shape: Some(Shape { channels, height, width }),
+            slots: Some(spec.slots()),
+            ..OpenOptions::default()
+        })?;
         let mistakes = [
             ("device.count", spec.slots().to_string(), parts.slots().to_string()),
             ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
@@ -90,6 +88,11 @@ impl Dataset {
         }
         Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), wrong.join("; "))))
     }
+}
+
+/// Help of `--data`: one line per data set.
+fn help() -> String {
+    format!("Data set:\n{}", catalogue::help())
 }
 
 /// Name of a part of the data, in the order of [`Part::ALL`].

@@ -10,7 +10,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::report::PartReport;
 use headwater_samples::Shape;
-use headwater_samples::data_set::Wanted;
+use headwater_samples::data_set::OpenOptions;
 
 use super::dataset::{Dataset, PartName};
 use super::{Failure, part_report, print_json};
@@ -42,7 +42,11 @@ impl Eval {
         let view = &manifest.preprocessing;
         let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
         let shape = Some(Shape { channels, height, width });
-        let parts = self.dataset.open(Wanted { shape, slots: Some(usize::from(manifest.slots)) })?;
+        let parts = self.dataset.open(OpenOptions {
+            shape,
+            slots: Some(usize::from(manifest.slots)),
+            ..OpenOptions::default()
+        })?;
         if manifest.labels != parts.labels() || usize::from(manifest.slots) != parts.slots() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",

@@ -6,7 +6,7 @@ use headwater_models::recipe::Recipe;
 use headwater_models::single_camera::{plain_network, single_camera};
 use headwater_protocol::Slot;
 use headwater_samples::Part;
-use headwater_samples::data_set::Wanted;
+use headwater_samples::data_set::OpenOptions;
 
 use super::dataset::Dataset;
 use super::{Failure, print_json};
@@ -35,7 +35,7 @@ impl SingleCamera {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let mut recipe = Recipe::read(None).map_err(Failure::usage)?;
         (recipe.epochs, recipe.seed) = (self.epochs, self.seed);
-        let parts = self.dataset.open(Wanted::default())?;
+        let parts = self.dataset.open(OpenOptions::default())?;
         let train = parts.part(Part::Train, self.limit_train, recipe.workers);
         let test = parts.part(Part::Test, None, recipe.workers);
         let spec = plain_network(&train).map_err(Failure::usage)?;

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use headwater_protocol::{Slot, SlotSet};
-use headwater_samples::data_set::{self, DataSetError, Wanted};
+use headwater_samples::catalogue;
+use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataSet, Part};
+use headwater_samples::{DataError, DataSet, Part};
 
 use super::{Samples, class_shares};
 
@@ -21,12 +22,12 @@ pub struct Parts {
 /// `drawn` is a data set for tests without files: drawings seen by six cameras, or by the first one where one slot is wanted.
 ///
 /// # Errors
-/// [`DataSetError`]: no such data set, or its files are missing or damaged.
-pub fn load(name: &str, dir: &Path, wanted: Wanted) -> Result<Parts, DataSetError> {
+/// [`DataError`]: no such data set, or its files are missing or damaged.
+pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataError> {
     match name {
-        "drawn" if wanted.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
+        "drawn" if options.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
         "drawn" => Ok(Parts::drawn(2000, 256, 512)),
-        name => Ok(Parts::of(data_set::open(name, dir, wanted)?)),
+        name => Ok(Parts::of(catalogue::open(name, dir, options)?)),
     }
 }
 

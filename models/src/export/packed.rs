@@ -3,7 +3,7 @@
 //! A threshold is found by evaluating the trained float batch norm at every sum that the integers can reach, so that both agree by
 //! construction. The only difference left is the rounding of the float network itself, which sums `x / 255` and not `x`.
 
-use headwater_kernels::{HeadParts, Input, Map, PackedError, write};
+use headwater_kernels::{HeadParts, InputKind, Map, PackedError, write};
 use thiserror::Error;
 
 use super::convp::PackedConvp;
@@ -60,6 +60,6 @@ pub fn packed_section(
     let blocks: Vec<_> = blocks.iter().map(PackedConvp::parts).collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale: unit };
     let mut bytes = Vec::new();
-    write(Input::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
+    write(InputKind::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }
