@@ -243,7 +243,7 @@ fn mistakes_of_the_source_are_named_at_once_and_no_secret_is_repeated() {
         "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found \"htttp\"",
         "source.http.url: expected an address without user and password",
         "source.stdin.size: expected WxH",
-        "source.roi: expected \"x,y,w,h\"",
+        "source.roi: roi: expected \"x,y,w,h\"",
     ] {
         assert!(stderr.contains(mistake), "{mistake:?} in {stderr}");
     }
