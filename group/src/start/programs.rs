@@ -161,7 +161,7 @@ impl ProgramGroup {
             command.args([flag, &site.broker.to_string()]);
         }
         match service {
-            Service::Cloud => _ = command.args(["--listen", &cloud]),
+            Service::Cloud => _ = command.args(["--http-listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
