@@ -98,7 +98,7 @@ impl Outbox {
                     let sent = self.waiting.pop_front();
                     self.remember(now, sent);
                 }
-                Err(LinkError::Away | LinkError::Busy { .. } | LinkError::Closed) => return,
+                Err(LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed) => return,
                 Err(error) => {
                     warn!(%error, "a result that cannot be published");
                     self.waiting.pop_front();

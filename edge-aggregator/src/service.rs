@@ -255,7 +255,7 @@ fn link_config(config: &AggregatorConfig, topics: &Topics, largest_payload: usiz
     let mut link = LinkConfig::new(config.broker.clone(), client_id);
     link.incoming_messages = config.queue_messages;
     link.outgoing_messages = config.queue_messages;
-    link.largest_payload_bytes = link.largest_payload_bytes.max(largest_payload);
+    link.max_payload_bytes = link.max_payload_bytes.max(largest_payload);
     // Births and states first: the messages that follow are understood only then.
     let filters =
         retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));

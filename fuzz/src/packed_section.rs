@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use headwater_kernels::{Owned, PackedError, Path, Plan};
+use headwater_kernels::{OwnedSection, PackedError, CodePath, Plan};
 use libfuzzer_sys::fuzz_target;
 
 /// Larger maps are run elsewhere; here they would only be slow.
@@ -34,8 +34,8 @@ fn run(bytes: &[u8]) {
         return;
     }
     let input: Vec<u8> = (0..plan.input_bytes()).map(|i| (i * 37 + bytes.len()) as u8).collect();
-    let mut answers = Path::available().flat_map(|path| [path, path.frugal()]).map(|path| {
-        let mut section = Owned::load(bytes, path).ok()?;
+    let mut answers = CodePath::available().flat_map(|path| [path, path.low_memory()]).map(|path| {
+        let mut section = OwnedSection::load(bytes, path).ok()?;
         let (scores, features) = section.run(&input);
         Some((scores.to_vec(), features.to_vec()))
     });

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, Path, Threshold, Window, write,
+    Affine, BlockParts, CodePath, Convp, HeadParts, InputKind, Map, OwnedSection, Threshold, Window, write,
 };
 
 const ROUNDS: usize = 15;
@@ -30,7 +30,7 @@ fn bits(count: usize, seed: u64) -> Vec<bool> {
 }
 
 /// A section of blocks with so many filters each.
-fn section(kind: Input, input: Map, filters: &[usize]) -> Vec<u8> {
+fn section(kind: InputKind, input: Map, filters: &[usize]) -> Vec<u8> {
     let mut map = input;
     let shapes: Vec<_> = filters
         .iter()
@@ -60,14 +60,14 @@ fn section(kind: Input, input: Map, filters: &[usize]) -> Vec<u8> {
     bytes
 }
 
-fn load(bytes: &[u8], path: Path) -> (Owned, Vec<u8>) {
-    let section = Owned::load(bytes, path).expect("a section");
+fn load(bytes: &[u8], path: CodePath) -> (OwnedSection, Vec<u8>) {
+    let section = OwnedSection::load(bytes, path).expect("a section");
     let input = (0..section.plan().input_bytes()).map(|i| (i * 31 % 256) as u8).collect();
     (section, input)
 }
 
 /// Median microseconds of a view on each path.
-fn measure(bytes: &[u8], paths: &[Path]) -> Vec<f64> {
+fn measure(bytes: &[u8], paths: &[CodePath]) -> Vec<f64> {
     let (mut sections, inputs): (Vec<_>, Vec<_>) = paths.iter().map(|&path| load(bytes, path)).unzip();
     let input = &inputs[0];
     let mut times = vec![Vec::new(); paths.len()];
@@ -100,7 +100,7 @@ fn main() {
     let runs: Option<u32> = std::env::args().find_map(|word| word.strip_prefix("--runs=")?.parse().ok());
     let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
-    let paths: Vec<Path> = Path::available().filter(|path| is_picked(1, path.name())).collect();
+    let paths: Vec<CodePath> = CodePath::available().filter(|path| is_picked(1, path.name())).collect();
     if runs.is_none() {
         print!("{:<32}", "input, filters of the blocks");
         paths.iter().for_each(|path| print!("{:>10}", path.name()));
@@ -110,15 +110,15 @@ fn main() {
     let digit = Map { channels: 1, height: 28, width: 28 };
     let wide = |channels| Map { channels, height: 16, width: 16 };
     for (kind, view, filters) in [
-        (Input::Pixels, view, &[4][..]),
-        (Input::Pixels, view, &[8]),
-        (Input::Pixels, view, &[16]),
-        (Input::Pixels, view, &[4, 4]),
-        (Input::Pixels, view, &[16, 16]),
-        (Input::Pixels, digit, &[24, 40]),
-        (Input::Pixels, Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
-        (Input::Bits, wide(48), &[48]),
-        (Input::Bits, wide(128), &[128]),
+        (InputKind::Pixels, view, &[4][..]),
+        (InputKind::Pixels, view, &[8]),
+        (InputKind::Pixels, view, &[16]),
+        (InputKind::Pixels, view, &[4, 4]),
+        (InputKind::Pixels, view, &[16, 16]),
+        (InputKind::Pixels, digit, &[24, 40]),
+        (InputKind::Pixels, Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
+        (InputKind::Bits, wide(48), &[48]),
+        (InputKind::Bits, wide(128), &[128]),
     ] {
         let Map { channels, height, width } = view;
         let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");

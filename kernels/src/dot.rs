@@ -2,8 +2,8 @@
 
 /// Sum of `a[i] * b[i]` over the first `len` values of two packed ±1 vectors.
 ///
-/// Equal bits multiply to +1, different ones to -1, so the sum is `len - 2 * popcount(a xor b)`. Bits past `len` are
-/// not looked at.
+/// Equal bits multiply to +1 and different bits to -1, so the sum is `len - 2 * popcount(a xor b)`. Bits past `len` do not
+/// count.
 ///
 /// # Panics
 /// When a vector has fewer than `len` values, or `len` is above `i32::MAX`.

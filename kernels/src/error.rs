@@ -1,44 +1,79 @@
 //! Why a packed section is refused.
 
 use core::fmt;
+use core::ops::RangeInclusive;
 
-/// What is wrong with the bytes of a packed section, or with what they are to be made of.
+/// A fault in a packed section's bytes, or in the parts that it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackedError {
-    /// The bytes do not begin as a packed section does.
+    /// The bytes do not begin with `HWpk`.
     Magic,
-    /// A version that this build does not read.
+    /// This build does not read the version.
     Version {
         /// The version found.
         found: u8,
     },
-    /// Another number of bytes than the header leads to.
+    /// The header implies another number of bytes.
     Length {
         /// Bytes expected.
         expected: usize,
         /// Bytes found.
         found: usize,
     },
-    /// A number out of its range.
+    /// A number is out of its range.
     Range {
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
-        /// The block it belongs to, 0 the first; `None` for the section.
+        /// Index of the block, 0 the first; `None` for a number of the whole section.
         block: Option<u8>,
-        /// Smallest.
-        least: i64,
-        /// Largest.
-        most: i64,
-        /// Found.
+        /// Smallest allowed number.
+        min: i64,
+        /// Largest allowed number.
+        max: i64,
+        /// Number found.
         found: i64,
     },
     /// Bits past the last one are not zero.
     SpareBits {
-        /// Of what.
+        /// Name of the bits.
         what: &'static str,
     },
     /// The unit of the scores is not a positive, finite number.
     Scale,
+}
+
+/// Checks that a number of a block, or of the section, lies in a range.
+pub(crate) fn check_range(
+    what: &'static str,
+    block: Option<usize>,
+    allowed: RangeInclusive<i64>,
+    found: usize,
+) -> Result<(), PackedError> {
+    check_signed(what, block, allowed, i64::try_from(found).unwrap_or(i64::MAX))
+}
+
+/// Checks like [`check_range`], for numbers that may be negative.
+pub(crate) fn check_signed(
+    what: &'static str,
+    block: Option<usize>,
+    allowed: RangeInclusive<i64>,
+    found: i64,
+) -> Result<(), PackedError> {
+    if allowed.contains(&found) {
+        return Ok(());
+    }
+    let (min, max) = allowed.into_inner();
+    Err(PackedError::Range { what, block: block.map(|block| block as u8), min, max, found })
+}
+
+/// Checks that a number of a block, or of the section, is the one expected.
+pub(crate) fn check_equal(
+    what: &'static str,
+    block: Option<usize>,
+    expected: usize,
+    found: usize,
+) -> Result<(), PackedError> {
+    check_range(what, block, expected as i64..=expected as i64, found)
 }
 
 impl fmt::Display for PackedError {
@@ -48,11 +83,11 @@ impl fmt::Display for PackedError {
             Self::Magic => f.write_str(": expected it to begin with `HWpk`"),
             Self::Version { found } => write!(f, ": expected version {}, found {found}", crate::VERSION),
             Self::Length { expected, found } => write!(f, ": expected {expected} bytes, found {found}"),
-            Self::Range { what, block, least, most, found } => {
+            Self::Range { what, block, min, max, found } => {
                 if let Some(block) = block {
                     write!(f, ", block {block}")?;
                 }
-                write!(f, ", {what}: expected {least} to {most}, found {found}")
+                write!(f, ", {what}: expected {min} to {max}, found {found}")
             }
             Self::SpareBits { what } => {
                 write!(f, ", {what}: expected zero bits after the last, found bits set")

@@ -1,49 +1,43 @@
 //! Bit-packed binary networks: the device section of DDNN as integers, small enough for a microcontroller.
 //!
-//! A value in {-1, +1} is one bit, 1 = +1. Bits lie least significant first; the bits after the last value are zero. Zero and every
-//! positive number count as +1, as in `sign(x) = x >= 0 ? +1 : -1`; so does `-0.0`.
+//! A value in {-1, +1} is one bit, and 1 is +1. The first value is the least significant bit; bits after the last value are zero.
+//! Zero counts as +1, as does `-0.0`: `sign(x) = x >= 0 ? +1 : -1`.
 //!
-//! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. No float is used at run time, no memory
-//! is allocated: [`Plan::needs`] says how much to bring. Beside the kernels stands [`mod@reference`], written for reading.
+//! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. A run uses no floats and allocates no
+//! memory: the caller brings the memory that [`Plan::needs`] names. [`mod@reference`] computes the same plainly, for tests.
 //!
-//! No std (the feature `std` only finds out what the processor can do), no sockets, no files.
+//! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions.
 #![no_std]
 
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+mod bit_map;
+mod block_kernel;
+mod code_path;
 mod dot;
 mod error;
-mod fc;
-mod lookups;
-mod one_by_one;
-#[cfg(feature = "std")]
-mod owned;
+mod exit;
 mod pack;
-mod patches;
-mod path;
-mod places;
-mod plan;
-mod popcounts;
+mod pixel_words;
+mod pooling;
 pub mod reference;
-mod rows;
 mod section;
 mod shape;
-mod slices;
-mod tables;
+mod simd;
 mod threshold;
-mod vectors;
 
+pub use block_kernel::{LookupVector, SumTable};
+pub use code_path::CodePath;
 pub use dot::dot;
 pub use error::PackedError;
-pub use fc::Affine;
-pub use lookups::Lanes;
-#[cfg(feature = "std")]
-pub use owned::Owned;
+pub use exit::Affine;
 pub use pack::{pack_signs, packed_len, unpack_signs};
-pub use path::Path;
-pub use plan::{BLOCKS_MAX, Input, Needs, Plan, VERSION};
-pub use section::{BlockParts, HeadParts, Section, Temporaries, Weights, write};
+#[cfg(feature = "std")]
+pub use section::OwnedSection;
+pub use section::{
+    BlockParts, HeadParts, InputKind, MAX_BLOCKS, Needs, Outputs, Plan, Scratch, Section, VERSION, Weights,
+    write,
+};
 pub use shape::{Convp, Map, Window};
-pub use tables::Table;
 pub use threshold::Threshold;

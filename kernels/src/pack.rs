@@ -1,13 +1,13 @@
-//! Signs to bits and back.
+//! Packing the signs of floats into bits, and back.
 
-/// Bytes that `bits` bits take: rounded up to whole bytes.
+/// Bytes that `bits` bits take, rounded up.
 pub const fn packed_len(bits: usize) -> usize {
     bits.div_ceil(8)
 }
 
 /// Packs the signs of `values`: bit `i % 8` of byte `i / 8` is 1 where `values[i] >= 0`. NaN packs as 0.
 ///
-/// The tail bits of the last byte become zero.
+/// Bits after the last value are zero.
 ///
 /// # Panics
 /// Unless `out` has [`packed_len`]`(values.len())` bytes.
@@ -24,21 +24,21 @@ pub fn pack_signs(values: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Writes +1 or -1 for each bit of `bits` into `out`; bits past `out.len()` are not looked at.
+/// Writes +1 or -1 into `out` for each bit of `bits`; bits past `out.len()` are ignored.
 ///
 /// # Panics
 /// Unless `bits` has [`packed_len`]`(out.len())` bytes.
 pub fn unpack_signs(bits: &[u8], out: &mut [f32]) {
     assert_eq!(bits.len(), packed_len(out.len()), "unpack_signs: bytes for {} values", out.len());
     for (&byte, values) in bits.iter().zip(out.chunks_mut(8)) {
-        for (place, value) in values.iter_mut().enumerate() {
-            *value = f32::from((byte >> place & 1) * 2) - 1.0;
+        for (bit, value) in values.iter_mut().enumerate() {
+            *value = f32::from((byte >> bit & 1) * 2) - 1.0;
         }
     }
 }
 
 fn pack_byte(values: &[f32]) -> u8 {
-    values.iter().enumerate().fold(0, |byte, (place, &value)| byte | u8::from(value >= 0.0) << place)
+    values.iter().enumerate().fold(0, |byte, (bit, &value)| byte | u8::from(value >= 0.0) << bit)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What each kernel computes, written for reading: one value at a time, in the order of the definitions.
+//! Plain references for the kernels, written for reading: one value at a time, in the order of the definitions.
 //!
-//! `true` stands for +1 and `false` for -1. Maps are `[channels, height, width]`, weights `[filters, channels, kernel, kernel]`.
+//! `true` is +1 and `false` is -1. Maps are `[channels, height, width]`, weights `[filters, channels, kernel, kernel]`.
 
 use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
@@ -10,7 +10,7 @@ pub fn dot(a: &[bool], b: &[bool]) -> i32 {
     a.iter().zip(b).map(|(&a, &b)| sign(a) * sign(b)).sum()
 }
 
-/// A `convp` block over numbers: `input(channel, row, column)` is a pixel or ±1. Writes `[filters, height, width]`.
+/// Computes a `convp` block into `[filters, height, width]`; `input(channel, row, column)` is a number of `0..=255` or ±1.
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
@@ -37,14 +37,14 @@ pub fn convp(
     }
 }
 
-/// Largest value under the pooling window at a place; the padding is never chosen.
+/// Largest value in the pooling window at an output pixel; padding is never the largest.
 fn largest(pool: Window, map: Map, y: usize, x: usize, value: impl Fn(usize, usize) -> i32) -> i32 {
     let mut largest = i32::MIN;
     each_inside(pool, map, y, x, |_, row, _, column| largest = largest.max(value(row, column)));
     largest
 }
 
-/// The convolution at a place; the padding counts as nothing.
+/// Sum of the convolution at a pixel; padding contributes 0.
 fn convolved(
     shape: Convp,
     input: &impl Fn(usize, usize, usize) -> i32,
@@ -62,18 +62,18 @@ fn convolved(
     sum
 }
 
-/// Calls `place(ky, row, kx, column)` for each part of the kernel that lies on the map.
+/// Calls `visit(ky, row, kx, column)` for each kernel position that lies on the map.
 fn each_inside(
     window: Window,
     map: Map,
     y: usize,
     x: usize,
-    mut place: impl FnMut(usize, usize, usize, usize),
+    mut visit: impl FnMut(usize, usize, usize, usize),
 ) {
     let ((top, bottom), (left, right)) = (window.inside(y, map.height), window.inside(x, map.width));
     for ky in top..bottom {
         for kx in left..right {
-            place(ky, y * window.stride + ky - window.pad, kx, x * window.stride + kx - window.pad);
+            visit(ky, y * window.stride + ky - window.pad, kx, x * window.stride + kx - window.pad);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Shapes: maps, windows, and what a block makes of its input.
+//! Shapes of maps, windows and blocks.
 
-/// `number / by`, written out for the numbers that windows mostly have: the processor's own division takes as long as ten additions.
+/// `number / by`, fast for the small divisors of most windows: a division takes as long as ten additions.
 #[inline(always)]
 pub(crate) const fn quotient(number: usize, by: usize) -> usize {
     match by {
@@ -11,7 +11,13 @@ pub(crate) const fn quotient(number: usize, by: usize) -> usize {
     }
 }
 
-/// Channels, rows and columns of a map.
+/// Remainder of [`quotient`].
+#[inline(always)]
+pub(crate) const fn remainder(number: usize, by: usize) -> usize {
+    number - quotient(number, by) * by
+}
+
+/// Shape of a feature map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     /// Channels.
@@ -25,62 +31,71 @@ pub struct Map {
 /// A window that slides over a map, the same in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Side.
+    /// Side length.
     pub kernel: usize,
     /// Step.
     pub stride: usize,
-    /// Places added on each side of the map.
+    /// Rows and columns of padding on each side of the map.
     pub pad: usize,
 }
 
 /// A `convp` block: binary convolution, max pool, threshold (batch norm and sign).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Convp {
-    /// What goes in.
+    /// Shape of the input.
     pub input: Map,
-    /// Filters, the channels of what comes out.
+    /// Number of filters, which is the number of output channels.
     pub filters: usize,
-    /// The convolution; its padding counts as nothing, not as -1.
+    /// Window of the convolution. Padding contributes 0 to a sum, not -1.
     pub conv: Window,
-    /// The pooling; its padding is never chosen.
+    /// Window of the max pooling. Padding is never the maximum.
     pub pool: Window,
 }
 
 impl Map {
-    /// Values, one a channel and place.
+    /// Number of values.
     pub const fn len(self) -> usize {
         self.channels * self.height * self.width
     }
 
-    /// Whether there are none.
+    /// Whether the map has no values.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Words of one row of bits.
+    /// Words that one row of bits takes.
     pub const fn row_words(self) -> usize {
         self.width.div_ceil(64)
     }
 }
 
 impl Window {
-    /// Places the window takes on a side of `length`; 0 where it does not fit.
+    /// Number of window positions along a side of `length`; 0 if the window does not fit.
     pub const fn positions(self, length: usize) -> usize {
-        let room = length + 2 * self.pad;
-        if self.stride == 0 || room < self.kernel { 0 } else { quotient(room - self.kernel, self.stride) + 1 }
+        let padded = length + 2 * self.pad;
+        if self.stride == 0 || padded < self.kernel {
+            0
+        } else {
+            quotient(padded - self.kernel, self.stride) + 1
+        }
     }
 
-    /// Part of the kernel that lies on a side of `length` when the window is at `position`: from, to (exclusive).
+    /// Kernel indices that lie on the map when the window is at `position`: first, end (exclusive).
+    ///
+    /// ```text
+    /// kernel 3, pad 1, position 0:   index   0   1   2
+    ///                                      pad  map map ..    inside = (1, 3)
+    /// ```
     pub const fn inside(self, position: usize, length: usize) -> (usize, usize) {
         let start = position * self.stride;
         let from = self.pad.saturating_sub(start);
-        let room = length + self.pad - start;
-        (from, if room < self.kernel { room } else { self.kernel })
+        let end = length + self.pad - start;
+        (from, if end < self.kernel { end } else { self.kernel })
     }
 }
 
 impl Convp {
-    /// What the convolution gives.
+    /// Shape of the convolution, before pooling.
     pub const fn convolved(self) -> Map {
         Map {
             channels: self.filters,
@@ -89,7 +104,7 @@ impl Convp {
         }
     }
 
-    /// What the block gives.
+    /// Shape of the output.
     pub const fn output(self) -> Map {
         let convolved = self.convolved();
         Map {
@@ -99,7 +114,13 @@ impl Convp {
         }
     }
 
-    /// Weights of one filter.
+    /// Words of a row of bits that holds a row of the convolution and a row of the output.
+    pub(crate) const fn row_words(self) -> usize {
+        let (convolved, pooled) = (self.convolved().row_words(), self.output().row_words());
+        if convolved > pooled { convolved } else { pooled }
+    }
+
+    /// Number of weights of one filter.
     pub const fn taps(self) -> usize {
         self.input.channels * self.conv.kernel * self.conv.kernel
     }

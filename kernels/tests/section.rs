@@ -1,15 +1,15 @@
 //! Every path of a packed section against the reference, over shapes; and what is no section is refused.
 
 use headwater_kernels::{
-    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, PackedError, Path, Plan, Threshold, Window,
-    packed_len, reference, write,
+    Affine, BlockParts, CodePath, Convp, HeadParts, InputKind, Map, OwnedSection, PackedError, Plan,
+    Threshold, Window, packed_len, reference, write,
 };
 use proptest::prelude::*;
 
 /// A section in parts, as it is trained.
 #[derive(Clone, Debug)]
 struct Parts {
-    input: Input,
+    input: InputKind,
     blocks: Vec<(Convp, Vec<bool>, Vec<Threshold>)>,
     head: Vec<bool>,
     classes: Vec<Affine>,
@@ -29,13 +29,13 @@ impl Parts {
 
     fn input_bytes(&self) -> usize {
         let values = self.blocks[0].0.input.len();
-        if self.input == Input::Pixels { values } else { packed_len(values) }
+        if self.input == InputKind::Pixels { values } else { packed_len(values) }
     }
 
     /// Scores and features by the definitions.
     fn reference(&self, input: &[u8]) -> (Vec<i32>, Vec<bool>) {
         let mut features: Vec<bool> = Vec::new();
-        if self.input == Input::Bits {
+        if self.input == InputKind::Bits {
             features =
                 (0..self.blocks[0].0.input.len()).map(|at| input[at / 8] >> (at % 8) & 1 == 1).collect();
         }
@@ -43,7 +43,7 @@ impl Parts {
             let Map { height, width, .. } = shape.input;
             let value = |channel: usize, row: usize, column: usize| {
                 let at = (channel * height + row) * width + column;
-                if index == 0 && self.input == Input::Pixels {
+                if index == 0 && self.input == InputKind::Pixels {
                     i32::from(input[at])
                 } else {
                     i32::from(features[at]) * 2 - 1
@@ -62,8 +62,8 @@ impl Parts {
 }
 
 /// Reads the bytes and runs them on one path, twice: what a run leaves must not matter to the next.
-fn run(bytes: &[u8], input: &[u8], path: Path) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
-    let mut section = Owned::load(bytes, path)?;
+fn run(bytes: &[u8], input: &[u8], path: CodePath) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
+    let mut section = OwnedSection::load(bytes, path)?;
     section.run(&input.iter().map(|byte| !byte).collect::<Vec<_>>());
     let (scores, features) = section.run(input);
     Ok((scores.to_vec(), features.to_vec()))
@@ -77,7 +77,7 @@ fn check(parts: &Parts, input: &[u8]) {
     for (at, &bit) in features.iter().enumerate() {
         packed[at / 8] |= u8::from(bit) << (at % 8);
     }
-    for path in Path::available().flat_map(|path| [path, path.frugal()]) {
+    for path in CodePath::available().flat_map(|path| [path, path.low_memory()]) {
         let found = run(&bytes, input, path).unwrap();
         assert_eq!(found, (scores.clone(), packed.clone()), "{}", path.name());
     }
@@ -108,11 +108,11 @@ fn fits(shape: Convp) -> bool {
 
 /// Shapes of one to three blocks.
 fn any_shapes(
-    kind: Input,
+    kind: InputKind,
     first: Map,
     kernel: usize,
     filters: usize,
-) -> impl Strategy<Value = (Input, Vec<Convp>)> {
+) -> impl Strategy<Value = (InputKind, Vec<Convp>)> {
     prop::collection::vec((block_windows(kernel), 1..=filters), 1..4).prop_filter_map("fits", move |blocks| {
         let mut input = first;
         let mut shapes = Vec::new();
@@ -128,13 +128,14 @@ fn any_shapes(
     })
 }
 
-fn any_parts((input, shapes): (Input, Vec<Convp>)) -> impl Strategy<Value = Parts> {
+fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = Parts> {
     let last = shapes.last().expect("at least one block").output().len();
     let blocks: Vec<_> = shapes
         .into_iter()
         .enumerate()
         .map(|(index, shape)| {
-            let reach = (shape.taps() * if index == 0 && input == Input::Pixels { 255 } else { 1 }) as i32;
+            let reach =
+                (shape.taps() * if index == 0 && input == InputKind::Pixels { 255 } else { 1 }) as i32;
             // Sums lie near zero, so most thresholds do; some lie at the ends of what is allowed.
             let near = (reach / 8).max(1);
             let from = prop_oneof![8 => -near..=near, 1 => Just(-reach), 1 => Just(reach + 1)];
@@ -164,7 +165,7 @@ fn two_words_to_one() -> impl Strategy<Value = (Parts, Vec<u8>)> {
     let (conv, pool) = (Window { kernel: 3, stride: 1, pad: 1 }, Window { kernel: 2, stride: 2, pad: 0 });
     let shape =
         prop_oneof![Just(3usize), Just(40)].prop_map(move |filters| Convp { input, filters, conv, pool });
-    shape.prop_map(|shape| (Input::Bits, vec![shape])).prop_flat_map(any_parts).prop_flat_map(|parts| {
+    shape.prop_map(|shape| (InputKind::Bits, vec![shape])).prop_flat_map(any_parts).prop_flat_map(|parts| {
         let input = prop::collection::vec(any::<u8>(), parts.input_bytes());
         (Just(parts), input)
     })
@@ -179,7 +180,7 @@ fn any_case(
 ) -> impl Strategy<Value = (Parts, Vec<u8>)> {
     let map = (prop_oneof![Just(1usize), Just(3), channels], sides.clone(), sides)
         .prop_map(|(channels, height, width)| Map { channels, height, width });
-    let kind = prop_oneof![Just(Input::Pixels), Just(Input::Bits)];
+    let kind = prop_oneof![Just(InputKind::Pixels), Just(InputKind::Bits)];
     (kind, map)
         .prop_flat_map(move |(kind, map)| any_shapes(kind, map, kernel, filters))
         .prop_flat_map(any_parts)
@@ -248,7 +249,7 @@ proptest! {
             prop_assert_eq!(plan.bytes(), bytes.len());
             let pixels: Vec<u8> = pixels.iter().copied().cycle().take(plan.input_bytes()).collect();
             if plan.input().len() < 1 << 16 {
-                _ = run(&bytes, &pixels, Path::best());
+                _ = run(&bytes, &pixels, CodePath::best());
             }
         }
     }
@@ -269,7 +270,7 @@ fn small() -> Parts {
         pool: Window { stride: 2, ..window },
     };
     Parts {
-        input: Input::Pixels,
+        input: InputKind::Pixels,
         blocks: vec![(shape, vec![true; 9], vec![Threshold { from: 0, flipped: false }])],
         head: vec![true; 4],
         classes: vec![Affine { factor: 1, offset: 0 }],
@@ -316,7 +317,7 @@ fn what_does_not_fit_is_named_when_it_is_read() {
     let read = |at: usize, to: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = to;
-        run(&bytes, &[0; 16], Path::PORTABLE).unwrap_err().to_string()
+        run(&bytes, &[0; 16], CodePath::PORTABLE).unwrap_err().to_string()
     };
     assert_eq!(read(0, b'x'), "packed section: expected it to begin with `HWpk`");
     assert_eq!(read(4, 2), "packed section: expected version 1, found 2");
@@ -326,6 +327,6 @@ fn what_does_not_fit_is_named_when_it_is_read() {
     assert_eq!(read(29, 0xff), "packed section, weights: expected zero bits after the last, found bits set");
     assert_eq!(read(33, 1), "packed section, block 0, threshold: expected -2295 to 2296, found 16777216");
     let longer = [&bytes[..], &[0]].concat();
-    let error = run(&longer, &[0; 16], Path::PORTABLE).unwrap_err();
+    let error = run(&longer, &[0; 16], CodePath::PORTABLE).unwrap_err();
     assert_eq!(error, PackedError::Length { expected: bytes.len(), found: bytes.len() + 1 });
 }

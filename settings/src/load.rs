@@ -111,6 +111,16 @@ pub fn load<S: Settings>(sources: Sources) -> Result<Loaded<S>, Stop> {
     loaded.filter(|_| mistakes.is_empty()).ok_or(Stop::Mistakes(mistakes))
 }
 
+/// Settings of which none is set, in tests and for parts that a program starts itself.
+///
+/// # Errors
+/// Each setting without a default.
+pub fn defaults<S: Settings>() -> Result<S, Vec<String>> {
+    let mut mistakes = Vec::new();
+    let loaded = read::<S>(Inputs::default(), &mut mistakes).ok().flatten();
+    loaded.map(|loaded| loaded.settings).ok_or(mistakes)
+}
+
 /// Reads the settings of a program whose file may hold an array of tables, `[[array]]`, each with settings `T`.
 ///
 /// # Errors
@@ -122,12 +132,12 @@ pub fn load_with_tables<S: Settings, T: Settings>(
     let mut mistakes = Vec::new();
     let mut inputs = Inputs::new::<S>(sources, &mut mistakes);
     let tables = match inputs.file.remove(array) {
-        Some(Toml::Array(tables)) => tables,
-        Some(other) => {
-            mistakes.push(format!("{array}: expected [[{array}]], found {other}"));
+        Some(Toml::Array(tables)) if tables.iter().all(Toml::is_table) => tables,
+        other => {
+            // A setting of the same name, or a mistake that the reading finds.
+            inputs.file.extend(other.map(|other| (array.to_owned(), other)));
             Vec::new()
         }
-        None => Vec::new(),
     };
     let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
     let mut read_tables = Vec::new();
@@ -152,8 +162,7 @@ pub(crate) struct Inputs {
 impl Inputs {
     fn new<S: Settings>(sources: Sources, mistakes: &mut Vec<String>) -> Self {
         let path = conf::find_parameter("config", &sources.arguments).or_else(|| {
-            let config =
-                Declared::of::<S>().into_iter().find(|option| option.key == "command_line.config")?;
+            let config = Declared::of::<S>().into_iter().find(|option| option.key == "config")?;
             sources.environment.get(&config.environment?).cloned()
         });
         let table = sources.table(path.map(Into::into)).unwrap_or_else(|error| {
@@ -206,7 +215,7 @@ pub(crate) fn read<S: Settings>(
         Ok(settings) => {
             let declared = declared.into_iter().filter(Declared::is_setting);
             let value = |option: Declared| {
-                let origin = origins.remove(&option.key).unwrap_or(Origin::Default);
+                let origin = origins.remove(&option.path);
                 value(option, origin, &inputs, &environment)
             };
             Ok(Some(Loaded { settings, values: declared.map(value).collect() }))
@@ -219,22 +228,28 @@ pub(crate) fn read<S: Settings>(
     }
 }
 
+/// The value of a setting. `origin` is `None` where nothing is set.
 fn value(
     declared: Declared,
-    origin: Origin,
+    origin: Option<Origin>,
     inputs: &Inputs,
     environment: &BTreeMap<String, OsString>,
 ) -> Value {
     let in_file = inputs.file.get(&declared.key).cloned();
     let text = |text: OsString| as_toml(&text.to_string_lossy());
     let (toml, origin) = match origin {
-        Origin::Flag(flag) => (conf::find_parameter(&flag, &inputs.arguments).map(text), Origin::Flag(flag)),
+        None => (None, Origin::Default),
+        Some(Origin::Flag(flag)) => {
+            (conf::find_parameter(&flag, &inputs.arguments).map(text), Origin::Flag(flag))
+        }
         // `read` gave the file's value to a variable that the environment does not set.
-        Origin::Environment(name) if in_file.is_some() && !inputs.environment.contains_key(&name) => {
+        Some(Origin::Environment(name)) if in_file.is_some() && !inputs.environment.contains_key(&name) => {
             (in_file, Origin::File)
         }
-        Origin::Environment(name) => (environment.get(&name).cloned().map(text), Origin::Environment(name)),
-        Origin::File | Origin::Default => (declared.default.as_deref().map(as_toml), Origin::Default),
+        Some(Origin::Environment(name)) => {
+            (environment.get(&name).cloned().map(text), Origin::Environment(name))
+        }
+        Some(Origin::File | Origin::Default) => (declared.default.as_deref().map(as_toml), Origin::Default),
     };
     Value { toml: toml.filter(|_| declared.is_in_files()), declared, origin }
 }

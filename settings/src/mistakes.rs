@@ -125,7 +125,7 @@ fn mistake_of(
 ) -> Option<String> {
     let wrong_value = entry.strip_prefix("when parsing ");
     declared.iter().find_map(|option| {
-        let key = option.key.strip_prefix("command_line.").unwrap_or(&option.key);
+        let key = &option.key;
         let by_variable = option.environment.as_ref().map(|name| {
             let is_set = environment.contains_key(name);
             (format!("env '{name}'"), if is_set { format!(" (environment {name})") } else { String::new() })

@@ -11,9 +11,17 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 pub struct Bounded<const MIN: u64, const MAX: u64, T = u64>(T);
 
 impl<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy> Bounded<MIN, MAX, T> {
-    /// The number in the range.
+    /// The number.
     pub fn get(self) -> T {
         self.0
+    }
+
+    /// A number of the program itself.
+    ///
+    /// # Errors
+    /// [`Mistake`] for a number outside the range.
+    pub fn new(number: u64) -> Result<Self, Mistake> {
+        number.to_string().parse()
     }
 }
 

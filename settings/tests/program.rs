@@ -28,12 +28,26 @@ pub struct Door {
     /// Edges that run in this process.
     #[conf(long, env)]
     pub edges: Option<List<usize>>,
+    /// Settings of the lock, where the door has one.
+    #[conf(flatten)]
+    pub lock: Option<Lock>,
     /// The broker.
     #[conf(flatten, prefix)]
     pub broker: Broker,
     /// The log.
     #[conf(flatten, prefix)]
     pub log: LogSettings,
+}
+
+/// Settings that stand without a section.
+#[derive(Debug, Conf)]
+pub struct Lock {
+    /// Name of the lock.
+    #[conf(long, env)]
+    pub lock_name: String,
+    /// Turns of the key.
+    #[conf(long, env, default_value = "2")]
+    pub turns: Bounded<1, 4>,
 }
 
 /// Section `[broker]`.
@@ -241,6 +255,17 @@ fn what_is_shown_is_a_file_that_is_accepted_back_and_shows_no_secret() {
 }
 
 #[test]
+fn a_struct_without_a_section_is_there_when_one_of_its_settings_is() {
+    let read = |text: &str| load::<Door>(Sources::default().with_file(format!("bundle = \"b\"\n{text}")));
+    let door = read("").unwrap();
+    assert!(door.settings.lock.is_none());
+    assert!(door.to_toml(None).contains("# turns is not set"));
+    let lock = read("lock_name = \"front\"").unwrap().settings.lock.unwrap();
+    assert_eq!((lock.lock_name.as_str(), lock.turns.get()), ("front", 2));
+    assert!(matches!(read("turns = 3"), Err(Stop::Mistakes(mistakes)) if mistakes == ["lock_name: missing"]));
+}
+
+#[test]
 fn a_secret_in_a_file_is_refused_without_its_value() {
     let mistakes =
         mistakes_of(Sources::default().with_file("bundle = \"b\"\n[broker]\npassword = \"hidden\""));
@@ -249,7 +274,7 @@ fn a_secret_in_a_file_is_refused_without_its_value() {
 
 #[test]
 fn the_example_file_explains_every_setting_and_is_accepted() {
-    let text = example::<Door>(None, "bundle = \"network.hwb\"\nedges = [0]").unwrap();
+    let text = example::<Door>(None, "bundle = \"network.hwb\"\nedges = [0]\nlock_name = \"front\"").unwrap();
     let expected = "# Bundle of the network.
 bundle = \"network.hwb\"
 # Samples kept in memory.
@@ -259,6 +284,10 @@ bundle = \"network.hwb\"
 # engine = \"fast\"
 # Edges that run in this process.
 # edges = [0]
+# Name of the lock.
+# lock_name = \"front\"
+# Turns of the key.
+# turns = 2
 
 [broker]
 # Where the broker is.
@@ -270,7 +299,7 @@ bundle = \"network.hwb\"
     let door = loaded(Sources::default().with_file(text));
     assert_eq!(door.settings.edges, None);
     assert_eq!(
-        example::<Door>(None, "bundle = \"b\"").unwrap_err(),
+        example::<Door>(None, "bundle = \"b\"\nturns = 1\nlock_name = \"l\"").unwrap_err(),
         ["edges: expected a sample, found none"]
     );
 }

@@ -1,10 +1,9 @@
 //! Accuracy and memory of the packed network of `kernels/examples/digit` on the whole test part of MNIST.
 
-use std::path::Path as File;
+use std::path::Path;
 
-use headwater_kernels::{Owned, Path, Plan, Threshold};
-use headwater_samples::mnist::Mnist;
-use headwater_samples::{DataSet, Part};
+use headwater_kernels::{CodePath, OwnedSection, Plan, Threshold};
+use headwater_samples::{DataSet, Part, mnist};
 
 const SECTION: &[u8] = include_bytes!("../../kernels/examples/digit/section.hwpk");
 /// Limit for weights and temporaries: the memory of eBNN (Embedded Binarized Neural Networks, 2017).
@@ -15,7 +14,7 @@ const MIN_RIGHT: usize = 9_800;
 #[test]
 fn weights_and_temporaries_take_15_kb() {
     let plan = Plan::read(SECTION).unwrap();
-    let needs = plan.needs(Path::PORTABLE.frugal());
+    let needs = plan.needs(CodePath::PORTABLE.low_memory());
     let weights = 8 * needs.weights
         + needs.signs
         + size_of::<Threshold>() * needs.thresholds
@@ -28,14 +27,14 @@ fn weights_and_temporaries_take_15_kb() {
 
 #[test]
 fn the_network_reads_98_of_100_digits_of_the_test_part() {
-    let Some(data) = std::env::var_os("HEADWATER_DATA").map(|root| File::new(&root).join("mnist")) else {
+    let Some(data) = std::env::var_os("HEADWATER_DATA").map(|root| Path::new(&root).join("mnist")) else {
         println!("left out: HEADWATER_DATA is not set");
         return;
     };
-    let mnist = Mnist::digits(&data).expect("the folder is there, so it must be sound");
-    let mut sections: Vec<Owned> = Path::available()
-        .flat_map(|path| [path, path.frugal()])
-        .map(|path| Owned::load(SECTION, path).expect("a packed section"))
+    let mnist = mnist::digits(&data).expect("the folder is there, so it must be sound");
+    let mut sections: Vec<OwnedSection> = CodePath::available()
+        .flat_map(|path| [path, path.low_memory()])
+        .map(|path| OwnedSection::load(SECTION, path).expect("a packed section"))
         .collect();
     let (mut right, mut view) = (0, vec![0; mnist.shape().bytes()]);
     for index in 0..mnist.len(Part::Test) {

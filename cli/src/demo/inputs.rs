@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use headwater_inference::bundle::Bundle;
 use headwater_samples::archive::{Archive, ArchiveOptions, recorded};
-use headwater_samples::data_set::{self, Wanted};
-use headwater_samples::{Part, Shape};
+use headwater_samples::data_set::OpenOptions;
+use headwater_samples::{Part, Shape, catalogue};
 
 use crate::args::DemoArgs;
 use crate::{BadUsage, shipped};
@@ -66,9 +66,12 @@ fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>>
     let network = bundle.manifest();
     let view = network.preprocessing;
     let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
-    let wanted =
-        Wanted { shape: Some(Shape { channels, height, width }), slots: Some(usize::from(network.slots)) };
-    let data = data_set::open(name, dir, wanted).map_err(|error| BadUsage(format!("--data: {error}")))?;
+    let options = OpenOptions {
+        shape: Some(Shape { channels, height, width }),
+        slots: Some(usize::from(network.slots)),
+        ..OpenOptions::default()
+    };
+    let data = catalogue::open(name, dir, options).map_err(|error| BadUsage(format!("--data: {error}")))?;
     Ok(recorded(&*data, Part::Test, MAX_RECORDED)?.finish(Vec::new())?)
 }
 

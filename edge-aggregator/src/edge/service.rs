@@ -93,9 +93,9 @@ impl Part {
         let mut link = LinkConfig::new(config.broker.clone(), client_id);
         link.incoming_messages = config.queue_messages;
         link.outgoing_messages = config.queue_messages;
-        link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+        link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         link.retained = vec![retained(DeviceState::Up)?];
-        link.down = Some(retained(DeviceState::Down)?);
+        link.last_will = Some(retained(DeviceState::Down)?);
         let request_topic = topics.name(&Topic::Request);
         let heard = retained_filters(&topics).into_iter().chain(sample_filters(&topics));
         let heard = heard.chain([request_topic.clone(), status_topic.clone()]);

@@ -157,10 +157,11 @@ impl ProgramGroup {
         command.arg("--bundle").arg(bundle);
         if service != Service::Cloud {
             command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-            command.args(["--broker", &site.broker.to_string()]);
+            let flag = if let Service::Device(_) = service { "--broker-address" } else { "--broker" };
+            command.args([flag, &site.broker.to_string()]);
         }
         match service {
-            Service::Cloud => _ = command.args(["--listen", &cloud]),
+            Service::Cloud => _ = command.args(["--http-listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
@@ -171,7 +172,7 @@ impl ProgramGroup {
             Service::Device(slot) => {
                 command.args(["--slot", &slot.to_string(), "--id", device_id(slot).as_str(), "--json"]);
                 command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
-                command.arg("--frames").arg(frames).stdout(Stdio::piped());
+                command.arg("--source-path").arg(frames).stdout(Stdio::piped());
             }
         }
         if let (Service::Leader | Service::Edge(_), Some(policy)) = (service, policy) {

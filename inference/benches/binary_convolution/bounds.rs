@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use headwater_kernels::Path;
+use headwater_kernels::CodePath;
 
 use super::timed;
 use crate::tiles;
@@ -19,7 +19,7 @@ pub(super) const NAMES: [&str; 2] = [
 
 /// Whether the path counts the bits of many words at once.
 pub(super) fn is_wide() -> bool {
-    Path::best().name() == "avx512"
+    CodePath::best().name() == "avx512"
 }
 
 /// The bound of the path's kernel; `None` where this bench has no such instructions.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use headwater_inference::testing::OnnxGraph;
 use headwater_kernels::{
-    Affine, BlockParts, Convp, HeadParts, Input, Map, Owned, Path, Threshold, Window, write,
+    Affine, BlockParts, CodePath, Convp, HeadParts, InputKind, Map, OwnedSection, Threshold, Window, write,
 };
 use ort::environment::Environment;
 use ort::session::Session;
@@ -46,7 +46,7 @@ fn packed(map: Map) -> Vec<u8> {
     let exit: Vec<bool> = noise(map.len()).map(|byte| byte < 128).collect();
     let head = HeadParts { weights: &exit, classes: &[Affine { factor: 1, offset: 0 }], scale: 1.0 };
     let mut bytes = Vec::new();
-    write(Input::Bits, &[block], &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    write(InputKind::Bits, &[block], &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
     bytes
 }
 
@@ -105,7 +105,7 @@ struct Measured {
 }
 
 fn measure(map: Map, environment: Option<&Environment>) -> Measured {
-    let mut section = Owned::load(&packed(map), Path::best()).expect("a section");
+    let mut section = OwnedSection::load(&packed(map), CodePath::best()).expect("a section");
     let bits: Vec<u8> = noise(section.plan().input_bytes()).collect();
     let shape = [1, map.channels, map.height, map.width];
     let (bytes, floats): (Vec<u8>, Vec<f32>) =
@@ -169,7 +169,7 @@ fn main() {
     if environment.is_none() {
         println!("without ONNX Runtime: ORT_DYLIB_PATH is not set");
     }
-    println!("path {}; bound: {}", Path::best().name(), bounds::NAMES[usize::from(bounds::is_wide())]);
+    println!("path {}; bound: {}", CodePath::best().name(), bounds::NAMES[usize::from(bounds::is_wide())]);
     println!("beside it, thousand million products a second in registers:");
     for (name, rate) in bounds::others() {
         println!("{rate:>8.0}  {name}");

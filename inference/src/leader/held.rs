@@ -60,3 +60,20 @@ impl Held {
         SlotSet::first(self.sizes.slots)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_of_closed_samples_is_kept_for_reuse() {
+        let mut held = Held::new(config(), Exits { local: None, edge: None });
+        for _ in 0..=SPARE {
+            held.retire(Box::new(Open::new(held.sizes, Generation::Current)));
+        }
+        assert_eq!(held.spare.len(), SPARE);
+        held.fresh(Generation::Current);
+        assert_eq!(held.spare.len(), SPARE - 1);
+    }
+}

@@ -77,4 +77,13 @@ mod tests {
         horizon.reach(SampleId(1 << 50));
         assert!(horizon.believes(slot(0), SampleId(1 << 50), SlotSet::from_bits(0b1001)));
     }
+
+    #[test]
+    fn the_newest_known_sample_is_the_largest_that_was_named() {
+        let mut horizon = Horizon::new();
+        assert_eq!(horizon.known(), SampleId(0));
+        horizon.reach(SampleId(7));
+        horizon.reach(SampleId(3));
+        assert_eq!(horizon.known(), SampleId(7));
+    }
 }

@@ -6,7 +6,7 @@
 //! `section.hwpk` is `device-0.packed` of `models/shipped/fashion-6cam.hwb`; `view.chw` are the pixels of `00000/cam0.webp` of
 //! `samples/shipped/fashion-6cam-300.tar.gz`, channel by channel.
 
-use headwater_kernels::{Affine, Path, Plan, Section, Table, Temporaries, Threshold, Weights};
+use headwater_kernels::{Affine, CodePath, Outputs, Plan, Scratch, Section, SumTable, Threshold, Weights};
 
 static SECTION: [u8; 2728] = *include_bytes!("section.hwpk");
 static VIEW: [u8; 3 * 32 * 32] = *include_bytes!("view.chw");
@@ -32,7 +32,7 @@ fn main() -> Result<(), String> {
     };
     let plan = Plan::read(&SECTION).expect("a packed section");
     // The fastest path; a board without `std` has the portable one.
-    let path = Path::best();
+    let path = CodePath::best();
     let needs = plan.needs(path);
 
     // Weights in the order they are run in; a board makes them once.
@@ -45,21 +45,21 @@ fn main() -> Result<(), String> {
     let weights = Weights {
         words: &mut words,
         signs: &mut signs,
-        lanes: &mut [],
+        vectors: &mut [],
         thresholds: &mut thresholds,
         classes: &mut classes,
     };
     let section = Section::load(&plan, path, &SECTION, weights).expect("a packed section");
 
-    // Temporaries, used anew for every view.
-    let mut words = [0; 289];
-    let mut tables: [Table; 9] = [[[0; 32]; 8]; 9];
+    // Scratch, used anew for every view.
+    let mut words = [0; 288];
+    let mut tables: [SumTable; 9] = [[[0; 32]; 8]; 9];
     let mut sums = [0; 35];
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);
     for _ in 0..runs {
-        let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
-        section.run(&VIEW, memory, &mut scores, &mut features);
+        let scratch = Scratch { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
+        section.run(&VIEW, scratch, Outputs { scores: &mut scores, features: &mut features });
     }
 
     let best = (0..LABELS.len()).max_by_key(|&class| scores[class]).unwrap_or(0);

@@ -6,7 +6,7 @@
 //! `section.hwpk` is `device-0.packed` of the bundle that `headwater-train train --network models/networks/mnist.toml --data mnist`
 //! writes; `docs/results/kernels.md` has how often it is right.
 
-use headwater_kernels::{Affine, Path, Plan, Section, Table, Temporaries, Threshold, Weights};
+use headwater_kernels::{Affine, CodePath, Outputs, Plan, Scratch, Section, SumTable, Threshold, Weights};
 
 static SECTION: &[u8] = include_bytes!("section.hwpk");
 
@@ -45,7 +45,7 @@ fn drawn() -> [u8; SIDE * SIDE] {
 fn main() {
     let plan = Plan::read(SECTION).expect("a packed section");
     // The instructions the program is compiled for, in the least memory.
-    let path = Path::PORTABLE.frugal();
+    let path = CodePath::PORTABLE.low_memory();
     let needs = plan.needs(path);
 
     // Weights in the order they are run in; a board makes them once.
@@ -58,15 +58,15 @@ fn main() {
     let weights = Weights {
         words: &mut words,
         signs: &mut signs,
-        lanes: &mut [],
+        vectors: &mut [],
         thresholds: &mut thresholds,
         classes: &mut classes,
     };
     let section = Section::load(&plan, path, SECTION, weights).expect("a packed section");
 
-    // Temporaries, used anew for every digit.
+    // Scratch, used anew for every digit.
     let mut words = [0; 898];
-    let mut tables: [Table; 3] = [[[0; 32]; 8]; 3];
+    let mut tables: [SumTable; 3] = [[[0; 32]; 8]; 3];
     let mut sums = [0; 35];
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; 10], [0; 245]);
@@ -75,8 +75,8 @@ fn main() {
         + size_of_val(&sums)
         + size_of_val(&scores)
         + size_of_val(&features);
-    let memory = Temporaries { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
-    section.run(&drawn(), memory, &mut scores, &mut features);
+    let scratch = Scratch { words: &mut words, tables: &mut tables, sums: &mut sums, bytes: &mut [] };
+    section.run(&drawn(), scratch, Outputs { scores: &mut scores, features: &mut features });
 
     let best = (0..10).max_by_key(|&class| scores[class]).unwrap_or(0);
     println!("class         {best}, score {:.3}", scores[best] as f32 * plan.scale());

@@ -4,7 +4,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-use headwater_kernels::Path;
+use headwater_kernels::CodePath;
 
 use super::{Engine, EngineError, Section};
 use crate::bundle::SectionBytes;
@@ -15,13 +15,13 @@ const NAME: &str = "packed";
 /// Runs packed sections with the fastest instructions that this processor has.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedEngine {
-    path: Path,
+    path: CodePath,
 }
 
 impl PackedEngine {
     /// The engine; it has no settings.
     pub fn new() -> Self {
-        Self { path: Path::best() }
+        Self { path: CodePath::best() }
     }
 
     /// The instructions it uses: `portable`, `avx2`, `avx512`.

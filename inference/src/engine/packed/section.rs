@@ -1,6 +1,6 @@
 //! A packed section with the memory it runs in.
 
-use headwater_kernels::{Input as Kind, Map, Owned, PackedError, Path, Plan};
+use headwater_kernels::{CodePath, InputKind as Kind, Map, OwnedSection, PackedError, Plan};
 
 use super::NAME;
 use crate::bundle::SectionBytes;
@@ -13,11 +13,11 @@ const BRIEF: usize = 2_000_000;
 
 pub(super) struct PackedSection {
     manifest: SectionManifest,
-    kernel: Owned,
+    kernel: OwnedSection,
 }
 
 impl PackedSection {
-    pub(super) fn load(section: &SectionBytes<'_>, path: Path) -> Result<Self, EngineError> {
+    pub(super) fn load(section: &SectionBytes<'_>, path: CodePath) -> Result<Self, EngineError> {
         let manifest = section.manifest;
         let refused =
             |reason: String| EngineError::Load { section: manifest.name.clone(), engine: NAME, reason };
@@ -25,7 +25,7 @@ impl PackedSection {
         let named = |error: PackedError| refused(error.to_string());
         // The shapes first: memory is taken only for a section that is the one expected.
         check_shapes(manifest, &Plan::read(bytes).map_err(named)?)?;
-        let kernel = Owned::load(bytes, path).map_err(named)?;
+        let kernel = OwnedSection::load(bytes, path).map_err(named)?;
         Ok(Self { manifest: manifest.clone(), kernel })
     }
 }

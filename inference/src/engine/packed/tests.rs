@@ -1,6 +1,8 @@
 //! The packed engine on a small section written by hand.
 
-use headwater_kernels::{Affine, BlockParts, Convp, HeadParts, Input as Kind, Map, Threshold, Window, write};
+use headwater_kernels::{
+    Affine, BlockParts, Convp, HeadParts, InputKind as Kind, Map, Threshold, Window, write,
+};
 
 use super::*;
 use crate::engine::{Input, Outputs};

@@ -1,0 +1,267 @@
+//! Binary weights over bits: products are counted by looking them up.
+//!
+//! Four channels of a pixel are a number of four bits, and so are a filter's four weights for them. For four weights there is a table:
+//! how many of the four products are +1, for each of the 16 numbers. An instruction that shuffles bytes looks up 16 pixels at once in
+//! such a table.
+//!
+//! ```text
+//! a vector of 32 bytes     lower half: 16 bytes          upper half: 16 bytes
+//! table of four weights    filter 0 in the low nibbles   filter 2 in the low nibbles
+//! for four filters         filter 1 in the high nibbles  filter 3 in the high nibbles
+//! ```
+//!
+//! One lookup and one addition count 256 products: 16 pixels, four channels, four filters. After three lookups the nibbles are nearly
+//! full. The high nibbles are then also added up by themselves. Before bytes are full they are added to 16-bit counts.
+//!
+//! Tables are made when a section is loaded. Each run lays the input out anew: first a byte a pixel for each four channels (a
+//! plane), then for each word of 64 pixels the bytes that each kernel position sees (im2col). All filters read these bytes one
+//! after the other. The result is a word of 64 pixels for each filter.
+//!
+//! A padded tap is neither +1 nor -1. With `p` padded taps and a bound `n` a pixel's bit is `2 * count + p >= n`, so half of `p` is
+//! counted from the start. For odd `p` the half is rounded up if `n` is odd, and down if `n` is even: either leaves the result as it
+//! is, since `2 * count + p` is odd.
+
+mod prepare;
+mod run;
+
+use super::{Block, BlockKernel, InputLayout, WeightBits};
+use crate::bit_map::BitLayout;
+use crate::code_path::CodePath;
+use crate::pixel_words::{self, PixelWords, WORD_PIXELS};
+use crate::section::{InputKind, Needs, Scratch, Weights};
+use crate::shape::Convp;
+use crate::simd::{HALF, LANES, Simd};
+
+/// Channels that one lookup counts.
+const CHANNELS: usize = 4;
+/// Filters whose counts one table holds.
+const FILTERS: usize = 4;
+/// Lookups before a nibble is full: `3 * 4 < 16`.
+const TRIPLE: usize = 3;
+/// Triples in one round of the inner loop.
+const UNROLLED: usize = 2;
+/// Rounds before a byte is full: `10 * 2 * 12 < 256`.
+const MAX_ROUNDS: usize = 10;
+/// Lookups of one round.
+const ROUND_LOOKUPS: usize = TRIPLE * UNROLLED;
+/// Vectors of pixels counted together, as many as there are registers for their counts.
+const WORD_VECTORS: usize = 4;
+const _: () = assert!(WORD_VECTORS * HALF == WORD_PIXELS, "together they are a word");
+/// Vectors of bounds for four filters: bounds of the first and second ones of each half, then whether these bounds are odd.
+const BOUNDS: usize = 4;
+/// Number of a pixel outside the map: its lookup gives 0, whatever the lower bits are.
+const ABSENT: u8 = 0x80;
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
+/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, two a number.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+pub struct LookupVector([i16; HALF]);
+
+impl LookupVector {
+    fn of_bytes(bytes: &[u8; LANES]) -> Self {
+        let mut vector = Self::default();
+        for (number, bytes) in vector.0.iter_mut().zip(bytes.as_chunks().0) {
+            *number = i16::from_ne_bytes(*bytes);
+        }
+        vector
+    }
+}
+
+/// Lookups of products; see the module.
+pub(super) struct Lookups;
+
+impl BlockKernel for Lookups {
+    const INPUT: InputLayout = InputLayout::Contiguous;
+
+    fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
+        path.has_byte_lookup() && pixel_words::supports(shape, input, path)
+    }
+
+    #[inline(always)]
+    fn needs(shape: Convp) -> Needs {
+        let sizes = Sizes::of(shape);
+        Needs {
+            vectors: sizes.tables() + sizes.masks() + sizes.padded() + sizes.filter_groups * BOUNDS,
+            bytes: sizes.planes() + sizes.rounds * ROUND_LOOKUPS * WORD_VECTORS * LANES + CACHE_LINE,
+            sums: (1 + sizes.filter_groups) * WORD_VECTORS * 4 * HALF + CACHE_LINE / 2,
+            words: sizes.filter_groups * FILTERS,
+            ..Needs::default()
+        }
+    }
+
+    fn output(shape: Convp) -> BitLayout {
+        pixel_words::output(shape)
+    }
+
+    fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
+        prepare::prepare(&Sizes::of(shape), weights, prepared);
+    }
+
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
+        // Code paths without lookups do not choose this kernel, and do not compile it.
+        if let Some(ops) = simd.byte_lookup() {
+            run::convolve(ops, block, scratch, output);
+        }
+    }
+}
+
+/// Sizes of a block's tables and planes, worked out once a run.
+#[derive(Clone, Copy)]
+struct Sizes {
+    pixels: PixelWords,
+    /// Fours of channels, the last one maybe incomplete.
+    channel_groups: usize,
+    /// Fours of filters, the last one maybe incomplete.
+    filter_groups: usize,
+    /// Rounds of the inner loop for a filter and a pixel. There is a lookup for each channel group and kernel position; the last
+    /// round is filled up with lookups of nothing.
+    rounds: usize,
+    /// Rounds before bytes are added to 16-bit counts.
+    pass_rounds: usize,
+    /// Words at the top whose pixels may see padding above the map.
+    top: usize,
+    /// First word whose pixels may see padding below the map.
+    bottom: usize,
+    /// Words after which the columns repeat; 0 if the map is too small for repetition to save memory.
+    period: usize,
+    /// Bytes from the plane of a channel group to the next, at least the pixels of a word.
+    plane: usize,
+}
+
+impl Sizes {
+    #[inline(always)]
+    const fn of(shape: Convp) -> Self {
+        let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
+        let pitch = pixels.pitch;
+        let channel_groups = shape.input.channels.div_ceil(CHANNELS);
+        let rounds = (channel_groups * kernel * kernel).div_ceil(ROUND_LOOKUPS);
+        let plane = shape.input.height * pitch;
+        let top = (shape.conv.pad * pitch).div_ceil(WORD_PIXELS);
+        let bottom = shape.convolved().height.saturating_sub(shape.conv.pad) * pitch / WORD_PIXELS;
+        // The pitch divided by its greatest common divisor with 64.
+        let (zeros, max_zeros) = (pitch.trailing_zeros(), WORD_PIXELS.trailing_zeros());
+        let period = pitch >> if zeros < max_zeros { zeros } else { max_zeros };
+        Self {
+            pixels,
+            channel_groups,
+            filter_groups: shape.filters.div_ceil(FILTERS),
+            rounds,
+            // Passes of equal length: each ends with the same work, however short the pass is.
+            pass_rounds: rounds.div_ceil(rounds.div_ceil(MAX_ROUNDS)),
+            top,
+            bottom,
+            period: if top + period < bottom { period } else { 0 },
+            plane: if plane > WORD_PIXELS { plane } else { WORD_PIXELS },
+        }
+    }
+
+    const fn kernel_area(&self) -> usize {
+        self.pixels.shape.conv.kernel * self.pixels.shape.conv.kernel
+    }
+
+    /// Bytes of all planes. Whole words of pixels are read and written, from wherever a kernel begins.
+    const fn planes(&self) -> usize {
+        let last_start = (self.pixels.shape.conv.kernel - 1) * (self.pixels.pitch + 1);
+        let read = self.pixels.words * WORD_PIXELS + last_start;
+        self.channel_groups * self.plane + read + self.pixels.leading_padding() + WORD_PIXELS
+    }
+
+    /// Kinds of words. Words of one kind have their padding at the same pixels:
+    ///
+    /// ```text
+    /// word   0 .. top   top ..  (columns repeat)  .. bottom   bottom ..
+    /// kind   each own   0 1 2 0 1 2 0 1 2                     each own     period 3
+    /// ```
+    const fn word_kinds(&self) -> usize {
+        if self.period == 0 {
+            self.pixels.words
+        } else {
+            self.top + self.period + self.pixels.words - self.bottom
+        }
+    }
+
+    /// The kind of a word.
+    const fn kind(&self, word: usize) -> usize {
+        if self.period == 0 || word < self.top {
+            word
+        } else if word < self.bottom {
+            self.top + (word - self.top) % self.period
+        } else {
+            self.top + self.period + word - self.bottom
+        }
+    }
+
+    /// The first word of a kind.
+    const fn first_word(&self, kind: usize) -> usize {
+        if self.period == 0 || kind < self.top + self.period {
+            kind
+        } else {
+            self.bottom + kind - self.top - self.period
+        }
+    }
+
+    /// Vectors of all tables.
+    const fn tables(&self) -> usize {
+        self.filter_groups * self.rounds * ROUND_LOOKUPS
+    }
+
+    /// Vectors that mask padding: those of a word, for each kind of words and kernel position.
+    const fn masks(&self) -> usize {
+        self.word_kinds() * self.kernel_area() * WORD_VECTORS
+    }
+
+    /// Vectors of padded taps: for each kind of words and vector of pixels, even pixels, then odd pixels.
+    const fn padded(&self) -> usize {
+        self.word_kinds() * WORD_VECTORS * 2
+    }
+
+    /// Whether every pixel has an even number of padded taps; their halves are stored then.
+    const fn is_padding_even(&self) -> bool {
+        let shape = self.pixels.shape;
+        shape.conv.pad == 0 || shape.input.channels.is_multiple_of(2)
+    }
+}
+
+/// Prepared weights.
+///
+/// ```text
+/// tables | masks | padded | bounds
+/// ```
+struct Prepared<'a> {
+    tables: &'a [LookupVector],
+    masks: &'a [LookupVector],
+    padded: &'a [LookupVector],
+    bounds: &'a [LookupVector],
+}
+
+impl<'a> Prepared<'a> {
+    #[inline(always)]
+    fn of(sizes: &Sizes, vectors: &'a [LookupVector]) -> Self {
+        let (tables, rest) = vectors.split_at(sizes.tables());
+        let (masks, rest) = rest.split_at(sizes.masks());
+        let (padded, bounds) = rest.split_at(sizes.padded());
+        Self { tables, masks, padded, bounds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_kernel::tests::{any_block, check};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lookups_equal_the_reference(case in any_block(InputKind::Bits, 1..140, 1..12)) {
+            check::<Lookups>(&case)?;
+        }
+
+        #[test]
+        fn lookups_over_large_maps_equal_the_reference(case in any_block(InputKind::Bits, 1..6, 20..80)) {
+            check::<Lookups>(&case)?;
+        }
+    }
+}

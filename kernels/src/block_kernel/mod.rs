@@ -1,0 +1,205 @@
+//! Kernels that compute a block, and the choice among them.
+//!
+//! | kernel | input | chosen for |
+//! | --- | --- | --- |
+//! | [`SumTables`] | pixels | stride 1 |
+//! | [`Direct`] | pixels | every other block |
+//! | [`Popcounts`] | bits | processors that count the bits of eight words at once, from 48 channels on |
+//! | [`Lookups`] | bits | processors that look up many bytes at once |
+//! | [`BitSlices`] | bits | every other processor |
+//! | [`Patches`] | bits | strides other than 1, and least memory |
+//!
+//! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
+
+mod bit_slices;
+mod direct;
+mod lookups;
+mod patches;
+mod popcounts;
+mod sum_tables;
+#[cfg(test)]
+mod tests;
+
+pub use lookups::LookupVector;
+pub use sum_tables::SumTable;
+
+use crate::bit_map::BitLayout;
+use crate::code_path::CodePath;
+use crate::section::{InputKind, Needs, Scratch, Weights};
+use crate::shape::Convp;
+use crate::simd::Simd;
+use crate::threshold::Threshold;
+use bit_slices::BitSlices;
+use direct::Direct;
+use lookups::Lookups;
+use patches::Patches;
+use popcounts::Popcounts;
+use sum_tables::SumTables;
+
+/// One way to compute a block: convolution, thresholds, and pooling across rows.
+///
+/// The trait is sealed: it is private to the crate. Calls through [`KernelKind`] are static.
+pub(crate) trait BlockKernel {
+    /// Memory layout of the input.
+    const INPUT: InputLayout;
+
+    /// Whether the kernel computes blocks of this shape on a code path.
+    fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool;
+
+    /// Memory that a block takes: prepared weights, and scratch of a run.
+    fn needs(shape: Convp) -> Needs;
+
+    /// Memory layout of the output.
+    fn output(shape: Convp) -> BitLayout {
+        BitLayout::Rows(shape.row_words())
+    }
+
+    /// Writes weights in the order in which [`run`](Self::run) reads them. The thresholds are already there.
+    fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>);
+
+    /// Computes a block. `output` is zero at first.
+    ///
+    /// Output in rows is `[filters, pooled rows, row words]`, each row still as long as a row of the convolution, and not
+    /// flipped: [`pool_along`](crate::pooling::pool_along) follows. A contiguous output is complete.
+    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]);
+}
+
+/// The input that a kernel reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InputLayout {
+    /// Pixels, one byte each, `[channels, height, width]`.
+    Pixels,
+    /// Bits as [`BitLayout::Contiguous`].
+    Contiguous,
+    /// Bits as [`BitLayout::Rows`].
+    Rows,
+}
+
+/// A block as its kernel reads it: shape, input, and weights and thresholds as prepared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block<'a> {
+    pub(crate) shape: Convp,
+    pub(crate) input: BlockInput<'a>,
+    pub(crate) words: &'a [u64],
+    pub(crate) signs: &'a [u8],
+    pub(crate) vectors: &'a [LookupVector],
+    pub(crate) thresholds: &'a [Threshold],
+}
+
+/// Input of a block. A kernel reads the fields that its [`InputLayout`] names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockInput<'a> {
+    pub(crate) pixels: &'a [u8],
+    /// A map of bits, maybe followed by unused words.
+    pub(crate) bits: &'a [u64],
+    /// Words of a row, for bits in rows.
+    pub(crate) row_words: usize,
+}
+
+/// The weights of a block as a section stores them, one bit each: `[filters, channels, kernel, kernel]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightBits<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Weights of one filter.
+    pub(crate) taps: usize,
+}
+
+impl WeightBits<'_> {
+    /// Whether a weight is +1.
+    pub(crate) fn is_positive(self, filter: usize, tap: usize) -> bool {
+        let bit = filter * self.taps + tap;
+        self.bytes[bit / 8] >> (bit % 8) & 1 == 1
+    }
+}
+
+/// The kernel of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum KernelKind {
+    SumTables,
+    #[default]
+    Direct,
+    Popcounts,
+    Lookups,
+    BitSlices,
+    Patches,
+}
+
+/// What a section asks of a kernel before it runs a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlan {
+    pub(crate) needs: Needs,
+    pub(crate) input: InputLayout,
+    pub(crate) output: BitLayout,
+}
+
+impl KernelKind {
+    /// All kernels in order of preference.
+    const ALL: [Self; 6] =
+        [Self::SumTables, Self::Direct, Self::Popcounts, Self::Lookups, Self::BitSlices, Self::Patches];
+
+    /// The first kernel that supports a block.
+    pub(crate) fn choose(shape: Convp, input: InputKind, path: CodePath) -> Self {
+        let mut kernels = Self::ALL.into_iter();
+        let chosen = kernels.find(|kernel| kernel.supports(shape, input, path));
+        chosen.expect("`Direct` supports every block of pixels, `Patches` every block of bits")
+    }
+
+    fn supports(self, shape: Convp, input: InputKind, path: CodePath) -> bool {
+        match self {
+            Self::SumTables => SumTables::supports(shape, input, path),
+            Self::Direct => Direct::supports(shape, input, path),
+            Self::Popcounts => Popcounts::supports(shape, input, path),
+            Self::Lookups => Lookups::supports(shape, input, path),
+            Self::BitSlices => BitSlices::supports(shape, input, path),
+            Self::Patches => Patches::supports(shape, input, path),
+        }
+    }
+
+    /// Memory and layouts of a block.
+    #[inline(always)]
+    pub(crate) fn plan(self, shape: Convp) -> BlockPlan {
+        #[inline(always)]
+        fn plan<K: BlockKernel>(shape: Convp) -> BlockPlan {
+            BlockPlan { needs: K::needs(shape), input: K::INPUT, output: K::output(shape) }
+        }
+        match self {
+            Self::SumTables => plan::<SumTables>(shape),
+            Self::Direct => plan::<Direct>(shape),
+            Self::Popcounts => plan::<Popcounts>(shape),
+            Self::Lookups => plan::<Lookups>(shape),
+            Self::BitSlices => plan::<BitSlices>(shape),
+            Self::Patches => plan::<Patches>(shape),
+        }
+    }
+
+    /// See [`BlockKernel::prepare`].
+    pub(crate) fn prepare(self, shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
+        match self {
+            Self::SumTables => SumTables::prepare(shape, weights, prepared),
+            Self::Direct => Direct::prepare(shape, weights, prepared),
+            Self::Popcounts => Popcounts::prepare(shape, weights, prepared),
+            Self::Lookups => Lookups::prepare(shape, weights, prepared),
+            Self::BitSlices => BitSlices::prepare(shape, weights, prepared),
+            Self::Patches => Patches::prepare(shape, weights, prepared),
+        }
+    }
+
+    /// See [`BlockKernel::run`].
+    #[inline(always)]
+    pub(crate) fn run<S: Simd>(
+        self,
+        simd: S,
+        block: &Block<'_>,
+        scratch: &mut Scratch<'_>,
+        output: &mut [u64],
+    ) {
+        match self {
+            Self::SumTables => SumTables::run(simd, block, scratch, output),
+            Self::Direct => Direct::run(simd, block, scratch, output),
+            Self::Popcounts => Popcounts::run(simd, block, scratch, output),
+            Self::Lookups => Lookups::run(simd, block, scratch, output),
+            Self::BitSlices => BitSlices::run(simd, block, scratch, output),
+            Self::Patches => Patches::run(simd, block, scratch, output),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Binary weights over bits, counted word by word: eight pixels at once, with an instruction that counts the bits of eight words.
+//!
+//! 64 channels of a pixel are a word, so a kernel sees few words of a pixel's surroundings: nine for a 3x3 kernel over 64 channels.
+//! Equal bits multiply to +1 and different bits to -1, so a sum is the number of taps less twice the differing bits. The words of
+//! eight pixels stay in registers while all filters pass: three instructions (exclusive or, bit count, addition) for 512 products.
+//!
+//! ```text
+//! input, contiguous    [channel, pixel]  transposed to  [channel word, pixel]: bit i is channel i
+//! vector               the words of 8 neighbouring pixels
+//! patch of 8 pixels    a vector for each channel word and kernel position
+//! ```
+//!
+//! Padded taps are masked, in the instruction of the exclusive or. Half of them count as differing from the start, so that one
+//! comparison serves all pixels.
+//!
+//! Half-empty words take as long as full ones, so few channels are left to [`Lookups`](super::lookups::Lookups).
+
+mod prepare;
+mod run;
+mod transpose;
+
+use super::{Block, BlockKernel, InputLayout, WeightBits};
+use crate::bit_map::BitLayout;
+use crate::code_path::CodePath;
+use crate::pixel_words::{self, PixelWords, WORD_PIXELS};
+use crate::section::{InputKind, Needs, Scratch, Weights};
+use crate::shape::Convp;
+use crate::simd::{Simd, WORDS};
+
+/// Words of a patch counted per pass over the filters: they stay in registers, and their masks too.
+const MAX_PASS_WORDS: usize = 9;
+/// Vectors of pixels in a word of pixels.
+const WORD_VECTORS: usize = WORD_PIXELS / WORDS;
+/// Channels of a word.
+const WORD_CHANNELS: usize = 64;
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+/// Fewest channels that are faster counted than looked up (docs/results/kernels.md).
+const MIN_CHANNELS: usize = 48;
+
+/// Bit counts of words; see the module.
+pub(super) struct Popcounts;
+
+impl BlockKernel for Popcounts {
+    const INPUT: InputLayout = InputLayout::Contiguous;
+
+    fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
+        path.has_word_popcount()
+            && shape.input.channels >= MIN_CHANNELS
+            && pixel_words::supports(shape, input, path)
+    }
+
+    #[inline(always)]
+    fn needs(shape: Convp) -> Needs {
+        let sizes = Sizes::of(shape);
+        let buffers = sizes.transposed() + (2 * sizes.patch + shape.filters) * WORDS + shape.filters;
+        Needs {
+            weights: sizes.weights() + sizes.padding() + 2 * shape.filters,
+            words: buffers + LINE_WORDS,
+            bytes: shape.filters * WORD_VECTORS,
+            ..Needs::default()
+        }
+    }
+
+    fn output(shape: Convp) -> BitLayout {
+        pixel_words::output(shape)
+    }
+
+    fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
+        prepare::prepare(&Sizes::of(shape), weights, prepared);
+    }
+
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
+        // Code paths without bit counts do not choose this kernel, and do not compile it.
+        if let Some(ops) = simd.word_popcount() {
+            run::convolve(ops, block, scratch, output);
+        }
+    }
+}
+
+/// Sizes of a block's patches and weights, worked out once a run.
+#[derive(Clone, Copy)]
+struct Sizes {
+    pixels: PixelWords,
+    /// Words of the channels of a pixel.
+    channel_words: usize,
+    /// Words of a patch, rounded up to whole passes.
+    patch: usize,
+    /// Words of a patch counted per pass over the filters.
+    pass_words: usize,
+    /// Binary digits of a number of padded taps.
+    digits: usize,
+    /// Words of pixels before the first pixel of the map.
+    leading_words: usize,
+    /// Words of pixels of the whole map, with the pixels that kernels see before and after the map.
+    map_words: usize,
+}
+
+impl Sizes {
+    #[inline(always)]
+    const fn of(shape: Convp) -> Self {
+        let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
+        let channel_words = shape.input.channels.div_ceil(WORD_CHANNELS);
+        let patch = kernel * kernel * channel_words;
+        let pass_words = patch.div_ceil(patch.div_ceil(MAX_PASS_WORDS));
+        let leading_words = pixels.leading_padding().div_ceil(WORD_PIXELS);
+        // Whole words of pixels are read.
+        let read = (pixels.words + leading_words) * WORD_PIXELS + (kernel - 1) * (pixels.pitch + 1);
+        let written = leading_words * WORD_PIXELS + shape.input.height * pixels.pitch;
+        Self {
+            pixels,
+            channel_words,
+            patch: patch.next_multiple_of(pass_words),
+            pass_words,
+            digits: (usize::BITS - shape.taps().leading_zeros()) as usize,
+            leading_words,
+            map_words: (if read > written { read } else { written }).div_ceil(WORD_PIXELS),
+        }
+    }
+
+    const fn kernel_area(&self) -> usize {
+        self.pixels.shape.conv.kernel * self.pixels.shape.conv.kernel
+    }
+
+    /// Words of the weights of all filters.
+    const fn weights(&self) -> usize {
+        self.pixels.shape.filters * self.patch
+    }
+
+    /// Words of [`Padding`].
+    const fn padding(&self) -> usize {
+        self.kernel_area() + self.pixels.words * (self.kernel_area() + self.digits + 1)
+    }
+
+    /// Words of the transposed map.
+    const fn transposed(&self) -> usize {
+        self.channel_words * self.map_words * WORD_PIXELS
+    }
+}
+
+/// Prepared weights.
+///
+/// ```text
+/// weights [pass, filter, word of the pass] | padding | max_even [filter] | max_odd [filter]
+/// ```
+struct Prepared<'a> {
+    weights: &'a [u64],
+    padding: Padding<'a>,
+    /// Largest allowed number of differing bits at pixels with an even number of padded taps.
+    max_even: &'a [u64],
+    /// Largest allowed number of differing bits at pixels with an odd number of padded taps.
+    max_odd: &'a [u64],
+}
+
+/// Kernel positions and padding.
+///
+/// ```text
+/// offsets [position] | inside [word of pixels, position] | padded [word of pixels, binary digit]
+/// ```
+struct Padding<'a> {
+    /// Pixels from the first that a kernel sees to each kernel position.
+    offsets: &'a [u64],
+    /// Bit `i`: the kernel position of pixel `i` lies on the map.
+    inside: &'a [u64],
+    /// Bit `i`: the binary digit of the number of padded taps of pixel `i`.
+    padded: &'a [u64],
+}
+
+impl<'a> Prepared<'a> {
+    #[inline(always)]
+    fn of(sizes: &Sizes, words: &'a [u64]) -> Self {
+        let (weights, rest) = words.split_at(sizes.weights());
+        let (padding, max) = rest.split_at(sizes.padding());
+        let (offsets, padding) = padding.split_at(sizes.kernel_area());
+        let (inside, padded) = padding.split_at(sizes.pixels.words * sizes.kernel_area());
+        let (max_even, max_odd) = max.split_at(sizes.pixels.shape.filters);
+        Self { weights, padding: Padding { offsets, inside, padded }, max_even, max_odd }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_kernel::tests::{any_block, check};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn popcounts_equal_the_reference(case in any_block(InputKind::Bits, 48..200, 1..20)) {
+            check::<Popcounts>(&case)?;
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Binary weights over pixels, by tables of sums.
+//!
+//! Three neighbouring pixels with three signs have only eight sums. So each row of pixels becomes tables of eight sums, made once
+//! and shared by all filters. A filter then adds one of the eight sums for each channel and kernel row: nine additions for a 3x3 kernel
+//! over three channels instead of 27, and no multiplication. A longer kernel row is cut into groups of three.
+//!
+//! ```text
+//! pixels of a row    a b c d e ..
+//! table of column 0  [ -a-b-c, +a-b-c, -a+b-c, +a+b-c, -a-b+c, +a-b+c, -a+b+c, +a+b+c ]
+//!                    index = signs of the three weights as bits
+//! ```
+//!
+//! A table holds its sums for 32 columns at once, a segment of a row.
+
+use core::ops::Range;
+
+use super::{Block, BlockKernel, InputLayout, WeightBits};
+use crate::bit_map::{low_bits, or_into};
+use crate::code_path::CodePath;
+use crate::pooling::pooled_rows;
+use crate::section::{InputKind, Needs, Scratch, Weights};
+use crate::shape::{Convp, Map, remainder};
+use crate::simd::{LANES, Simd};
+use crate::threshold::Threshold;
+
+/// Neighbouring taps that a table sums.
+const GROUP: usize = 3;
+/// Combinations of the signs of a group.
+const SIGNS: usize = 1 << GROUP;
+/// The eight sums of a group, for a segment of a row.
+pub type SumTable = [[i16; LANES]; SIGNS];
+
+/// Largest kernel side.
+const MAX_KERNEL: usize = 16;
+
+/// Tables of sums; see the module.
+pub(super) struct SumTables;
+
+impl BlockKernel for SumTables {
+    const INPUT: InputLayout = InputLayout::Pixels;
+
+    fn supports(shape: Convp, input: InputKind, _: CodePath) -> bool {
+        // Every sum fits in 16 bits, and so does the threshold above the largest sum.
+        let fits = shape.taps() * 255 < i16::MAX as usize;
+        input == InputKind::Pixels && shape.conv.stride == 1 && shape.conv.kernel <= MAX_KERNEL && fits
+    }
+
+    #[inline(always)]
+    fn needs(shape: Convp) -> Needs {
+        let sizes = Sizes::of(shape);
+        Needs {
+            signs: shape.filters * shape.conv.kernel * sizes.row_tables,
+            tables: shape.conv.kernel * sizes.segments * sizes.row_tables,
+            sums: sizes.line,
+            ..Needs::default()
+        }
+    }
+
+    /// Collects the signs of each group, one byte a group: `[filters, kernel row, channel, group]`.
+    fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
+        let (kernel, channels, groups) = (shape.conv.kernel, shape.input.channels, Sizes::of(shape).groups);
+        let mut signs = prepared.signs.iter_mut();
+        for filter in 0..shape.filters {
+            for (ky, channel) in (0..kernel).flat_map(|ky| (0..channels).map(move |channel| (ky, channel))) {
+                let row = (channel * kernel + ky) * kernel;
+                for (group, signs) in (0..groups).zip(&mut signs) {
+                    *signs = group_signs(weights, filter, row, group * GROUP..kernel);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
+        let shape = block.shape;
+        let (kernel, sizes) = (shape.conv.kernel, Sizes::of(shape));
+        let convolved = shape.convolved();
+        let pooled_height = shape.output().height;
+        let row_words = output.len() / shape.filters / pooled_height;
+        let row_len = sizes.segments * sizes.row_tables;
+        let (tables, line) = (&mut scratch.tables[..kernel * row_len], &mut scratch.sums[..sizes.line]);
+        line.fill(0);
+        // The tables of the rows under the kernel form a ring: row `y` is at `y % kernel`.
+        let mut rows_made = 0;
+        for y in 0..convolved.height {
+            let (top, bottom) = shape.conv.inside(y, shape.input.height);
+            while rows_made < y + bottom - shape.conv.pad {
+                let row = &mut tables[remainder(rows_made, kernel) * row_len..][..row_len];
+                fill_row(&sizes, block.input.pixels, rows_made, line, row);
+                rows_made += 1;
+            }
+            // Worked out once for all filters.
+            let mut starts = [0; MAX_KERNEL];
+            let mut slot = remainder(y + top - shape.conv.pad, kernel);
+            for start in &mut starts[top..bottom] {
+                *start = slot * row_len;
+                slot = if slot + 1 == kernel { 0 } else { slot + 1 };
+            }
+            let starts = &starts[top..bottom];
+            let rows = pooled_rows(shape.pool, y, pooled_height);
+            for segment in 0..sizes.segments {
+                let column = segment * LANES;
+                let target = Target {
+                    rows: (rows.start, rows.end),
+                    row_words,
+                    word: column / 64,
+                    shift: column % 64,
+                    used: low_bits(convolved.width - column) as u32,
+                };
+                let under = TablesUnderKernel {
+                    tables: &tables[segment * sizes.row_tables..],
+                    starts,
+                    row_tables: sizes.row_tables,
+                };
+                let filters = Filters {
+                    signs: block.signs,
+                    filter_signs: kernel * sizes.row_tables,
+                    first: top * sizes.row_tables,
+                    thresholds: block.thresholds,
+                };
+                // Kernels of three rows over one or three channels are unrolled, inside the map and at its border.
+                match (sizes.row_tables, starts.len()) {
+                    (1, 2) => sum_unrolled::<S, 1, 2>(simd, &under, &filters, target, output),
+                    (1, 3) => sum_unrolled::<S, 1, 3>(simd, &under, &filters, target, output),
+                    (3, 2) => sum_unrolled::<S, 3, 2>(simd, &under, &filters, target, output),
+                    (3, 3) => sum_unrolled::<S, 3, 3>(simd, &under, &filters, target, output),
+                    _ => sum(simd, &under, &filters, target, output),
+                }
+            }
+        }
+    }
+}
+
+/// The signs of a group of weights as bits.
+pub(super) fn group_signs(weights: WeightBits<'_>, filter: usize, row: usize, columns: Range<usize>) -> u8 {
+    let columns = columns.take(GROUP).enumerate();
+    columns.fold(0, |signs, (bit, kx)| signs | u8::from(weights.is_positive(filter, row + kx)) << bit)
+}
+
+/// Sizes of a block's tables.
+struct Sizes {
+    shape: Convp,
+    /// Groups of a kernel row.
+    groups: usize,
+    /// Segments of a row of the convolution.
+    segments: usize,
+    /// Tables of a segment of one row of pixels: one for each channel and group.
+    row_tables: usize,
+    /// Length of a padded row of pixels, up to the last pixel that a segment reads.
+    line: usize,
+}
+
+impl Sizes {
+    #[inline(always)]
+    const fn of(shape: Convp) -> Self {
+        let groups = shape.conv.kernel.div_ceil(GROUP);
+        let segments = shape.convolved().width.div_ceil(LANES);
+        let (read, written) = (segments * LANES + groups * GROUP, shape.conv.pad + shape.input.width);
+        let line = if read > written { read } else { written };
+        Self { shape, groups, segments, row_tables: shape.input.channels * groups, line }
+    }
+}
+
+/// The tables under the kernel for one segment of a row.
+struct TablesUnderKernel<'a> {
+    /// All tables, from the segment's first one on.
+    tables: &'a [SumTable],
+    /// Start of each kernel row's tables.
+    starts: &'a [usize],
+    /// Tables of a kernel row.
+    row_tables: usize,
+}
+
+/// Signs and thresholds of all filters.
+struct Filters<'a> {
+    signs: &'a [u8],
+    /// Signs of one filter.
+    filter_signs: usize,
+    /// Index of a filter's first sign whose kernel row lies on the map.
+    first: usize,
+    thresholds: &'a [Threshold],
+}
+
+/// Pooled rows and columns that a segment of a convolved row belongs to.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Pooled rows: first, end (exclusive).
+    rows: (usize, usize),
+    row_words: usize,
+    word: usize,
+    shift: usize,
+    /// Bits of the segment that lie on the map.
+    used: u32,
+}
+
+impl Target {
+    /// ORs the bits of a segment into the map of a filter.
+    #[inline(always)]
+    fn or(self, bits: u32, map: &mut [u64]) {
+        let bits = u64::from(bits & self.used) << self.shift;
+        let (from, to) = self.rows;
+        if self.row_words == 1 {
+            return or_into(bits, &mut map[from..to]);
+        }
+        for row in map.chunks_exact_mut(self.row_words).take(to).skip(from) {
+            row[self.word] |= bits;
+        }
+    }
+}
+
+/// Computes a segment for all filters, where the kernel covers `R` rows of `T` tables. All is unrolled.
+#[inline(always)]
+fn sum_unrolled<S: Simd, const T: usize, const R: usize>(
+    simd: S,
+    under: &TablesUnderKernel<'_>,
+    filters: &Filters<'_>,
+    target: Target,
+    output: &mut [u64],
+) {
+    let mut rows = [&[[[0; LANES]; SIGNS]; T]; R];
+    for (row, &start) in rows.iter_mut().zip(under.starts) {
+        if let Some(tables) = under.tables[start..].first_chunk() {
+            *row = tables;
+        }
+    }
+    let map_words = output.len() / filters.thresholds.len();
+    let signs = filters.signs.chunks_exact(filters.filter_signs);
+    for ((threshold, signs), map) in
+        filters.thresholds.iter().zip(signs).zip(output.chunks_exact_mut(map_words))
+    {
+        let (signs, _) = signs[filters.first..].as_chunks::<T>();
+        let Some(signs) = signs.first_chunk::<R>() else { return };
+        let mut sums = simd.zero_sums();
+        for (tables, signs) in rows.iter().zip(signs) {
+            for (table, sign) in tables.iter().zip(signs) {
+                // The remainder changes nothing, and saves the bounds check.
+                sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
+            }
+        }
+        // `supports` has checked that thresholds fit in 16 bits.
+        target.or(simd.sums_at_least(sums, threshold.from as i16), map);
+    }
+}
+
+/// Computes a segment for all filters, as [`sum_unrolled`], for any number of rows and tables.
+#[inline(always)]
+fn sum<S: Simd>(
+    simd: S,
+    under: &TablesUnderKernel<'_>,
+    filters: &Filters<'_>,
+    target: Target,
+    output: &mut [u64],
+) {
+    let map_words = output.len() / filters.thresholds.len();
+    let signs = filters.signs.chunks_exact(filters.filter_signs);
+    for ((threshold, signs), map) in
+        filters.thresholds.iter().zip(signs).zip(output.chunks_exact_mut(map_words))
+    {
+        let mut sums = simd.zero_sums();
+        let rows = signs[filters.first..].chunks_exact(under.row_tables);
+        for (&start, signs) in under.starts.iter().zip(rows) {
+            for (table, sign) in under.tables[start..].iter().zip(signs) {
+                sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
+            }
+        }
+        target.or(simd.sums_at_least(sums, threshold.from as i16), map);
+    }
+}
+
+/// Makes the tables of one row of pixels: `[segments, channels, groups]`. The padding in `line` stays zero.
+#[inline(always)]
+fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, line: &mut [i16], tables: &mut [SumTable]) {
+    let Sizes { shape, groups, .. } = *sizes;
+    let Map { channels, height, width } = shape.input;
+    for channel in 0..channels {
+        let pixels = &pixels[(channel * height + row) * width..][..width];
+        let inner = &mut line[shape.conv.pad..][..width];
+        inner.iter_mut().zip(pixels).for_each(|(number, &pixel)| *number = i16::from(pixel));
+        for (segment, tables) in tables.chunks_exact_mut(sizes.row_tables).enumerate() {
+            for (group, table) in tables[channel * groups..][..groups].iter_mut().enumerate() {
+                let neighbours = &line[segment * LANES + group * GROUP..][..LANES + GROUP - 1];
+                fill_table(neighbours, shape.conv.kernel - group * GROUP, table);
+            }
+        }
+    }
+}
+
+/// Computes the eight sums of three neighbours. Neighbours beyond the kernel's last `taps` count as zero.
+#[inline(always)]
+fn fill_table(line: &[i16], taps: usize, table: &mut SumTable) {
+    let (has_b, has_c) = (i16::from(taps > 1), i16::from(taps > 2));
+    let (a, b, c) = (&line[..LANES], &line[1..=LANES], &line[2..LANES + 2]);
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = table;
+    for x in 0..LANES {
+        let (a, b, c) = (a[x], b[x] * has_b, c[x] * has_c);
+        let (sum, difference) = (a + b, a - b);
+        t0[x] = -sum - c;
+        t1[x] = difference - c;
+        t2[x] = -difference - c;
+        t3[x] = sum - c;
+        t4[x] = c - sum;
+        t5[x] = difference + c;
+        t6[x] = c - difference;
+        t7[x] = sum + c;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_kernel::tests::{any_block, check};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sum_tables_equal_the_reference(case in any_block(InputKind::Pixels, 1..5, 1..70)) {
+            check::<SumTables>(&case)?;
+        }
+    }
+}

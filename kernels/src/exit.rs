@@ -1,0 +1,24 @@
+//! The exit: a fully connected layer with binary weights, its batch norm as one factor and one offset a class.
+
+use crate::dot::dot;
+
+/// Integer score of a class: `dot * factor + offset`. All classes have the same unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Affine {
+    /// Factor of the dot product.
+    pub factor: i32,
+    /// Number added to the product.
+    pub offset: i32,
+}
+
+/// Computes the scores of all classes.
+///
+/// `weights` is `[classes, words]`; the features and each row of weights hold `len` bits.
+#[inline(always)]
+pub(crate) fn scores(features: &[u64], len: usize, weights: &[u64], classes: &[Affine], scores: &mut [i32]) {
+    let rows = weights.chunks_exact(features.len());
+    for ((score, class), weights) in scores.iter_mut().zip(classes).zip(rows) {
+        // `Section::load` has checked that every score fits.
+        *score = dot(features, weights, len) * class.factor + class.offset;
+    }
+}

@@ -1,0 +1,172 @@
+//! The pixels of a block's input in words of 64: their order, their padding, and their output bits.
+//!
+//! Pixels are numbered row after row. The distance from one row to the next, the pitch, is the larger of the widths before and
+//! after the convolution, so that a pixel of the output has the number of the first input pixel under its kernel:
+//!
+//! ```text
+//! input 5 wide, output 3 wide (kernel 3, no padding), pitch 5; kernel position (1, 2) of output pixel 5 sees input pixel 12
+//!
+//!    input           output           x: unused
+//!    0  1  2  3  4   0  1  2  x  x
+//!    5  6  7  8  9   5  6  7  x  x    kernel position (ky, kx) of pixel p sees pixel p + ky * pitch + kx
+//!   10 11 12 13 14  10 11 12  x  x
+//! ```
+//!
+//! Padding is neither +1 nor -1. Half of a pixel's padded taps count as +1 from the start, so that one comparison serves all pixels.
+
+use core::ops::Range;
+
+use crate::bit_map::{BitLayout, low_bits, or_bits_at, or_into};
+use crate::code_path::CodePath;
+use crate::pooling::pooled_rows;
+use crate::section::InputKind;
+use crate::shape::{Convp, Map, Window};
+use crate::threshold::Threshold;
+
+/// Pixels in a word.
+pub(crate) const WORD_PIXELS: usize = 64;
+
+/// Largest kernel side.
+const MAX_KERNEL: usize = 16;
+
+/// Whether a block can be computed over words of pixels: bits at stride 1, with counts that fit in 16 bits.
+pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
+    // Temporary maps are larger than the map itself.
+    input == InputKind::Bits
+        && !path.is_low_memory()
+        && shape.conv.stride == 1
+        && shape.conv.kernel <= MAX_KERNEL
+        && shape.taps() < i16::MAX as usize
+}
+
+/// Memory layout of the output: contiguous if there is no pooling and rows have no unused pixels.
+pub(crate) fn output(shape: Convp) -> BitLayout {
+    let no_pooling = Window { kernel: 1, stride: 1, pad: 0 };
+    if shape.pool == no_pooling && pitch(shape) == shape.convolved().width {
+        BitLayout::Contiguous
+    } else {
+        BitLayout::Rows(shape.row_words())
+    }
+}
+
+const fn pitch(shape: Convp) -> usize {
+    let (before, after) = (shape.input.width, shape.convolved().width);
+    if before > after { before } else { after }
+}
+
+/// The pixels of a block in words.
+#[derive(Clone, Copy)]
+pub(crate) struct PixelWords {
+    pub(crate) shape: Convp,
+    /// Pixels from one row to the next.
+    pub(crate) pitch: usize,
+    /// Words of output pixels.
+    pub(crate) words: usize,
+}
+
+/// An output pixel, and the kernel rows and columns that see the map there.
+pub(crate) struct PixelPadding {
+    pub(crate) pixel: usize,
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+    /// Taps that see padding.
+    pub(crate) padded_taps: usize,
+}
+
+impl PixelWords {
+    pub(crate) const fn of(shape: Convp) -> Self {
+        let pitch = pitch(shape);
+        Self { shape, pitch, words: (shape.convolved().height * pitch).div_ceil(WORD_PIXELS) }
+    }
+
+    /// Pixels of the output, unused ones between rows included.
+    pub(crate) const fn len(&self) -> usize {
+        self.shape.convolved().height * self.pitch
+    }
+
+    /// Number of padding pixels before the first pixel of the map.
+    pub(crate) const fn leading_padding(&self) -> usize {
+        self.shape.conv.pad * (self.pitch + 1)
+    }
+
+    /// Calls `visit` for each output pixel, unused ones aside.
+    pub(crate) fn each_pixel(&self, mut visit: impl FnMut(PixelPadding)) {
+        let Convp { input, conv, .. } = self.shape;
+        let Map { height, width, .. } = self.shape.convolved();
+        for y in 0..height {
+            let (top, bottom) = conv.inside(y, input.height);
+            for x in 0..width {
+                let (left, right) = conv.inside(x, input.width);
+                let seen = (bottom - top) * (right - left) * input.channels;
+                visit(PixelPadding {
+                    pixel: y * self.pitch + x,
+                    rows: top..bottom,
+                    columns: left..right,
+                    padded_taps: self.shape.taps() - seen,
+                });
+            }
+        }
+    }
+
+    /// Writes the bits of a word of pixels to the output, one word a filter.
+    ///
+    /// Rows are pooled across; a contiguous output is inverted where thresholds are flipped.
+    #[inline(always)]
+    pub(crate) fn write(&self, word: usize, bits: &[u64], thresholds: &[Threshold], output: &mut [u64]) {
+        match self::output(self.shape) {
+            BitLayout::Contiguous => self.write_contiguous(word, bits, thresholds, output),
+            BitLayout::Rows(row_words) => self.write_rows(word, bits, row_words, output),
+        }
+    }
+
+    #[inline(always)]
+    fn write_contiguous(&self, word: usize, bits: &[u64], thresholds: &[Threshold], output: &mut [u64]) {
+        let used = low_bits(self.len() - word * WORD_PIXELS);
+        let bits = bits.iter().zip(thresholds);
+        let bits = bits.map(|(bits, threshold)| if threshold.flipped { !bits & used } else { bits & used });
+        if self.len().is_multiple_of(WORD_PIXELS) {
+            // Each filter has words of its own.
+            for (bits, map) in bits.zip(output.chunks_exact_mut(self.words)) {
+                map[word] = bits;
+            }
+            return;
+        }
+        for (filter, bits) in bits.enumerate() {
+            or_bits_at(output, filter * self.len() + word * WORD_PIXELS, bits);
+        }
+    }
+
+    /// ORs the bits of a word of pixels into the pooled rows whose window contains them.
+    #[inline(always)]
+    fn write_rows(&self, word: usize, bits: &[u64], row_words: usize, output: &mut [u64]) {
+        let Map { height, width, .. } = self.shape.convolved();
+        let pooled_height = self.shape.output().height;
+        let (first, end) = (word * WORD_PIXELS, (word + 1) * WORD_PIXELS);
+        for y in first / self.pitch..end.div_ceil(self.pitch).min(height) {
+            // Only a part of the row may lie in the word: it begins at this column of the row and this bit of the word.
+            let (start, column) = (y * self.pitch, first.saturating_sub(y * self.pitch));
+            if column >= width {
+                continue;
+            }
+            let from = (start + column) - first;
+            let used = low_bits((width - column).min(WORD_PIXELS - from));
+            let Range { start: top, end: bottom } = pooled_rows(self.shape.pool, y, pooled_height);
+            let filters = bits.iter().zip(output.chunks_exact_mut(pooled_height * row_words));
+            if row_words == 1 {
+                let filters = filters.map(|(bits, map)| ((bits >> from & used) << column, map));
+                // Written out for the one and two that a pooling has.
+                match bottom - top {
+                    1 => filters.for_each(|(bits, map)| map[top] |= bits),
+                    2 => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),
+                    _ => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..bottom])),
+                }
+                continue;
+            }
+            for (bits, map) in filters {
+                for row in map.chunks_exact_mut(row_words).take(bottom).skip(top) {
+                    or_bits_at(row, column, bits >> from & used);
+                }
+            }
+        }
+    }
+}

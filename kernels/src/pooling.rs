@@ -1,0 +1,214 @@
+//! Max pooling of bits: an OR of the bits in each window, first across rows, then along each row.
+//!
+//! ```text
+//! rows of a convolution      pooled across rows      pooled along rows
+//!      (window 2, stride 2)
+//!         0 1 0 0
+//!         0 0 0 1       ->        0 1 0 1       ->        1 1
+//!         1 0 0 0
+//!         0 0 0 0       ->        1 0 0 0       ->        1 0
+//! ```
+
+use core::ops::Range;
+
+use crate::bit_map::{low_bits, or_into};
+use crate::shape::{Convp, Window, quotient, remainder};
+use crate::threshold::Threshold;
+
+/// Pooled rows whose window contains a row of the convolution; `height` is the number of pooled rows.
+#[inline(always)]
+pub(crate) fn pooled_rows(pool: Window, row: usize, height: usize) -> Range<usize> {
+    let reach = row + pool.pad;
+    let from = quotient((reach + 1).saturating_sub(pool.kernel) + pool.stride - 1, pool.stride);
+    let to = (quotient(reach, pool.stride) + 1).min(height);
+    from.min(to)..to
+}
+
+/// ORs a row of the convolution into pooled rows of one channel.
+#[inline(always)]
+pub(crate) fn pool_across(bits: &[u64], rows: Range<usize>, channel: &mut [u64]) {
+    if let [bits] = bits {
+        return or_into(*bits, &mut channel[rows]);
+    }
+    for row in channel[rows.start * bits.len()..rows.end * bits.len()].chunks_exact_mut(bits.len()) {
+        row.iter_mut().zip(bits).for_each(|(row, bits)| *row |= bits);
+    }
+}
+
+/// Pools the rows of all filters along themselves, and inverts the bits of flipped thresholds.
+#[inline(always)]
+pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize, output: &mut [u64]) {
+    let width = shape.convolved().width;
+    let channels = output.chunks_exact_mut(shape.output().height * row_words);
+    for (threshold, rows) in thresholds.iter().zip(channels) {
+        pool_along(shape.pool, width, threshold.flipped, row_words, rows);
+    }
+}
+
+/// Pools rows of `width` bits in `row_words` words each, in place, and inverts the pooled bits if `flipped`.
+///
+/// A pooled row has `pool.positions(width)` bits; the bits after them are zero.
+#[inline(always)]
+fn pool_along(pool: Window, width: usize, flipped: bool, row_words: usize, rows: &mut [u64]) {
+    let pooled = pool.positions(width);
+    let inverted = if flipped { u64::MAX } else { 0 };
+    if pool.kernel == 1 && pool.stride == 1 {
+        // A window of one column leaves the row as it is.
+        if flipped {
+            for row in rows.chunks_exact_mut(row_words) {
+                row.iter_mut().for_each(|word| *word = !*word);
+                clear_from(pooled, row);
+            }
+        }
+        return;
+    }
+    if row_words == 1 && pooled.saturating_sub(1) * pool.stride < 64 {
+        let inside = low_bits(pooled);
+        // The pooling of DDNN has no loop over the window.
+        let is_ddnn = pool == Window { kernel: 3, stride: 2, pad: 1 };
+        for row in rows {
+            let any = if is_ddnn { every(2, *row | *row << 1 | *row >> 1) } else { pool_word(pool, *row) };
+            *row = (any ^ inverted) & inside;
+        }
+        return;
+    }
+    for row in rows.chunks_exact_mut(row_words) {
+        pool_long(pool, pooled, row);
+        row.iter_mut().for_each(|word| *word ^= inverted);
+        clear_from(pooled, row);
+    }
+}
+
+/// Clears the bits of a row from index `length` on.
+fn clear_from(length: usize, row: &mut [u64]) {
+    if !length.is_multiple_of(64)
+        && let Some(word) = row.get_mut(length / 64)
+    {
+        *word &= (1 << (length % 64)) - 1;
+    }
+    row.iter_mut().skip(length.div_ceil(64)).for_each(|word| *word = 0);
+}
+
+/// Sets bit `x` to the OR of the bits `x * stride - pad + (0..kernel)`.
+fn pool_word(pool: Window, word: u64) -> u64 {
+    let mut any = 0;
+    for column in 0..pool.kernel {
+        any |= if column < pool.pad {
+            word.checked_shl((pool.pad - column) as u32).unwrap_or(0)
+        } else {
+            word.checked_shr((column - pool.pad) as u32).unwrap_or(0)
+        };
+    }
+    every(pool.stride, any)
+}
+
+/// Collects the bits `0, stride, 2 * stride, ..` at the low end of a word.
+#[inline(always)]
+fn every(stride: usize, word: u64) -> u64 {
+    match stride {
+        1 => word,
+        2 => {
+            // Hacker's Delight, 7-4: each step joins neighbouring groups, twice as long as before.
+            let mut w = word & 0x5555_5555_5555_5555;
+            w = (w | w >> 1) & 0x3333_3333_3333_3333;
+            w = (w | w >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+            w = (w | w >> 4) & 0x00ff_00ff_00ff_00ff;
+            w = (w | w >> 8) & 0x0000_ffff_0000_ffff;
+            (w | w >> 16) & 0x0000_0000_ffff_ffff
+        }
+        _ => (0..64usize.div_ceil(stride)).fold(0, |all, x| all | (word >> (x * stride) & 1) << x),
+    }
+}
+
+/// Pools a row of several words into `length` bits, as [`pool_word`] does.
+fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
+    let mut before = 0;
+    for at in 0..length.div_ceil(64) {
+        let word = |at: usize| row.get(at).copied().unwrap_or(0);
+        let mut pooled = 0;
+        for part in 0..pool.stride {
+            let from = at * pool.stride + part;
+            // At stride 1 the word before has been overwritten.
+            let last = if from > at { word(from - 1) } else { before };
+            let any = pool_words(pool, [last, word(from), word(from + 1)]);
+            // First bit of this word at which a window begins, padding aside.
+            let first = remainder(pool.stride - remainder(part * 64, pool.stride), pool.stride);
+            pooled |= every(pool.stride, any >> first) << quotient(part * 64 + first, pool.stride);
+        }
+        before = word(at);
+        row[at] = pooled;
+    }
+}
+
+/// Sets bit `x` to the OR of the bits `x - pad + (0..kernel)` of a word between two others.
+fn pool_words(pool: Window, [before, word, after]: [u64; 3]) -> u64 {
+    (0..pool.kernel).fold(0, |any, column| {
+        let shifted = if column < pool.pad {
+            let left = pool.pad - column;
+            word << left | before >> (64 - left)
+        } else {
+            let right = column - pool.pad;
+            // Two shifts, since a shift by 64 would shift by nothing.
+            word >> right | after << 1 << (63 - right)
+        };
+        any | shifted
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn pack(bits: &[bool]) -> Vec<u64> {
+        let mut row = vec![0; bits.len().div_ceil(64)];
+        for (x, &bit) in bits.iter().enumerate() {
+            row[x / 64] |= u64::from(bit) << (x % 64);
+        }
+        row
+    }
+
+    fn any_window() -> impl Strategy<Value = Window> {
+        (1usize..9, 1usize..6)
+            .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
+    }
+
+    proptest! {
+        #[test]
+        fn pooling_along_a_row_is_an_or_of_its_windows(
+            bits in prop::collection::vec(any::<bool>(), 9..200), pool in any_window(), flipped in any::<bool>(),
+        ) {
+            let mut row = pack(&bits);
+            row.resize(row.len().max(pool.positions(bits.len()).div_ceil(64)), 0);
+            let words = row.len();
+            pool_along(pool, bits.len(), flipped, words, &mut row);
+            let expected: Vec<bool> = (0..pool.positions(bits.len()))
+                .map(|x| {
+                    let (from, to) = pool.inside(x, bits.len());
+                    (from..to).any(|column| bits[x * pool.stride + column - pool.pad]) != flipped
+                })
+                .collect();
+            let mut expected = pack(&expected);
+            expected.resize(row.len(), 0);
+            prop_assert_eq!(row, expected);
+        }
+
+        #[test]
+        fn pooling_across_rows_is_an_or_of_the_rows_of_a_window(
+            rows in prop::collection::vec(any::<u64>(), 9..40), pool in any_window(),
+        ) {
+            let mut pooled = vec![0; pool.positions(rows.len())];
+            for (row, &bits) in rows.iter().enumerate() {
+                let into = pooled_rows(pool, row, pooled.len());
+                pool_across(&[bits], into, &mut pooled);
+            }
+            for (y, pooled) in pooled.iter().enumerate() {
+                let (from, to) = pool.inside(y, rows.len());
+                let expected = (from..to).fold(0, |any, row| any | rows[y * pool.stride + row - pool.pad]);
+                prop_assert_eq!(*pooled, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Reading of weights and thresholds into the memory of a section.
+
+use super::format::Reader;
+use super::memory::Prepared;
+use super::plan::max_sum;
+use super::{Plan, Section, Weights};
+use crate::block_kernel::{KernelKind, WeightBits};
+use crate::code_path::CodePath;
+use crate::error::{PackedError, check_signed};
+use crate::exit::Affine;
+use crate::threshold::Threshold;
+
+impl<'a> Section<'a> {
+    /// Reads a section into `memory`, in the order in which `path` runs it.
+    ///
+    /// # Errors
+    /// [`PackedError`] if the bytes do not fit `plan`, if a number is out of range, or if `memory` has another size than
+    /// [`Plan::needs`] says.
+    pub fn load(
+        plan: &'a Plan,
+        path: CodePath,
+        bytes: &[u8],
+        memory: Weights<'a>,
+    ) -> Result<Self, PackedError> {
+        let mut reader = Reader::after_header(plan, bytes)?;
+        let schedule = plan.schedule(path);
+        memory.check(&schedule.needs, plan.classes())?;
+        let Weights { words, signs, vectors, thresholds, classes } = memory;
+        let mut left = Weights {
+            words: &mut *words,
+            signs: &mut *signs,
+            vectors: &mut *vectors,
+            thresholds: &mut *thresholds,
+            classes: &mut [],
+        };
+        for (index, kernel) in (0..plan.blocks().len()).zip(schedule.kernels) {
+            load_block(plan, index, kernel, &mut reader, &mut left)?;
+        }
+        load_exit(plan, &mut reader, left.words, classes)?;
+        Ok(Self { plan, schedule, prepared: Prepared { words, signs, vectors, thresholds }, classes })
+    }
+}
+
+fn load_block(
+    plan: &Plan,
+    index: usize,
+    kernel: KernelKind,
+    reader: &mut Reader<'_>,
+    left: &mut Weights<'_>,
+) -> Result<(), PackedError> {
+    let shape = plan.blocks()[index];
+    let mut memory = left.take_block(&kernel.plan(shape).needs, shape.filters);
+    let weights =
+        WeightBits { bytes: reader.bits("weights", shape.filters * shape.taps())?, taps: shape.taps() };
+    let from = reader.numbers(shape.filters);
+    let flipped = WeightBits { bytes: reader.bits("signs of the thresholds", shape.filters)?, taps: 1 };
+    for ((filter, threshold), from) in memory.thresholds.iter_mut().enumerate().zip(from) {
+        *threshold = Threshold { from, flipped: flipped.is_positive(filter, 0) };
+        check_threshold(plan, index, *threshold)?;
+    }
+    kernel.prepare(shape, weights, &mut memory);
+    Ok(())
+}
+
+fn load_exit(
+    plan: &Plan,
+    reader: &mut Reader<'_>,
+    words: &mut [u64],
+    classes: &mut [Affine],
+) -> Result<(), PackedError> {
+    let features = plan.features().len();
+    let weights = reader.bits("weights of the exit", plan.classes() * features)?;
+    let weights = WeightBits { bytes: weights, taps: features };
+    words.fill(0);
+    for (class, words) in words.chunks_exact_mut(plan.feature_words()).enumerate() {
+        for feature in 0..features {
+            words[feature / 64] |= u64::from(weights.is_positive(class, feature)) << (feature % 64);
+        }
+    }
+    let (factors, offsets) = (reader.numbers(plan.classes()), reader.numbers(plan.classes()));
+    for ((class, factor), offset) in classes.iter_mut().zip(factors).zip(offsets) {
+        *class = Affine { factor, offset };
+        check_affine(*class, features)?;
+    }
+    Ok(())
+}
+
+/// Checks that a threshold lies within the sums of a block, or is the first number above them.
+pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -> Result<(), PackedError> {
+    let max = i64::from(max_sum(plan.blocks()[block], plan.block_input(block)));
+    check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
+}
+
+/// Checks that the scores of a class fit in 32 bits, whatever the features are.
+pub(super) fn check_affine(class: Affine, features: usize) -> Result<(), PackedError> {
+    let largest = i64::from(class.factor).abs() * features as i64 + i64::from(class.offset).abs();
+    check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)
+}

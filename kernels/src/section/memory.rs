@@ -1,0 +1,143 @@
+//! The memory that a section runs in. The caller brings it; nothing is allocated.
+
+use crate::block_kernel::{Block, BlockInput, LookupVector, SumTable};
+use crate::error::{PackedError, check_equal};
+use crate::exit::Affine;
+use crate::shape::Convp;
+use crate::threshold::Threshold;
+
+/// Memory that a section takes, as numbers of elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Prepared weights: words.
+    pub weights: usize,
+    /// Prepared weights of blocks that sum three taps at a time: bytes.
+    pub signs: usize,
+    /// Prepared weights of blocks that look up products: vectors of 32 bytes.
+    pub vectors: usize,
+    /// Thresholds, one a filter of every block.
+    pub thresholds: usize,
+    /// Scratch: words.
+    pub words: usize,
+    /// Scratch: tables of sums, 512 bytes each.
+    pub tables: usize,
+    /// Scratch: 16-bit numbers.
+    pub sums: usize,
+    /// Scratch: bytes.
+    pub bytes: usize,
+}
+
+impl Needs {
+    /// Adds the needs of a block. Blocks have weights of their own, and share scratch memory.
+    pub(super) fn add_block(&mut self, block: Self, filters: usize) {
+        self.weights += block.weights;
+        self.signs += block.signs;
+        self.vectors += block.vectors;
+        self.thresholds += filters;
+        self.words = self.words.max(block.words);
+        self.tables = self.tables.max(block.tables);
+        self.sums = self.sums.max(block.sums);
+        self.bytes = self.bytes.max(block.bytes);
+    }
+}
+
+/// Weights and thresholds as kernels read them, in memory of [`Plan::needs`](super::Plan::needs).
+#[derive(Debug)]
+pub struct Weights<'a> {
+    /// `needs().weights` words.
+    pub words: &'a mut [u64],
+    /// `needs().signs` bytes.
+    pub signs: &'a mut [u8],
+    /// `needs().vectors`.
+    pub vectors: &'a mut [LookupVector],
+    /// `needs().thresholds`.
+    pub thresholds: &'a mut [Threshold],
+    /// `classes()`.
+    pub classes: &'a mut [Affine],
+}
+
+impl<'a> Weights<'a> {
+    pub(super) fn check(&self, needs: &Needs, classes: usize) -> Result<(), PackedError> {
+        check_equal("memory for weights", None, needs.weights, self.words.len())?;
+        check_equal("memory for signs", None, needs.signs, self.signs.len())?;
+        check_equal("memory for vectors", None, needs.vectors, self.vectors.len())?;
+        check_equal("memory for thresholds", None, needs.thresholds, self.thresholds.len())?;
+        check_equal("memory for classes", None, classes, self.classes.len())
+    }
+
+    /// Splits off the memory of a block.
+    pub(super) fn take_block(&mut self, needs: &Needs, filters: usize) -> Weights<'a> {
+        Weights {
+            words: take_mut(&mut self.words, needs.weights),
+            signs: take_mut(&mut self.signs, needs.signs),
+            vectors: take_mut(&mut self.vectors, needs.vectors),
+            thresholds: take_mut(&mut self.thresholds, filters),
+            classes: &mut [],
+        }
+    }
+}
+
+/// Prepared weights and thresholds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prepared<'a> {
+    pub(super) words: &'a [u64],
+    pub(super) signs: &'a [u8],
+    pub(super) vectors: &'a [LookupVector],
+    pub(super) thresholds: &'a [Threshold],
+}
+
+impl<'a> Prepared<'a> {
+    /// Splits off the weights of a block.
+    #[inline(always)]
+    pub(super) fn take_block<'b>(&mut self, shape: Convp, needs: &Needs, input: BlockInput<'b>) -> Block<'b>
+    where
+        'a: 'b,
+    {
+        Block {
+            shape,
+            input,
+            words: take(&mut self.words, needs.weights),
+            signs: take(&mut self.signs, needs.signs),
+            vectors: take(&mut self.vectors, needs.vectors),
+            thresholds: take(&mut self.thresholds, shape.filters),
+        }
+    }
+}
+
+/// Scratch memory of a run, as much as [`Plan::needs`](super::Plan::needs) says.
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    /// `needs().words`.
+    pub words: &'a mut [u64],
+    /// `needs().tables`.
+    pub tables: &'a mut [SumTable],
+    /// `needs().sums`.
+    pub sums: &'a mut [i16],
+    /// `needs().bytes`.
+    pub bytes: &'a mut [u8],
+}
+
+/// Output memory of a run.
+#[derive(Debug)]
+pub struct Outputs<'a> {
+    /// One score a class. A score times [`Plan::scale`](super::Plan::scale) is the logit.
+    pub scores: &'a mut [i32],
+    /// Packed features, `ceil(features / 8)` bytes, tail bits zero.
+    pub features: &'a mut [u8],
+}
+
+/// Splits the first elements off a slice.
+#[inline(always)]
+pub(super) fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
+    let (taken, rest) = from.split_at(count);
+    *from = rest;
+    taken
+}
+
+/// Splits the first elements off a mutable slice.
+#[inline(always)]
+pub(super) fn take_mut<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (taken, rest) = core::mem::take(from).split_at_mut(count);
+    *from = rest;
+    taken
+}

@@ -1,0 +1,125 @@
+//! A packed section: its bytes, its memory, and its run.
+
+mod format;
+mod load;
+mod memory;
+#[cfg(feature = "std")]
+mod owned;
+mod plan;
+
+pub use format::{BlockParts, HeadParts, VERSION, write};
+pub use memory::{Needs, Outputs, Scratch, Weights};
+#[cfg(feature = "std")]
+pub use owned::OwnedSection;
+pub use plan::{InputKind, MAX_BLOCKS, Plan};
+
+use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words, write_words};
+use crate::block_kernel::{BlockInput, InputLayout};
+use crate::code_path::PathCode;
+use crate::exit::{self, Affine};
+use crate::pooling::pool_rows;
+use crate::shape::Map;
+use crate::simd::Simd;
+use memory::{Prepared, take_mut};
+use plan::Schedule;
+
+/// A section that is ready to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    plan: &'a Plan,
+    schedule: Schedule,
+    /// Weights of the blocks, then of the exit.
+    prepared: Prepared<'a>,
+    classes: &'a [Affine],
+}
+
+impl Section<'_> {
+    /// Runs one view.
+    ///
+    /// # Panics
+    /// When a slice has another length than the plan says.
+    pub fn run(&self, input: &[u8], scratch: Scratch<'_>, outputs: Outputs<'_>) {
+        let needs = self.schedule.needs;
+        assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
+        let Scratch { words, tables, sums, bytes } = &scratch;
+        let found = (words.len(), tables.len(), sums.len(), bytes.len());
+        assert_eq!(found, (needs.words, needs.tables, needs.sums, needs.bytes), "scratch");
+        assert_eq!(outputs.scores.len(), self.plan.classes(), "scores");
+        assert_eq!(outputs.features.len(), self.plan.features().len().div_ceil(8), "bytes of features");
+        self.schedule.path.run(Run { section: self, input, scratch, outputs });
+    }
+}
+
+/// A run of one view.
+struct Run<'a> {
+    section: &'a Section<'a>,
+    input: &'a [u8],
+    scratch: Scratch<'a>,
+    outputs: Outputs<'a>,
+}
+
+impl PathCode for Run<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { section, input, mut scratch, outputs } = self;
+        let Section { plan, schedule, mut prepared, classes } = *section;
+        let mut map = take_mut(&mut scratch.words, plan.map_words());
+        let mut next = take_mut(&mut scratch.words, plan.map_words());
+        let features = take_mut(&mut scratch.words, plan.feature_words());
+        if plan.input_kind() == InputKind::Bits {
+            read_words(input, &mut map[..plan.input().len().div_ceil(64)]);
+        }
+        let mut layout = BitLayout::Contiguous;
+        for (&shape, kernel) in plan.blocks().iter().zip(schedule.kernels) {
+            let block = kernel.plan(shape);
+            if let Some(needed) = convert(shape.input, layout, block.input, map, next) {
+                layout = needed;
+                core::mem::swap(&mut map, &mut next);
+            }
+            let row_words = if let BitLayout::Rows(words) = layout { words } else { 0 };
+            let input = BlockInput { pixels: input, bits: map, row_words };
+            let prepared = prepared.take_block(shape, &block.needs, input);
+            layout = block.output;
+            let output = &mut next[..layout.words(shape.output())];
+            output.fill(0);
+            kernel.run(simd, &prepared, &mut scratch, output);
+            if let BitLayout::Rows(row_words) = layout {
+                pool_rows(shape, prepared.thresholds, row_words, output);
+            }
+            core::mem::swap(&mut map, &mut next);
+        }
+        let features = match layout {
+            BitLayout::Contiguous => &map[..plan.feature_words()],
+            BitLayout::Rows(row_words) => {
+                into_contiguous(plan.features(), map, row_words, features);
+                features
+            }
+        };
+        exit::scores(features, plan.features().len(), prepared.words, classes, outputs.scores);
+        write_words(features, outputs.features);
+    }
+}
+
+/// Copies a map into the layout that a kernel reads; `None` if the map has that layout already.
+#[inline(always)]
+fn convert(
+    map: Map,
+    layout: BitLayout,
+    needed: InputLayout,
+    bits: &[u64],
+    to: &mut [u64],
+) -> Option<BitLayout> {
+    match (needed, layout) {
+        (InputLayout::Contiguous, BitLayout::Rows(row_words)) => {
+            into_contiguous(map, bits, row_words, to);
+            Some(BitLayout::Contiguous)
+        }
+        (InputLayout::Rows, BitLayout::Contiguous) => {
+            into_rows(map, bits, to);
+            Some(BitLayout::Rows(map.row_words()))
+        }
+        _ => None,
+    }
+}

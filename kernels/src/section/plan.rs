@@ -1,0 +1,200 @@
+//! The shapes of a section, and the kernels that run it.
+
+use super::Needs;
+use crate::block_kernel::KernelKind;
+use crate::code_path::CodePath;
+use crate::error::{PackedError, check_equal, check_range};
+use crate::shape::{Convp, Map, Window};
+
+/// Largest number of blocks of a section.
+pub const MAX_BLOCKS: usize = 8;
+
+/// Largest number of rows, columns, channels and filters.
+const MAX_SIDE: i64 = 4096;
+/// Largest number of values of a map.
+const MAX_VALUES: i64 = 1 << 24;
+/// Largest number of weights of a filter: 255 times as much still fits in 32 bits.
+const MAX_TAPS: i64 = 1 << 22;
+const MAX_CLASSES: i64 = 4096;
+/// Largest kernel side, and largest stride.
+const MAX_WINDOW: i64 = 64;
+
+/// The values that a section, or a block, takes as input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Pixels in `0..=255`, one byte each, `[channels, rows, columns]`.
+    Pixels,
+    /// Features of an earlier section: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
+    Bits,
+}
+
+/// The shapes of a section.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    kind: InputKind,
+    blocks: [Convp; MAX_BLOCKS],
+    count: usize,
+    classes: usize,
+    scale: f32,
+    /// Words of the features, contiguous.
+    feature_words: usize,
+    /// Words of the largest map before or between blocks.
+    map_words: usize,
+}
+
+/// A plan on one code path: the kernel of each block, and the memory of all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    pub(super) path: CodePath,
+    pub(super) kernels: [KernelKind; MAX_BLOCKS],
+    pub(super) needs: Needs,
+}
+
+impl Plan {
+    /// Checks the shapes of a section.
+    ///
+    /// # Errors
+    /// [`PackedError::Range`] naming the number that is out of its range.
+    pub fn new(kind: InputKind, blocks: &[Convp], classes: usize, scale: f32) -> Result<Self, PackedError> {
+        check_range("blocks", None, 1..=MAX_BLOCKS as i64, blocks.len())?;
+        check_range("classes", None, 1..=MAX_CLASSES, classes)?;
+        if !(scale.is_finite() && scale > 0.0) {
+            return Err(PackedError::Scale);
+        }
+        for (index, &block) in blocks.iter().enumerate() {
+            Self::check_block(index, block)?;
+        }
+        for (index, pair) in blocks.windows(2).enumerate() {
+            let (before, input, index) = (pair[0].output(), pair[1].input, Some(index + 1));
+            check_equal("channels", index, before.channels, input.channels)?;
+            check_equal("rows", index, before.height, input.height)?;
+            check_equal("columns", index, before.width, input.width)?;
+        }
+        let mut plan = Self {
+            kind,
+            blocks: [Convp::default(); MAX_BLOCKS],
+            count: blocks.len(),
+            classes,
+            scale,
+            feature_words: 0,
+            map_words: 0,
+        };
+        plan.blocks[..blocks.len()].copy_from_slice(blocks);
+        plan.feature_words = plan.features().len().div_ceil(64);
+        let input = plan.input();
+        let input_words =
+            if kind == InputKind::Bits { input.channels * input.height * input.row_words() } else { 0 };
+        let output_words = |block: &Convp| block.filters * block.output().height * block.row_words();
+        plan.map_words = blocks.iter().map(output_words).fold(input_words, usize::max);
+        Ok(plan)
+    }
+
+    /// The blocks, first to last.
+    pub fn blocks(&self) -> &[Convp] {
+        &self.blocks[..self.count]
+    }
+
+    /// Shape of the input.
+    pub fn input(&self) -> Map {
+        self.blocks[0].input
+    }
+
+    /// Kind of the input.
+    pub fn input_kind(&self) -> InputKind {
+        self.kind
+    }
+
+    /// Number of bytes of the input.
+    pub fn input_bytes(&self) -> usize {
+        match self.kind {
+            InputKind::Pixels => self.input().len(),
+            InputKind::Bits => self.input().len().div_ceil(8),
+        }
+    }
+
+    /// Shape of the features, the output of the last block. A feature is one bit.
+    pub fn features(&self) -> Map {
+        self.blocks[self.count - 1].output()
+    }
+
+    /// Number of products of all convolutions and the exit: the work of a run, on any code path.
+    pub fn products(&self) -> usize {
+        let of_block = |block: &Convp| block.convolved().len() * block.taps();
+        self.blocks().iter().map(of_block).sum::<usize>() + self.classes * self.features().len()
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Logit of a score of 1.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Memory that the section takes on a code path.
+    pub fn needs(&self, path: CodePath) -> Needs {
+        self.schedule(path).needs
+    }
+
+    /// Words of the features, contiguous.
+    pub(super) fn feature_words(&self) -> usize {
+        self.feature_words
+    }
+
+    /// Words of the largest map before or between blocks.
+    pub(super) fn map_words(&self) -> usize {
+        self.map_words
+    }
+
+    /// Kind of the input of a block.
+    pub(super) fn block_input(&self, index: usize) -> InputKind {
+        if index == 0 { self.kind } else { InputKind::Bits }
+    }
+
+    /// Chooses the kernel of each block.
+    pub(super) fn schedule(&self, path: CodePath) -> Schedule {
+        let mut kernels = [KernelKind::default(); MAX_BLOCKS];
+        let mut needs = Needs::default();
+        for (index, (&block, kernel)) in self.blocks().iter().zip(&mut kernels).enumerate() {
+            *kernel = KernelKind::choose(block, self.block_input(index), path);
+            needs.add_block(kernel.plan(block).needs, block.filters);
+        }
+        needs.weights += self.classes * self.feature_words();
+        needs.words += 2 * self.map_words() + self.feature_words();
+        Schedule { path, kernels, needs }
+    }
+
+    /// Checks the shape of a block.
+    pub(super) fn check_block(index: usize, block: Convp) -> Result<(), PackedError> {
+        let check = |what, max, found| check_range(what, Some(index), 1..=max, found);
+        let Map { channels, height, width } = block.input;
+        check("channels", MAX_SIDE, channels)?;
+        check("rows", MAX_SIDE, height)?;
+        check("columns", MAX_SIDE, width)?;
+        check("filters", MAX_SIDE, block.filters)?;
+        check_window("kernel", index, block.conv, block.input)?;
+        check_window("pooling window", index, block.pool, block.convolved())?;
+        check("values", MAX_VALUES, block.input.len())?;
+        check("values of the convolution", MAX_VALUES, block.convolved().len())?;
+        check("values of the output", MAX_VALUES, block.output().len())?;
+        check("weights of a filter", MAX_TAPS, block.taps())
+    }
+}
+
+fn check_window(what: &'static str, block: usize, window: Window, map: Map) -> Result<(), PackedError> {
+    let block = Some(block);
+    check_range(what, block, 1..=MAX_WINDOW, window.kernel)?;
+    check_range(what, block, 1..=MAX_WINDOW, window.stride)?;
+    // A window over padding alone would have no largest value.
+    check_range(what, block, 0..=window.kernel as i64 - 1, window.pad)?;
+    let side = map.height.min(map.width) + 2 * window.pad;
+    check_range(what, block, 1..=side as i64, window.kernel)
+}
+
+/// Largest sum of a filter.
+pub(super) fn max_sum(block: Convp, input: InputKind) -> i32 {
+    let max_value = if input == InputKind::Pixels { 255 } else { 1 };
+    (block.taps() * max_value) as i32
+}

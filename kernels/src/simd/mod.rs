@@ -1,0 +1,125 @@
+//! The operations on vectors that kernels are written in.
+//!
+//! Each code path has its own version. [`Portable`] defines the operations: a property holds the other versions to it.
+
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod avx2;
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+pub(crate) use avx2::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+pub(crate) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
+pub(crate) use portable::Portable;
+
+/// Lanes of a vector of bytes, and of a vector of sums.
+pub(crate) const LANES: usize = 32;
+/// Lanes of each half of a vector of bytes. A lookup stays in its half.
+pub(crate) const HALF: usize = LANES / 2;
+/// Words of a vector of words.
+pub(crate) const WORDS: usize = 8;
+
+/// Counts of a vector of pixels for four filters, as 16-bit numbers; `f0` to `f3` are the filters.
+///
+/// ```text
+///                  lanes of the lower half    lanes of the upper half
+/// counts[0]        f0, even pixels            f2, even pixels
+/// counts[1]        f0, odd pixels             f2, odd pixels
+/// counts[2]        f1, even pixels            f3, even pixels
+/// counts[3]        f1, odd pixels             f3, odd pixels
+/// ```
+pub(crate) type Counts = [[i16; HALF]; 4];
+
+/// Operations of a code path. A value of such a type exists only on processors that have its instructions.
+pub(crate) trait Simd: Copy {
+    /// Type of [`byte_lookup`](Self::byte_lookup).
+    type ByteLookup: ByteLookup;
+    /// Type of [`word_popcount`](Self::word_popcount).
+    type WordPopcount: WordPopcount;
+    /// 16-bit sums, one a lane, in an order of the code path's own.
+    type Sums: Copy;
+
+    /// Operations on bytes, if the processor looks up many bytes with one instruction.
+    #[inline(always)]
+    fn byte_lookup(self) -> Option<Self::ByteLookup> {
+        None
+    }
+    /// Operations on words, if the processor counts the bits of eight words with one instruction.
+    #[inline(always)]
+    fn word_popcount(self) -> Option<Self::WordPopcount> {
+        None
+    }
+    /// Zeros.
+    fn zero_sums(self) -> Self::Sums;
+    /// Adds a row of numbers to the sums.
+    fn add_row(self, sums: Self::Sums, row: &[i16; LANES]) -> Self::Sums;
+    /// Sets bit `i` if sum `i` is `min` or more.
+    fn sums_at_least(self, sums: Self::Sums, min: i16) -> u32;
+}
+
+/// Lookups of many bytes at once, and the operations around them.
+pub(crate) trait ByteLookup: Copy {
+    /// One byte a lane.
+    type Bytes: Copy;
+    /// [`Counts`](type@Counts) in registers.
+    type Counts: Copy;
+
+    /// Zeros.
+    fn zero_bytes(self) -> Self::Bytes;
+    /// Reads a table of 16 bytes for each half of the lanes, two bytes a number.
+    fn load_table(self, bytes: &[i16; HALF]) -> Self::Bytes;
+    /// Looks up each lane's index, below 16, in the table of its half. An index from `0x80` on gives 0.
+    fn look_up(self, table: Self::Bytes, indices: &[u8; LANES]) -> Self::Bytes;
+    /// Adds bytes; they wrap around.
+    fn add_bytes(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Adds pairs of lanes as 16-bit numbers; the lower lane is the low byte.
+    fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// 15 in each lane: the argument of [`high_nibbles`](Self::high_nibbles), made before a loop.
+    fn nibble_mask(self) -> Self::Bytes;
+    /// Divides each byte by 16.
+    fn high_nibbles(self, a: Self::Bytes, nibble_mask: Self::Bytes) -> Self::Bytes;
+    /// Adds to `before` the counts of two filters in each half.
+    ///
+    /// `second` has the counts of the second filter, one byte a lane. `both` has those of the first filter plus 16 times
+    /// those of the second, as pairs of lanes.
+    fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts;
+    /// Writes counts.
+    fn store_counts(self, counts: Self::Counts, to: &mut Counts);
+    /// Compares the counts of the first and the second filters with `bounds`. A lane is all ones if the count is above its bound.
+    fn above(self, counts: Self::Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2];
+    /// Collects lanes as bits, each half in a word, one vector after the other. A bit is set if the lane is all ones.
+    fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2];
+    /// Sets byte `i` to the number of four bits that the bits `i` of the four words make.
+    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]);
+    /// Writes `bytes | mask` to each half of the lanes; a number of the mask is two lanes.
+    fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]);
+}
+
+/// Bit counts of eight words at once, and the operations around them.
+pub(crate) trait WordPopcount: Copy {
+    /// One word a lane.
+    type Words: Copy;
+
+    /// Reads words.
+    fn load(self, words: &[u64; WORDS]) -> Self::Words;
+    /// Writes words.
+    fn store(self, words: Self::Words, to: &mut [u64; WORDS]);
+    /// The word in each lane whose bit is set, and zero in the others.
+    fn broadcast_to(self, lanes: u8, word: u64) -> Self::Words;
+    /// `a | b`.
+    fn or(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Transposes each square of 8 bits by 8 bits: byte `i` of all eight words is square `i`.
+    fn transpose_bytes(self, rows: Self::Words) -> Self::Words;
+    /// Adds the number of bits of `(a ^ b) & mask` to each sum.
+    fn add_differing(self, sums: Self::Words, a: Self::Words, b: u64, mask: Self::Words) -> Self::Words;
+    /// Sets bit `i` if sum `i` is `max` or less.
+    fn at_most(self, sums: Self::Words, max: i64) -> u8;
+}
