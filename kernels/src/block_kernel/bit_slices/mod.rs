@@ -66,9 +66,9 @@ impl BlockKernel for BitSlices {
     }
 
     #[inline(always)]
-    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
+    fn run<S: Simd>(_: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
         // Code paths with lookups do not choose this kernel, and do not compile it.
-        if simd.byte_lookup().is_none() {
+        if !S::HAS_BYTE_LOOKUP {
             convolve(block, scratch, output);
         }
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::bit_map::bits_at;
 use crate::shape::Map;
-use crate::simd::{ByteLookup, Counts, HALF, LANES};
+use crate::simd::{ByteLookup, ByteLookupCode, Counts, HALF, LANES};
 
 /// The parts of scratch memory.
 struct Buffers<'a> {
@@ -39,14 +39,22 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Computes a block.
+/// Arguments of [`BlockKernel::run`](super::BlockKernel::run).
+pub(super) struct Convolve<'a, 'b> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) scratch: &'a mut Scratch<'b>,
+    pub(super) output: &'a mut [u64],
+}
+
+impl ByteLookupCode for Convolve<'_, '_> {
+    #[inline(always)]
+    fn run<L: ByteLookup>(self, ops: L) {
+        convolve(ops, self.block, self.scratch, self.output);
+    }
+}
+
 #[inline(always)]
-pub(super) fn convolve<L: ByteLookup>(
-    ops: L,
-    block: &Block<'_>,
-    scratch: &mut Scratch<'_>,
-    output: &mut [u64],
-) {
+fn convolve<L: ByteLookup>(ops: L, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let sizes = Sizes::of(block.shape);
     let prepared = Prepared::of(&sizes, block.vectors);
     let mut buffers = Buffers::of(&sizes, scratch);
