@@ -1,4 +1,4 @@
-//! `headwater inspect`: what is in a bundle.
+//! `headwater inspect`: the contents of a bundle.
 
 use std::fmt::{self, Display};
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::InspectArgs;
 use crate::shipped;
 
-/// Opens, checks and shows a bundle on stdout.
+/// Opens and checks a bundle, and shows the contents on stdout.
 ///
 /// # Errors
 /// When the bundle cannot be read or is damaged.
@@ -22,12 +22,12 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
         None => Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?,
     };
     let inspection = Inspection::of(&bundle);
-    let answer =
+    let text =
         if args.json { serde_json::to_string_pretty(&inspection)? + "\n" } else { inspection.to_string() };
-    crate::print(&answer)
+    crate::print(&text)
 }
 
-/// What `inspect` shows.
+/// Contents of a bundle.
 #[derive(Serialize)]
 struct Inspection<'a> {
     network: String,
@@ -35,9 +35,9 @@ struct Inspection<'a> {
     stored_bytes: usize,
     manifest: &'a NetworkManifest,
     exits: &'a headwater_inference::policy::Policy,
-    /// Bytes of each section in the file; `None` when this bundle does not hold it.
+    /// Bytes of each section in the file; `None` for a section that is not in this bundle.
     section_bytes: Vec<Option<usize>>,
-    /// Bytes of each section's packed form; `None` where it has none.
+    /// Bytes of each section's packed form; `None` for a section without one.
     packed_bytes: Vec<Option<usize>>,
     links: Links,
     report: Option<&'a serde_json::Value>,

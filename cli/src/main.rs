@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // The embedded broker logs at error level what is normal here, such as a client that was killed on purpose.
+        // The embedded broker logs normal events at error level, such as a client that was killed on purpose.
         .with_env_filter(tracing_subscriber::EnvFilter::new(format!("{},rumqttd=off", args.log)))
         .init();
     let result = match &args.command {

@@ -1,4 +1,4 @@
-//! What the binary carries, so that the demo runs without a file: a trained bundle and frames of its test part.
+//! Bundle and frames inside the program, so that the demo runs without files.
 
 /// Bundle of configuration (c), trained on `fashion-6cam`; see `models/shipped/README.md`.
 pub(crate) const BUNDLE: &[u8] = include_bytes!("../../models/shipped/fashion-6cam.hwb");

@@ -1,8 +1,23 @@
-//! The real `headwater` program, as a user or a script calls it.
+//! The program `headwater`, as a user or a script calls it.
 
+use std::io::Write;
 use std::process::{Command, Output};
 
+use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::Policy;
 use serde_json::Value;
+use tempfile::NamedTempFile;
+
+/// A file with the shipped policy and waits that a busy machine does not reach.
+fn patient_policy() -> NamedTempFile {
+    let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
+    let policy = Bundle::open(bundle).expect("the shipped bundle opens").policy().clone();
+    let policy = Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, ..policy };
+    let mut file = NamedTempFile::new().expect("a temporary file");
+    let text = toml::to_string(&policy).expect("a policy becomes TOML");
+    file.write_all(text.as_bytes()).expect("the file can be written");
+    file
+}
 
 fn headwater(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).output().expect("the program starts")
@@ -17,18 +32,19 @@ fn report(arguments: &[&str]) -> Value {
 }
 
 #[track_caller]
-fn check_refused(arguments: &[&str], code: i32, words: &str) {
+fn check_refused(arguments: &[&str], code: i32, expected: &str) {
     let output = headwater(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
-    assert!(stderr.contains(words), "{arguments:?}: expected {words:?} in {stderr:?}");
+    assert!(stderr.contains(expected), "{arguments:?}: expected {expected:?} in {stderr:?}");
     assert!(output.stdout.is_empty());
 }
 
 #[test]
 fn every_sample_is_decided_and_the_bytes_add_up() {
-    // Waits that no busy test machine reaches: here it is the account that is tested, not the speed.
-    let report = report(&["demo", "--json", "--samples", "320", "--rate", "max", "--window-ms", "300"]);
+    let policy = patient_policy();
+    let policy = policy.path().to_str().expect("a path in UTF-8");
+    let report = report(&["demo", "--json", "--samples", "320", "--rate", "max", "--policy", policy]);
     assert_eq!(report["samples"], 320);
     for (name, expected) in [("decided", 320), ("lost", 0), ("duplicated", 0)] {
         assert_eq!(report[name], expected, "{report:#}");
@@ -38,31 +54,23 @@ fn every_sample_is_decided_and_the_bytes_add_up() {
     assert_eq!(count("local") + count("cloud"), 320.0);
     let bytes = |name: &str| report["bytes"][name].as_f64().expect("a number");
     assert_eq!(bytes("raw"), 3072.0);
-    // DDNN's formula has f32 scores for every view and features for those asked: 40 + (1 - l) 256.
+    // DDNN's formula: f32 scores of each view, and features of each view that is asked for them: 40 + (1 - l) 256.
     assert!(bytes("body") >= 40.0 && bytes("body") <= 40.0 + 256.0, "{report:#}");
-    // Twelve bytes a message: one for each view, one more where features were asked, one for each that saw nothing.
+    // Each message has a header of 12 bytes: a summary or `not_in_view`, and features where they are asked for.
     assert!(bytes("payload") >= bytes("body") + 12.0 && bytes("payload") <= bytes("body") + 2.3 * 12.0);
     assert!(bytes("wire_sent") > bytes("payload"), "topics and MQTT headers are on the wire too");
 }
 
 #[test]
 fn body_bytes_are_ddnns_formula() {
+    let policy = patient_policy();
+    let policy = policy.path().to_str().expect("a path in UTF-8");
     for (threshold, expected) in [("1", 40.0), ("0", 40.0 + 256.0)] {
-        let report = report(&[
-            "demo",
-            "--json",
-            "--samples",
-            "60",
-            "--rate",
-            "60",
-            "--window-ms",
-            "300",
-            "--threshold",
-            threshold,
-        ]);
+        let arguments = ["demo", "--json", "--samples", "60", "--rate", "60", "--policy", policy];
+        let report = report(&[&arguments[..], &["--threshold", threshold]].concat());
         let body = report["bytes"]["body"].as_f64().expect("a number");
         let local = report["exits"]["local"]["count"].as_f64().unwrap_or(0.0);
-        // At threshold 0 a sample may still be certain to the last bit; it then costs its scores alone.
+        // At threshold 0 a sample with no uncertainty at all still leaves locally, and costs its scores alone.
         let slack = if threshold == "0" { 256.0 * local / 60.0 * 2.0 } else { 0.0 };
         assert!((body - expected).abs() <= slack + 1e-9, "threshold {threshold}: {body} {report:#}");
     }
@@ -72,10 +80,11 @@ fn body_bytes_are_ddnns_formula() {
 fn wrong_arguments_are_named_and_end_with_2() {
     check_refused(&["demo", "--threshold", "1.5"], 2, "[0, 1]");
     check_refused(&["demo", "--samples", "0"], 2, "--samples");
-    check_refused(&["demo", "--rate", "fast"], 2, "samples a second");
+    check_refused(&["demo", "--rate", "fast"], 2, "samples per second");
     check_refused(&["demo", "--kill", "device:9@1s"], 2, "slots 0 to 5");
     check_refused(&["demo", "--kill", "cloud"], 2, "cloud@2s");
     check_refused(&["demo", "--window-ms", "0"], 2, "window_ms");
+    check_refused(&["demo", "--programs", "."], 2, "--processes");
     check_refused(&["demos"], 2, "demo");
 }
 
@@ -83,6 +92,12 @@ fn wrong_arguments_are_named_and_end_with_2() {
 fn files_that_cannot_be_used_are_named_and_end_with_1() {
     check_refused(&["inspect", "/no/such/bundle.hwb"], 1, "/no/such/bundle.hwb");
     check_refused(&["demo", "--frames", "/no/such/frames"], 1, "/no/such/frames");
+    check_refused(&["demo", "--policy", "/no/such/policy"], 1, "/no/such/policy");
+    check_refused(
+        &["demo", "--processes", "--programs", "/no/such/folder"],
+        1,
+        "/no/such/folder/headwater-cloud",
+    );
     check_refused(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 1, "Cargo.toml");
 }
 
@@ -108,7 +123,7 @@ fn inspect_shows_sections_exits_links_and_provenance() {
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let output = Command::new(env!("CARGO_BIN_EXE_headwater")).arg("inspect").stdout(writer).output();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeStatus, Fault, NetworkId};
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeStatus, Fault, NetworkId, SlotSet};
 use tracing::warn;
 
 use crate::report::EdgeRefusals;
@@ -24,7 +24,7 @@ pub(crate) enum EdgeChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgePlace {
     pub(crate) generation: Generation,
-    pub(crate) edge: usize,
+    pub(crate) edge: headwater_protocol::EdgeIndex,
 }
 
 /// A network whose edges are let in.
@@ -32,8 +32,8 @@ pub(crate) struct EdgePlace {
 pub(crate) struct KnownEdges {
     pub(crate) generation: Generation,
     pub(crate) network: NetworkId,
-    /// Slots of each edge; 0 for one that runs in this process, which nobody else may be.
-    pub(crate) slots: Vec<u64>,
+    /// Slots of each edge; empty for one that runs in this process, which nobody else may be.
+    pub(crate) slots: Vec<SlotSet>,
 }
 
 /// Position of an edge in the registry.
@@ -89,8 +89,7 @@ impl EdgeRegistry {
             self.edges[index.0].life = None;
             changes.push(EdgeChange::Down(place));
         }
-        let edge = usize::from(status.edge);
-        match self.place_of(status.network, edge) {
+        match self.place_of(status.network, status.edge) {
             Ok(place) => {
                 self.edges[index.0].life = Some((status.boot, place));
                 changes.push(EdgeChange::Up(place));
@@ -101,14 +100,18 @@ impl EdgeRegistry {
     }
 
     /// The place of an edge of that network, if it is to be had.
-    fn place_of(&self, network: NetworkId, edge: usize) -> Result<EdgePlace, (Fault, String)> {
+    fn place_of(
+        &self,
+        network: NetworkId,
+        edge: headwater_protocol::EdgeIndex,
+    ) -> Result<EdgePlace, (Fault, String)> {
         let Some(known) = self.networks.iter().find(|known| known.network == network) else {
             let ours: Vec<String> = self.networks.iter().map(|known| known.network.short()).collect();
             let (ours, theirs) = (ours.join(" or "), network.short());
             let why = format!("network: expected {ours}, found {theirs}: give it this group's bundle");
             return Err((Fault::WrongNetwork, why));
         };
-        if known.slots.get(edge).is_none_or(|slots| *slots == 0) {
+        if known.slots.get(edge.index()).is_none_or(|slots| slots.is_empty()) {
             let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");
             return Err((Fault::Malformed, why));
         }
@@ -162,17 +165,25 @@ mod tests {
     const NEXT: NetworkId = NetworkId([8; 32]);
 
     fn status(state: DeviceState, boot: u16, edge: u8) -> EdgeStatus {
-        EdgeStatus { state, boot: Boot(boot), edge, network: OURS, software: "test".into() }
+        EdgeStatus { state, boot: Boot(boot), edge: edge_index(edge), network: OURS, software: "test".into() }
     }
 
     /// Edge 0 runs in the leader, 1 and 2 elsewhere.
     fn registry() -> EdgeRegistry {
-        let network = |generation, network| KnownEdges { generation, network, slots: vec![0, 0b10, 0b100] };
+        let network = |generation, network| KnownEdges {
+            generation,
+            network,
+            slots: vec![0, 0b10, 0b100].into_iter().map(SlotSet::from_bits).collect(),
+        };
         EdgeRegistry::new(vec![network(Generation::Current, OURS), network(Generation::Next, NEXT)])
     }
 
-    fn place(edge: usize) -> EdgePlace {
-        EdgePlace { generation: Generation::Current, edge }
+    fn place(edge: u8) -> EdgePlace {
+        EdgePlace { generation: Generation::Current, edge: edge_index(edge) }
+    }
+
+    fn edge_index(edge: u8) -> headwater_protocol::EdgeIndex {
+        headwater_protocol::EdgeIndex::new(edge).unwrap()
     }
 
     fn index(registry: &mut EdgeRegistry, id: &str) -> EdgeIndex {
@@ -212,7 +223,7 @@ mod tests {
         let north = index(&mut registry, "north");
         registry.status(north, &status(DeviceState::Up, 1, 1));
         let next = EdgeStatus { network: NEXT, ..status(DeviceState::Up, 2, 1) };
-        let there = EdgePlace { generation: Generation::Next, edge: 1 };
+        let there = EdgePlace { generation: Generation::Next, edge: edge_index(1) };
         let changes = registry.status(north, &next);
         assert_eq!(changes, [EdgeChange::Down(place(1)), EdgeChange::Up(there)]);
         assert_eq!(

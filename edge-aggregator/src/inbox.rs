@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use headwater_inference::leader::{Event, Generation};
 use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
 use headwater_protocol::{
-    Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Status,
-    Topic, Topics, decode,
+    Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, SlotSet,
+    Status, Topic, Topics, decode,
 };
 
 use crate::edges::{EdgeChange, EdgeIndex, EdgePlace, EdgeRegistry, KnownEdges};
@@ -38,8 +38,8 @@ pub(crate) struct Inbox {
 pub(crate) struct Wire {
     pub(crate) network: NetworkId,
     pub(crate) slots: usize,
-    /// Slots of each edge that runs elsewhere; 0 for one that does not.
-    pub(crate) edges: Vec<u64>,
+    /// Slots of each edge that runs elsewhere; empty for one that does not.
+    pub(crate) edges: Vec<SlotSet>,
     pub(crate) limits: Limits,
     /// How the maps of devices travel.
     pub(crate) device: FeatureEncoding,
@@ -48,7 +48,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn of(manifest: &NetworkManifest, network: NetworkId, edges: Vec<u64>) -> Self {
+    pub(crate) fn of(manifest: &NetworkManifest, network: NetworkId, edges: Vec<SlotSet>) -> Self {
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
         Self {
             network,

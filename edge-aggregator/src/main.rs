@@ -155,7 +155,7 @@ fn default_settings() -> Result<AggregatorConfig, Vec<String>> {
     Ok(AggregatorConfig::new(
         SiteId::new("home").map_err(|error| of(error.to_string()))?,
         GroupId::new("demo").map_err(|error| of(error.to_string()))?,
-        BrokerAddress::new("127.0.0.1", 1883).map_err(|error| of(error.to_string()))?,
+        BrokerAddress::mqtt("127.0.0.1", 1883).map_err(|error| of(error.to_string()))?,
     ))
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_link::{Link, LinkError, QoS};
 use headwater_protocol::{
-    Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, Topic, Topics, encode,
+    Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, SlotSet, Topic,
+    Topics, encode,
 };
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -49,7 +50,7 @@ impl Outbox {
     }
 
     /// Asks slots of devices that run a network for features. One that is lost costs the wait for features, no more.
-    pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: u64) {
+    pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: SlotSet) {
         let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
         let mut payload = Vec::new();
         // A request is as long in every network.
@@ -97,7 +98,7 @@ impl Outbox {
                     let sent = self.waiting.pop_front();
                     self.remember(now, sent);
                 }
-                Err(LinkError::Away | LinkError::Busy { .. } | LinkError::Closed) => return,
+                Err(LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed) => return,
                 Err(error) => {
                     warn!(%error, "a result that cannot be published");
                     self.waiting.pop_front();

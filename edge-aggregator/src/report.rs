@@ -177,7 +177,7 @@ impl From<&Counts> for LeaderAccount {
             after_close: counts.after_close,
             misfits: counts.misfits,
             implausible: counts.implausible,
-            implausible_slots: counts.implausible_slots,
+            implausible_slots: counts.implausible_slots.bits(),
             unasked: counts.unasked,
             other_network: counts.other_network,
             windows_timed_out: counts.windows_timed_out,

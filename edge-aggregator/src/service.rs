@@ -8,7 +8,7 @@ use headwater_inference::bundle::Networks;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Link, LinkConfig, LinkError, QoS};
-use headwater_protocol::{NetworkId, Topics};
+use headwater_protocol::{EdgeIndex, NetworkId, SlotSet, Topics};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -213,8 +213,9 @@ impl Prepared {
             edges
                 .start((generation, bundle), &own, features_ms, config.most_open)
                 .map_err(AggregatorError::Section)?;
-            let elsewhere = leader.edges.iter().enumerate();
-            let elsewhere = elsewhere.map(|(edge, slots)| if own.contains(&edge) { 0 } else { *slots });
+            let elsewhere = EdgeIndex::first(leader.edges.len()).zip(&leader.edges);
+            let elsewhere =
+                elsewhere.map(|(edge, slots)| if own.contains(&edge) { SlotSet::EMPTY } else { *slots });
             wires.push(Wire::of(manifest, network, elsewhere.collect()));
             let (sources, classes) = (manifest.cloud_sources(), manifest.classes());
             target.networks.push(Tail { network, sources, classes });
@@ -237,13 +238,13 @@ impl Prepared {
 }
 
 /// The edges of the network that run in the leader's process.
-fn own_edges(role: &Role, count: usize) -> Result<Vec<usize>, AggregatorError> {
+fn own_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     let refuse = |mistake: String| Err(AggregatorError::Config(vec![mistake]));
     match role {
-        Role::Leader { edges: None } => Ok(if count == 1 { vec![0] } else { Vec::new() }),
+        Role::Leader { edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
             Some(edge) => refuse(format!("own_edges: expected edges below {count}, found {edge}")),
-            None => Ok(edges.clone()),
+            None => Ok(EdgeIndex::first(count).filter(|edge| edges.contains(&edge.index())).collect()),
         },
         Role::Edge { .. } => refuse("role: expected \"leader\", found \"edge\"".into()),
     }
@@ -254,7 +255,7 @@ fn link_config(config: &AggregatorConfig, topics: &Topics, largest_payload: usiz
     let mut link = LinkConfig::new(config.broker.clone(), client_id);
     link.incoming_messages = config.queue_messages;
     link.outgoing_messages = config.queue_messages;
-    link.largest_payload_bytes = link.largest_payload_bytes.max(largest_payload);
+    link.max_payload_bytes = link.max_payload_bytes.max(largest_payload);
     // Births and states first: the messages that follow are understood only then.
     let filters =
         retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));

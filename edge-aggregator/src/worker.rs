@@ -306,7 +306,7 @@ impl Worker {
             report.cloud = self.cloud.account();
             report.refused = self.inbox.refusals();
             report.refused_edges = self.inbox.edge_refusals();
-            report.edges_up = self.leader.edges_up();
+            report.edges_up = self.leader.edges_up().bits();
         });
     }
 }

@@ -10,7 +10,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
-use headwater_link::broker::Cable;
+use headwater_link::broker::TcpProxy;
 use headwater_protocol::{
     Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
     Topic,
@@ -265,9 +265,9 @@ async fn what_the_section_cannot_keep_up_with_is_shed_and_counted() {
 #[tokio::test]
 async fn a_device_comes_back_after_its_broker_was_away() {
     let mut leader = Leader::of("away").await;
-    let cable = Cable::to(broker()).await.unwrap();
+    let proxy = TcpProxy::to(broker()).await.unwrap();
     let mut through = config("away", 0);
-    through.broker = cable.end();
+    through.broker = proxy.address();
     let device = started(through).await;
     leader.triggers(1);
     leader.answer().await;
@@ -276,7 +276,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     while device.report().kept_samples > 0 {
         tokio::task::yield_now().await;
     }
-    cable.cut();
+    proxy.cut();
     let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
     // Up, then down by the last will, then up again: the broker may tell the last two in either order.
     let states = [status(leader.hears(&["status"]).await), status(leader.hears(&["status"]).await)];

@@ -23,8 +23,16 @@ fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
     std::fs::write(&bundle, network.bundle()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_headwater-device"))
         .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0"])
-        .env("HEADWATER_DEVICE_SOURCE", "stdin")
-        .args(["--capture", "source", "--grace-ms", "500", "--json", "--broker", &broker().to_string()])
+        .env("HEADWATER_DEVICE_SOURCE_KIND", "stdin")
+        .args([
+            "--capture",
+            "source",
+            "--grace-ms",
+            "500",
+            "--json",
+            "--broker-address",
+            &broker().to_string(),
+        ])
         .args(["--bundle", bundle.to_str().unwrap()])
         .args(more)
         .stdin(input)
@@ -105,10 +113,10 @@ async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
         (
             "sized",
             &["-f", "rawvideo", "-pix_fmt", "rgb24"],
-            &["--stdin-size", "64x48", "--roi", "25%,0%,50%,100%"],
+            &["--source-stdin-size", "64x48", "--source-roi", "25%,0%,50%,100%"],
         ),
-        ("mjpeg", &["-f", "image2pipe", "-c:v", "mjpeg"], &["--stdin-format", "mjpeg"]),
-        ("png", &["-f", "image2pipe", "-c:v", "png"], &["--stdin-format", "mjpeg"]),
+        ("mjpeg", &["-f", "image2pipe", "-c:v", "mjpeg"], &["--source-stdin-format", "mjpeg"]),
+        ("png", &["-f", "image2pipe", "-c:v", "png"], &["--source-stdin-format", "mjpeg"]),
     ];
     for (name, to, flags) in ways {
         let mut leader = Leader::of(&format!("ffmpeg-{name}")).await;
@@ -150,7 +158,7 @@ async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
 async fn a_cut_frame_at_the_end_of_the_input_is_counted_and_the_exit_is_clean() {
     let dir = tempfile::tempdir().unwrap();
     let mut leader = Leader::of("cut-input").await;
-    let flags = ["--stdin-format", "gray", "--stdin-size", "4x4"];
+    let flags = ["--source-stdin-format", "gray", "--source-stdin-size", "4x4"];
     let mut child = device(dir.path(), "cut-input", &flags, Stdio::piped());
     let mut input = child.stdin.take().unwrap();
     input.write_all(&[7; 3 * 16 + 5]).unwrap();
@@ -177,7 +185,14 @@ async fn a_source_that_breaks_off_ends_with_code_1_and_its_report() {
     let file = image_codec::png(&View::new(Shape::rgb(8, 8), vec![9; 192])).unwrap();
     std::fs::write(images.join("0.png"), file).unwrap();
     let mut leader = Leader::of("breaks-off").await;
-    let flags = ["--source", "folder", "--frames", images.to_str().unwrap(), "--folder-period-ms", "20"];
+    let flags = [
+        "--source-kind",
+        "folder",
+        "--source-path",
+        images.to_str().unwrap(),
+        "--source-folder-period-ms",
+        "20",
+    ];
     let child = device(dir.path(), "breaks-off", &flags, Stdio::null());
     summaries(&mut leader, 2).await;
     std::fs::remove_dir_all(&images).unwrap();

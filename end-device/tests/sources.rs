@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use headwater_end_device::{
     Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, Ended, Existing, FolderEnd,
-    Source, SourceConfig, SourceKind, StdinFormat,
+    Source, SourceConfig, SourceKind, StdinFormat, StdinFrames,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
@@ -17,7 +17,7 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
-use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::roi::Roi;
 use headwater_samples::{Shape, View, image_codec};
 use support::{Leader, PATIENCE, bundle, config, network, scores_bytes};
 use tokio::time::timeout;
@@ -145,8 +145,8 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
 async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let mut leader = leader_of("newest").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let raw = StdinFormat::Raw(RawFormat::Rgb24);
-    let pipe = Source::of_reader(reader, raw, None, None, slot(), &preprocessing()).unwrap();
+    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
+    let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
     until(&device, |report| report.frame_faults.get("none_yet") == Some(&1)).await;
@@ -221,8 +221,8 @@ async fn a_watched_folder_takes_what_is_there_when_told_to() {
 async fn files_on_a_pipe_are_samples_and_what_is_cut_or_stray_is_counted() {
     let mut leader = leader_of("files").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let mjpeg = StdinFormat::Mjpeg;
-    let pipe = Source::of_reader(reader, mjpeg, None, None, slot(), &preprocessing()).unwrap();
+    let mjpeg = StdinFrames { format: StdinFormat::Mjpeg, size: None };
+    let pipe = Source::of_reader(reader, mjpeg, None, slot(), &preprocessing()).unwrap();
     let mut device = started("files", Capture::Source, pipe).await;
     let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
     writer.write_all(&stream).unwrap();
@@ -240,8 +240,8 @@ async fn ids_of_frames_go_on_after_a_restart() {
     let mut last = 0;
     for life in 0..3 {
         let stream = std::io::Cursor::new([rgb24(life), rgb24(life)].concat());
-        let raw = StdinFormat::Raw(RawFormat::Rgb24);
-        let pipe = Source::of_reader(stream, raw, None, None, slot(), &preprocessing()).unwrap();
+        let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
+        let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
         config.state_dir = Some(state.path().into());
         // Nobody settles here, and each life is to send its own.
@@ -281,11 +281,11 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let archive = dir.path().join("frames.tar.gz");
     support::write_frames(&archive);
     let roi: Roi = "4,4,5,4".parse().unwrap();
-    let raw = StdinFormat::Raw(RawFormat::Gray);
+    let raw = StdinFormat::Gray;
     for kind in [
         folder(dir.path()),
         SourceKind::Archive { path: archive },
-        SourceKind::Stdin { format: raw, size: Some([8, 8]) },
+        SourceKind::Stdin(StdinFrames { format: raw, size: Some([8, 8]) }),
     ] {
         let error =
             open(&SourceConfig { roi: Some(roi), ..source(kind) }).err().expect("a refusal").to_string();
@@ -386,7 +386,7 @@ mod http {
 
     fn http(url: String, timeout_ms: u64) -> SourceConfig {
         let auth = HttpAuth::Given(Secret("user:s3cret".into()));
-        source(SourceKind::Http { url, timeout_ms, auth })
+        source(SourceKind::Http { url: url.parse().unwrap(), timeout_ms, auth })
     }
 
     #[tokio::test]

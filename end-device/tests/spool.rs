@@ -8,25 +8,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat,
+    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinFrames,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_link::broker::Cable;
+use headwater_link::broker::TcpProxy;
 use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
-use headwater_samples::roi::RawFormat;
 use support::{
     Heard, Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, expected, frames, network,
     scores_bytes,
 };
 use tokio::time::timeout;
 
-/// A device at the end of a cable that can be pulled, which captures by the clock and has a folder.
+/// A device at the end of a proxy that can be pulled, which captures by the clock and has a folder.
 struct Scene {
     leader: Leader,
-    cable: Cable,
+    proxy: TcpProxy,
     config: DeviceConfig,
     state: tempfile::TempDir,
 }
@@ -34,14 +33,14 @@ struct Scene {
 impl Scene {
     async fn of(group: &str) -> Self {
         let leader = Leader::of(group).await;
-        let cable = Cable::to(broker()).await.unwrap();
+        let proxy = TcpProxy::to(broker()).await.unwrap();
         let state = tempfile::tempdir().unwrap();
         let mut config = config(group, 0);
-        config.broker = cable.end();
+        config.broker = proxy.address();
         config.capture = Capture::Clock { period_ms: 10 };
         config.state_dir = Some(state.path().into());
         config.grace_ms = 500;
-        Self { leader, cable, config, state }
+        Self { leader, proxy, config, state }
     }
 
     async fn start(&self) -> DeviceHandle {
@@ -50,7 +49,7 @@ impl Scene {
 
     /// A device whose broker is away until it has spooled so many samples, and that is killed then; what it captured.
     async fn life_without_a_broker(&self, spooled: u64) -> DeviceReport {
-        self.cable.unplug();
+        self.proxy.close();
         let device = self.start().await;
         until(&device, |report| report.spooled >= spooled).await;
         device.kill();
@@ -59,7 +58,7 @@ impl Scene {
 
     /// The next life: connected, and captures what it is told to.
     async fn next_life(&mut self, bundle: Arc<Bundle>) -> DeviceHandle {
-        self.cable.plug();
+        self.proxy.open();
         self.config.capture = Capture::Trigger;
         let device = Device::start(self.config.clone(), bundle, frames(0)).await.unwrap();
         timeout(PATIENCE, device.connected()).await.unwrap();
@@ -113,11 +112,11 @@ async fn hears_and_settles(
 #[tokio::test]
 async fn what_is_captured_before_there_is_a_broker_arrives_late() {
     let mut scene = Scene::of("away-at-start").await;
-    scene.cable.unplug();
+    scene.proxy.close();
     let device = scene.start().await;
     until(&device, |report| report.spooled >= 20).await;
     assert_eq!(scene.segments(), 1);
-    scene.cable.plug();
+    scene.proxy.open();
     let mut heard = BTreeMap::new();
     let is_all = |heard: &BTreeMap<_, _>| heard.len() >= 30 && device.report().spooled == 0;
     hears_and_settles(&mut scene.leader, &mut heard, is_all).await;
@@ -135,9 +134,9 @@ async fn nothing_is_lost_while_the_broker_is_away() {
     let mut heard = BTreeMap::new();
     for round in 1..4 {
         hears_and_settles(&mut scene.leader, &mut heard, |heard| heard.len() >= 30 * round).await;
-        scene.cable.unplug();
+        scene.proxy.close();
         until(&device, |report| report.spooled >= 20).await;
-        scene.cable.plug();
+        scene.proxy.open();
     }
     let is_all = |heard: &BTreeMap<_, _>| heard.len() >= 150 && device.report().spooled == 0;
     hears_and_settles(&mut scene.leader, &mut heard, is_all).await;
@@ -214,10 +213,10 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
 async fn what_a_full_spool_has_given_up_is_said_of_each_sample() {
     let mut scene = Scene::of("full").await;
     scene.config.spool_bytes = 8 << 10;
-    scene.cable.unplug();
+    scene.proxy.close();
     let device = scene.start().await;
     until(&device, |report| report.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
-    scene.cable.plug();
+    scene.proxy.open();
     let mut gone = BTreeSet::new();
     while gone.len() < 5 {
         let answer = scene.leader.hears(&["summary"]).await;
@@ -262,11 +261,11 @@ async fn a_device_that_is_alone_sends_its_decisions_late_and_what_it_is_not_sure
         let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
         let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
         let mut scene = Scene::of(group).await;
-        scene.cable.unplug();
+        scene.proxy.close();
         scene.config.state_dir = None;
         let device = Device::start(scene.config.clone(), alone, frames(0)).await.unwrap();
         until(&device, |report| report.spooled >= 10).await;
-        scene.cable.plug();
+        scene.proxy.open();
         // Summaries and features have topics of their own, so they may come in any order.
         let mut came = BTreeMap::new();
         while came.len() < kinds.len() || came.values().any(|count| *count < 5) {
@@ -283,14 +282,14 @@ async fn a_device_that_is_alone_sends_its_decisions_late_and_what_it_is_not_sure
 #[tokio::test]
 async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() {
     let mut scene = Scene::of("frames-first").await;
-    scene.cable.unplug();
+    scene.proxy.close();
     let single = TinyNetwork { slots: 1, ..network() };
     let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
     scene.config.capture = Capture::Source;
-    let raw = StdinFormat::Raw(RawFormat::Rgb24);
+    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
-    let pipe = Source::of_reader(input, raw, None, None, slot, &bundle.manifest().preprocessing).unwrap();
+    let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
     let mut device = Device::start(scene.config.clone(), Arc::clone(&bundle), pipe).await.unwrap();
     assert_eq!(timeout(PATIENCE, device.ended()).await.unwrap(), Ended::Source);
     let report = device.shutdown().await;
@@ -322,10 +321,10 @@ async fn what_was_sent_and_not_settled_at_a_clean_end_is_sent_by_the_next_life()
 async fn without_a_spool_what_cannot_be_sent_is_given_up_and_counted() {
     let mut scene = Scene::of("no-spool").await;
     scene.config.spool_bytes = 0;
-    scene.cable.unplug();
+    scene.proxy.close();
     let device = scene.start().await;
     until(&device, |report| report.dropped.get("away").is_some_and(|count| *count >= 3)).await;
     assert!(!Path::exists(&scene.state.path().join("spool")));
-    scene.cable.plug();
+    scene.proxy.open();
     assert!(!scene.leader.answer().await.message().header.late);
 }

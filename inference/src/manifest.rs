@@ -5,7 +5,7 @@
 
 mod check;
 
-use headwater_protocol::{Exit, Limits, Slot};
+use headwater_protocol::{Exit, Limits, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 pub use check::{CLASSES_MAX, ELEMENTS_MAX, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -322,10 +322,9 @@ impl NetworkManifest {
 }
 
 impl EdgeTier {
-    /// Slots of an edge, bit i = slot i; 0 for an edge that there is not.
-    pub fn slots_of(&self, edge: usize) -> u64 {
-        let slots = self.groups.get(edge).map_or(&[][..], Vec::as_slice);
-        slots.iter().fold(0, |mask, slot| mask | 1 << slot.index())
+    /// Slots of each edge.
+    pub fn slots_by_edge(&self) -> impl Iterator<Item = SlotSet> {
+        self.groups.iter().map(|slots| slots.iter().copied().collect())
     }
 }
 

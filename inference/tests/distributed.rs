@@ -10,7 +10,9 @@ use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
-use headwater_protocol::{Decision, DeviceDecision, Exit, PolicyId, SampleId, Slot, View};
+use headwater_protocol::{
+    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotSet, View,
+};
 use proptest::prelude::*;
 
 /// What becomes of a slot in one sample.
@@ -31,9 +33,9 @@ enum Sent {
     NotInView(Slot),
     Decided(Slot, DeviceDecision),
     Features(Slot, Vec<u8>),
-    Collect(u64),
-    EdgeAnswer(usize, u64, Vec<f32>, Vec<u8>),
-    EdgeGone(usize),
+    Collect(SlotSet),
+    EdgeAnswer(EdgeIndex, SlotSet, Vec<f32>, Vec<u8>),
+    EdgeGone(EdgeIndex),
     CloudAnswer(Vec<f32>),
 }
 
@@ -92,7 +94,7 @@ impl Tiers {
         for slot in slots() {
             tiers.tell(Event::DeviceUp { slot });
         }
-        for edge in 0..edges {
+        for edge in EdgeIndex::first(edges) {
             tiers.tell(Event::EdgeUp { edge });
         }
         tiers
@@ -153,8 +155,7 @@ impl Tiers {
         for action in actions {
             match action {
                 Action::Request { slots, .. } => {
-                    for slot in Slot::first(self.devices.len()).filter(|slot| slots >> slot.index() & 1 == 1)
-                    {
+                    for slot in slots.iter() {
                         let view = self.views[slot.index()].clone().expect("only those that see are asked");
                         let output = self.devices[slot.index()].run(&view, 1).unwrap().remove(0);
                         self.sent.push(Sent::Features(slot, output.features));
@@ -172,7 +173,7 @@ impl Tiers {
     }
 
     fn tell_edges(&mut self, event: EdgeEvent<'_>) {
-        for (index, (collector, section)) in self.edges.iter_mut().enumerate() {
+        for (index, (collector, section)) in EdgeIndex::first(self.edges.len()).zip(&mut self.edges) {
             let mut actions = Vec::new();
             collector.handle(self.now, event, &mut actions);
             self.sent.extend(actions.into_iter().map(|action| match action {

@@ -1,17 +1,17 @@
-//! Waits between attempts to connect: doubled each time, capped, jittered so that devices do not come back in step.
+//! Waits between attempts to connect: doubled each time, capped, and random so that clients do not connect in step.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 /// Wait before the second attempt.
-const FIRST: Duration = Duration::from_millis(50);
+const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait.
-const CAP: Duration = Duration::from_secs(5);
-/// A connection that lived this long ends a row of failures. A shorter one does not: a broker that accepts and drops at once
-/// must not be hammered.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Life of a connection after which the waits begin again at the first one. A broker that accepts connections and drops them at
+/// once is not healthy.
 const HEALTHY: Duration = Duration::from_secs(1);
 
-/// The waits of one row of failures.
+/// Waits of one series of failures.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     wait: Duration,
@@ -19,25 +19,25 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self { wait: FIRST }
+        Self { wait: FIRST_WAIT }
     }
 
-    /// A connection ended after it was up for `lived`.
+    /// Notes that a connection ended after `lived`.
     pub(crate) fn connection_ended(&mut self, lived: Duration) {
         if lived >= HEALTHY {
-            self.wait = FIRST;
+            self.wait = FIRST_WAIT;
         }
     }
 
-    /// The next wait, between half and the whole of the current step; `random` picks where.
+    /// The next wait: between half and all of the current step, by the random number.
     pub(crate) fn next_wait(&mut self, random: u64) -> Duration {
         let step = self.wait;
-        self.wait = (step * 2).min(CAP);
+        self.wait = (step * 2).min(MAX_WAIT);
         step / 2 + (step / 2).mul_f64(random as f64 / u64::MAX as f64)
     }
 }
 
-/// A number that differs between processes and calls: the seed of a fresh hasher. Jitter needs no better.
+/// A number that differs between processes and calls: the seed of a new hasher, which is random enough for waits.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -54,17 +54,17 @@ mod tests {
     }
 
     #[test]
-    fn jitter_takes_away_at_most_half() {
-        assert_eq!(Backoff::new().next_wait(0), FIRST / 2);
+    fn a_random_wait_is_at_least_half_the_step() {
+        assert_eq!(Backoff::new().next_wait(0), FIRST_WAIT / 2);
     }
 
     #[test]
-    fn only_a_connection_that_lived_starts_the_row_again() {
+    fn only_a_healthy_connection_resets_the_waits() {
         let mut backoff = Backoff::new();
         (0..9).for_each(|_| _ = backoff.next_wait(0));
         backoff.connection_ended(Duration::from_millis(10));
-        assert_eq!(backoff.next_wait(u64::MAX), CAP);
+        assert_eq!(backoff.next_wait(u64::MAX), MAX_WAIT);
         backoff.connection_ended(Duration::from_secs(60));
-        assert_eq!(backoff.next_wait(u64::MAX), FIRST);
+        assert_eq!(backoff.next_wait(u64::MAX), FIRST_WAIT);
     }
 }

@@ -1,38 +1,40 @@
-//! What a link is told at its start.
+//! Settings of a link.
 
 use bytes::Bytes;
+use headwater_transport::{Connector, Endpoint};
 
-use crate::address::BrokerAddress;
 use crate::error::LinkError;
 
 /// Settings of one link.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Where the broker is.
-    pub broker: BrokerAddress,
-    /// MQTT client id, not empty. A broker ends the connection of an earlier client of the same id.
+    /// Address of the broker.
+    pub broker: Endpoint,
+    /// Connector for the link alone: the link counts its bytes.
+    pub connector: Connector,
+    /// MQTT client id, not empty. A broker ends the connection of an earlier client with the same id.
     pub client_id: String,
-    /// Filters subscribed to after every connect.
+    /// Filters to subscribe to after every connect.
     pub subscriptions: Vec<Subscription>,
-    /// Messages published, retained and at `QoS` 1, after every connect, in this order.
+    /// Messages to publish after every connect, retained and at `QoS` 1, in this order.
     pub retained: Vec<RetainedMessage>,
-    /// Published, retained and at `QoS` 1, by [`Link::shutdown`](crate::Link::shutdown), and by the broker as last will when the
-    /// connection ends in any other way.
-    pub down: Option<RetainedMessage>,
-    /// Seconds between pings when nothing else is sent, at least 1. Longer finds a dead peer later.
+    /// Last message, retained and at `QoS` 1. [`Link::shutdown`](crate::Link::shutdown) publishes the message; the broker does
+    /// when the connection ends in any other way.
+    pub last_will: Option<RetainedMessage>,
+    /// Seconds between pings of an idle connection, at least 1. A longer time finds a dead peer later.
     pub keep_alive_s: u16,
-    /// Bytes a payload may have, either way. A longer one is refused before it is queued; one that arrives is counted and left
-    /// out. Bounds the memory one message takes.
-    pub largest_payload_bytes: usize,
-    /// Messages that may wait to be written; at least 1. More rides out longer stalls of the broker, and takes memory.
+    /// Largest payload in bytes, in both directions. A longer one is refused before it is queued, or counted and dropped when it
+    /// arrives.
+    pub max_payload_bytes: usize,
+    /// Messages that may wait to be written; at least 1. A longer queue survives longer stalls of the broker and takes memory.
     pub outgoing_messages: usize,
-    /// Messages that may wait to be taken by the owner; at least 1. When they stand full the socket is not read.
+    /// Messages that may wait for the owner; at least 1. While the channel is full the socket is not read.
     pub incoming_messages: usize,
-    /// Milliseconds an attempt to connect may take, and the broker's answer to the subscriptions after it.
+    /// Milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
     pub connect_timeout_ms: u64,
 }
 
-/// One filter to subscribe to.
+/// A filter to subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// MQTT topic filter.
@@ -41,16 +43,16 @@ pub struct Subscription {
     pub qos: QoS,
 }
 
-/// A message that the broker keeps for those who subscribe later.
+/// A message that the broker keeps for later subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetainedMessage {
     /// MQTT topic.
     pub topic: String,
-    /// What it says.
+    /// Content.
     pub payload: Bytes,
 }
 
-/// How hard MQTT tries. There is no exactly-once: duplicates are normal to every message of ours.
+/// Delivery guarantee of MQTT. There is no exactly-once: every receiver here expects duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QoS {
     /// `QoS` 0: once or not at all.
@@ -60,20 +62,22 @@ pub enum QoS {
     AtLeastOnce,
 }
 
-/// Filters a broker is asked for in one packet.
-const SUBSCRIPTIONS_MAX: usize = 64;
+/// Subscriptions of one link; all go in one packet.
+const MAX_SUBSCRIPTIONS: usize = 64;
 
 impl LinkConfig {
-    /// Defaults: nothing subscribed or retained, 10 s keep-alive, payloads up to 256 KiB, 1024 messages each way, 5 s to connect.
-    pub fn new(broker: BrokerAddress, client_id: impl Into<String>) -> Self {
+    /// Default settings: no subscriptions, nothing retained, pings after 10 s, payloads up to 256 KiB, 1024 messages in each
+    /// direction, 5 s to connect.
+    pub fn new(broker: Endpoint, client_id: impl Into<String>) -> Self {
         Self {
             broker,
+            connector: Connector::default(),
             client_id: client_id.into(),
             subscriptions: Vec::new(),
             retained: Vec::new(),
-            down: None,
+            last_will: None,
             keep_alive_s: 10,
-            largest_payload_bytes: 256 * 1024,
+            max_payload_bytes: 256 * 1024,
             outgoing_messages: 1024,
             incoming_messages: 1024,
             connect_timeout_ms: 5000,
@@ -92,9 +96,12 @@ impl LinkConfig {
         if self.client_id.is_empty() {
             return refuse("client id: expected a name, found nothing".into());
         }
+        if !self.broker.scheme().is_mqtt() {
+            return refuse(format!("broker: expected the scheme mqtt or mqtts, found {}", self.broker));
+        }
         for (name, found) in [
             ("keep_alive_s", usize::from(self.keep_alive_s)),
-            ("largest_payload_bytes", self.largest_payload_bytes),
+            ("max_payload_bytes", self.max_payload_bytes),
             ("outgoing_messages", self.outgoing_messages),
             ("incoming_messages", self.incoming_messages),
         ] {
@@ -102,18 +109,18 @@ impl LinkConfig {
                 return refuse(format!("{name}: expected at least 1, found 0"));
             }
         }
-        if self.subscriptions.len() > SUBSCRIPTIONS_MAX {
+        if self.subscriptions.len() > MAX_SUBSCRIPTIONS {
             let found = self.subscriptions.len();
-            return refuse(format!("subscriptions: expected at most {SUBSCRIPTIONS_MAX}, found {found}"));
+            return refuse(format!("subscriptions: expected at most {MAX_SUBSCRIPTIONS}, found {found}"));
         }
         if let Some(wrong) = self.subscriptions.iter().find(|s| !rumqttc::valid_filter(&s.filter)) {
             return Err(LinkError::Topic(wrong.filter.clone()));
         }
-        for message in self.retained.iter().chain(&self.down) {
+        for message in self.retained.iter().chain(&self.last_will) {
             if message.topic.is_empty() || !rumqttc::valid_topic(&message.topic) {
                 return Err(LinkError::Topic(message.topic.clone()));
             }
-            let (limit, found) = (self.largest_payload_bytes, message.payload.len());
+            let (limit, found) = (self.max_payload_bytes, message.payload.len());
             if found > limit {
                 return Err(LinkError::Oversize { limit, found });
             }
@@ -155,7 +162,7 @@ mod tests {
 
     #[track_caller]
     fn check(change: impl FnOnce(&mut LinkConfig), expected: &str) {
-        let broker = BrokerAddress::new("localhost", 1883).expect("a valid address");
+        let broker = Endpoint::mqtt("localhost", 1883).expect("a valid address");
         let mut config = LinkConfig::new(broker, "device");
         change(&mut config);
         let found = config.check().map_err(|e| e.to_string());
@@ -165,13 +172,14 @@ mod tests {
     #[test]
     fn settings_that_cannot_work_are_refused() {
         check(|c| c.client_id.clear(), "client id");
+        check(|c| c.broker = Endpoint::http("http://broker").expect("an address"), "http://broker");
         check(|c| c.keep_alive_s = 0, "keep_alive_s");
         check(|c| c.outgoing_messages = 0, "outgoing_messages");
         check(
             |c| c.subscriptions.push(Subscription { filter: "a/#/b".into(), qos: QoS::AtMostOnce }),
             "a/#/b",
         );
-        check(|c| c.down = Some(RetainedMessage::new("a/+", "x")), "a/+");
+        check(|c| c.last_will = Some(RetainedMessage::new("a/+", "x")), "a/+");
         check(|c| c.retained = vec![RetainedMessage::new("a", vec![0; 300_000])], "300000");
     }
 }

@@ -1,4 +1,8 @@
-//! The task that owns the socket: connects, subscribes, republishes, delivers, and starts again.
+//! The task that owns the socket: connects, subscribes, republishes, delivers, and begins again.
+//!
+//! ```text
+//! Connecting -- CONNACK --> Subscribing -- SUBACK --> Connected -- error --> wait, Connecting
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,60 +20,49 @@ use crate::config::LinkConfig;
 use crate::counts::count;
 use crate::handle::{Incoming, Shared};
 
-/// One link's event loop.
+/// Event loop of one link.
 pub(crate) struct Driver {
-    config: LinkConfig,
-    events: EventLoop,
-    client: AsyncClient,
-    shared: Arc<Shared>,
-    incoming: mpsc::Sender<Incoming>,
-    closing: watch::Receiver<bool>,
-    backoff: Backoff,
-    /// Attempts in a row that failed, so that only the first one is a warning.
-    failures: u32,
+    pub(crate) config: LinkConfig,
+    pub(crate) events: EventLoop,
+    pub(crate) client: AsyncClient,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) incoming: mpsc::Sender<Incoming>,
+    pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) backoff: Backoff,
+    /// Failed attempts in succession; only the first is a warning.
+    pub(crate) failures: u32,
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// No CONNACK yet; the client limits this time itself.
     Connecting,
-    /// Subscriptions sent, not yet answered.
-    Subscribing { until: Instant },
+    /// The subscriptions are sent and not answered.
+    Subscribing { deadline: Instant },
     /// Messages flow.
-    Up { since: Instant },
+    Connected { since: Instant },
 }
 
-/// Why the driver left its connection.
+/// End of a connection.
 enum End {
-    /// The owner wants no other.
+    /// The owner closed the link.
     Closed,
-    /// Connect again.
+    /// The connection broke; the link connects again.
     Lost { reason: String },
 }
 
 impl Driver {
-    pub(crate) fn new(
-        config: LinkConfig,
-        events: EventLoop,
-        client: AsyncClient,
-        shared: Arc<Shared>,
-        incoming: mpsc::Sender<Incoming>,
-        closing: watch::Receiver<bool>,
-    ) -> Self {
-        Self { config, events, client, shared, incoming, closing, backoff: Backoff::new(), failures: 0 }
-    }
-
-    /// Until the link is closed.
+    /// Connects again and again until the link is closed.
     pub(crate) async fn run(mut self) {
         while !*self.closing.borrow() {
             let mut stage = Stage::Connecting;
-            let end = self.connection(&mut stage).await;
+            let end = self.run_connection(&mut stage).await;
             self.shared.is_connected.store(false, Ordering::Release);
             let End::Lost { reason } = end else { return };
             count(&self.shared.counters.disconnected);
             self.events.clean();
-            self.lost(stage, reason).await;
+            self.on_lost(stage, reason).await;
             let wait = self.backoff.next_wait(random());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -78,8 +71,8 @@ impl Driver {
         }
     }
 
-    /// One connection from its first packet to its last.
-    async fn connection(&mut self, stage: &mut Stage) -> End {
+    /// Runs one connection from its first packet to its last.
+    async fn run_connection(&mut self, stage: &mut Stage) -> End {
         loop {
             let event = match self.next_event(*stage).await {
                 Ok(event) => event,
@@ -87,14 +80,14 @@ impl Driver {
                 Err(reason) => return End::Lost { reason },
             };
             let step = match event {
-                Event::Incoming(Packet::ConnAck(ack)) => self.accepted(&ack, stage).await,
-                Event::Incoming(Packet::SubAck(ack)) => self.subscribed(&ack, stage).await,
+                Event::Incoming(Packet::ConnAck(ack)) => self.on_accepted(&ack, stage).await,
+                Event::Incoming(Packet::SubAck(ack)) => self.on_subscribed(&ack, stage).await,
                 Event::Incoming(Packet::Publish(publish)) => {
                     self.deliver(publish).await;
                     Ok(())
                 }
-                Event::Incoming(Packet::Disconnect(goodbye)) => {
-                    Err(format!("the broker ended the connection: {:?}", goodbye.reason_code))
+                Event::Incoming(Packet::Disconnect(packet)) => {
+                    Err(format!("the broker ended the connection: {:?}", packet.reason_code))
                 }
                 Event::Outgoing(Outgoing::Publish(_)) => {
                     count(&self.shared.counters.written);
@@ -111,10 +104,10 @@ impl Driver {
     }
 
     async fn next_event(&mut self, stage: Stage) -> Result<Event, String> {
-        let Stage::Subscribing { until } = stage else {
+        let Stage::Subscribing { deadline } = stage else {
             return self.events.poll().await.map_err(|e| e.to_string());
         };
-        match tokio::time::timeout_at(until.into(), self.events.poll()).await {
+        match tokio::time::timeout_at(deadline.into(), self.events.poll()).await {
             Ok(event) => event.map_err(|e| e.to_string()),
             Err(_) => {
                 Err(format!("no answer to the subscriptions within {} ms", self.config.connect_timeout_ms))
@@ -122,67 +115,62 @@ impl Driver {
         }
     }
 
-    /// The broker took the connection: subscribe.
-    async fn accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
-        let packet_max = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
-        self.shared.broker_packet_max.store(packet_max as usize, Ordering::Relaxed);
+    /// Subscribes after the broker accepted the connection.
+    async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
+        let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
+        self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
         if self.config.subscriptions.is_empty() {
-            return self.up(stage).await;
+            return self.on_ready(stage).await;
         }
-        let until = Instant::now() + Duration::from_millis(self.config.connect_timeout_ms);
-        *stage = Stage::Subscribing { until };
+        let deadline = Instant::now() + Duration::from_millis(self.config.connect_timeout_ms);
+        *stage = Stage::Subscribing { deadline };
         let filters = self.config.subscriptions.iter().map(|s| SubscribeFilter::new(&s.filter, s.qos.into()));
         self.client.try_subscribe_many(filters).map_err(|e| format!("subscribing: {e}"))
     }
 
-    /// The broker answered the one SUBSCRIBE of this connection.
-    async fn subscribed(&mut self, ack: &SubAck, stage: &mut Stage) -> Result<(), String> {
-        let refused = self
-            .config
-            .subscriptions
-            .iter()
-            .zip(&ack.return_codes)
-            .find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_)));
-        match refused {
+    /// Reads the broker's answer to the one SUBSCRIBE of this connection.
+    async fn on_subscribed(&mut self, ack: &SubAck, stage: &mut Stage) -> Result<(), String> {
+        let mut answers = self.config.subscriptions.iter().zip(&ack.return_codes);
+        match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
             Some((subscription, code)) => {
                 Err(format!("the broker refused the subscription to {:?}: {code:?}", subscription.filter))
             }
-            None => self.up(stage).await,
+            None => self.on_ready(stage).await,
         }
     }
 
-    /// Subscriptions stand: say again what the broker should keep, then open for messages.
-    async fn up(&mut self, stage: &mut Stage) -> Result<(), String> {
+    /// Publishes the retained messages again, then accepts messages of the owner.
+    async fn on_ready(&mut self, stage: &mut Stage) -> Result<(), String> {
         for message in &self.config.retained {
             let options = PublishOptions::at_least_once().retained();
             self.client
                 .try_publish(message.topic.clone(), message.payload.clone(), options)
                 .map_err(|e| format!("republishing {:?}: {e}", message.topic))?;
         }
-        *stage = Stage::Up { since: Instant::now() };
+        *stage = Stage::Connected { since: Instant::now() };
         self.failures = 0;
         count(&self.shared.counters.connected);
         info!(broker = %self.config.broker, client = %self.config.client_id, "connected");
-        // Not for a link that is closing: its goodbye may be queued already.
+        // A link that is closing accepts nothing: its last messages may be queued already.
         self.shared.is_connected.store(!*self.closing.borrow(), Ordering::Release);
-        self.tell(Incoming::Connected).await;
+        self.send(Incoming::Connected).await;
         Ok(())
     }
 
     async fn deliver(&self, publish: Publish) {
         let Publish { topic, payload, retain, .. } = publish;
         let Ok(topic) = String::from_utf8(topic.into()) else { return };
-        if payload.len() > self.config.largest_payload_bytes {
-            count(&self.shared.counters.oversize_received);
-            debug!(topic, payload_bytes = payload.len(), "left out: larger than the limit");
+        if payload.len() > self.config.max_payload_bytes {
+            count(&self.shared.counters.dropped_oversize);
+            debug!(topic, payload_bytes = payload.len(), "message dropped: larger than the limit");
             return;
         }
-        self.tell(Incoming::Message { topic, payload, retain }).await;
+        self.send(Incoming::Message { topic, payload, retain }).await;
     }
 
-    /// Waits while the owner is slow, which stops reading the socket: TCP carries the pressure on. An owner that is gone
-    /// wants nothing; one that is closing no more.
-    async fn tell(&self, incoming: Incoming) {
+    /// Passes an event to the owner. While the owner is slow the socket is not read, so TCP slows the broker down. An event for an
+    /// owner that is gone or closing is dropped.
+    async fn send(&self, incoming: Incoming) {
         let mut closing = self.closing.clone();
         tokio::select! {
             biased;
@@ -191,14 +179,14 @@ impl Driver {
         }
     }
 
-    async fn lost(&mut self, stage: Stage, reason: String) {
+    async fn on_lost(&mut self, stage: Stage, reason: String) {
         let broker = &self.config.broker;
         let client = &self.config.client_id;
         match stage {
-            Stage::Up { since } => {
+            Stage::Connected { since } => {
                 self.backoff.connection_ended(since.elapsed());
                 warn!(%broker, client, reason, "connection lost, connecting again");
-                self.tell(Incoming::Disconnected { reason }).await;
+                self.send(Incoming::Disconnected { reason }).await;
             }
             _ if self.failures == 0 => {
                 warn!(%broker, client, reason, "cannot connect, trying again until it works");

@@ -1,20 +1,20 @@
-//! Why a message was not taken, or a link not started.
+//! Errors of a link.
 
 use thiserror::Error;
 
-/// What a caller can do differently: wait, count, shorten, or correct the configuration.
+/// Why a message was refused, or a link not started.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
-    /// Not connected at the moment; the link keeps trying. Publish again when it says `Connected`.
+    /// There is no connection at the moment. The link keeps connecting; publish again after `Incoming::Connected`.
     #[error("publish: no connection to the broker")]
-    Away,
-    /// The queue of messages to be written is full.
-    #[error("publish: {limit} messages are waiting to be written, no room for another")]
-    Busy {
-        /// Messages the queue holds.
+    NotConnected,
+    /// The queue of outgoing messages is full.
+    #[error("publish: the queue of {limit} messages is full")]
+    QueueFull {
+        /// Length of the queue.
         limit: usize,
     },
-    /// The payload is longer than this link, or the broker, allows. Nothing was sent.
+    /// The payload is longer than this link or the broker allows.
     #[error("publish: expected a payload of at most {limit} bytes, found {found}")]
     Oversize {
         /// Bytes allowed.
@@ -22,10 +22,10 @@ pub enum LinkError {
         /// Bytes given.
         found: usize,
     },
-    /// Not an MQTT topic, or not a filter.
+    /// The topic or filter is not one of MQTT.
     #[error("topic {0:?} is not one that MQTT allows")]
     Topic(String),
-    /// A setting that cannot work.
+    /// A setting is out of range.
     #[error("link settings: {0}")]
     Config(String),
     /// The link was shut down or killed.

@@ -1,103 +1,124 @@
-//! The handle that a tier holds.
+//! The handle of a link.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_transport::{Connector, WireBytes};
 use rumqttc::{AsyncClient, ClientError, PublishOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::backoff::Backoff;
 use crate::config::{LinkConfig, QoS, RetainedMessage};
 use crate::counts::{Counters, LinkCounts, count};
 use crate::driver::Driver;
 use crate::error::LinkError;
 use crate::options::mqtt_options;
-use crate::wire::{WireBytes, WireCounters};
 
-/// A connection to the broker that comes back by itself. Clones share it; when the last one goes, the socket is dropped
-/// without a goodbye and the last will speaks. [`Link::shutdown`] leaves politely.
+/// A connection to the broker that comes back by itself; clones share it.
+///
+/// [`Link::shutdown`] ends the connection in order. Without it the socket closes with the last clone, and the broker publishes the
+/// last will.
 #[derive(Clone, Debug)]
 pub struct Link {
     inner: Arc<Inner>,
 }
 
-/// What a link tells its owner.
+/// An event of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// The broker has accepted the subscriptions; retained messages are on their way.
+    /// The broker has accepted the subscriptions; the retained messages are queued.
     Connected,
-    /// A message.
+    /// A message arrived.
     Message {
         /// Its topic.
         topic: String,
-        /// Its bytes, at most the configured limit.
+        /// Its payload, within the configured limit.
         payload: Bytes,
-        /// Whether the broker had kept it from before the subscription.
+        /// Whether the broker had kept the message from before the subscription.
         retain: bool,
     },
-    /// A connection that had come up has ended; the link connects again.
+    /// An established connection has ended; the link connects again.
     Disconnected {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
 }
 
-/// What handle and driver share.
+/// State shared by handle and driver.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub(crate) wire: Arc<WireCounters>,
     pub(crate) counters: Counters,
     pub(crate) is_connected: AtomicBool,
-    /// Largest packet the broker takes, from its CONNACK; 0 until it says so.
-    pub(crate) broker_packet_max: AtomicUsize,
+    /// Largest packet of the broker, from its CONNACK; 0 where it names none.
+    pub(crate) broker_max_packet_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Inner {
     client: AsyncClient,
+    connector: Connector,
     shared: Arc<Shared>,
     closing: watch::Sender<bool>,
     driver: Mutex<Option<JoinHandle<()>>>,
-    down: Option<RetainedMessage>,
-    largest_payload_bytes: usize,
+    last_will: Option<RetainedMessage>,
+    max_payload_bytes: usize,
     outgoing_messages: usize,
 }
 
-/// Bytes of a PUBLISH packet beside topic and payload: fixed header, lengths, packet id, no properties.
-const PUBLISH_OVERHEAD: usize = 16;
+/// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, no properties.
+const PUBLISH_OVERHEAD_BYTES: usize = 16;
 
-/// Messages beyond the configured ones that the client's queue must have room for: what the driver itself sends.
-const DRIVER_ROOM: usize = 4;
+/// Packets of the driver itself that the client's queue must take beside the owner's messages.
+const DRIVER_MESSAGES: usize = 4;
 
 impl Link {
-    /// Starts connecting, for as long as it takes; does not wait for it. Needs a tokio runtime.
+    /// Begins to connect, and keeps trying; does not wait for the connection. Needs a tokio runtime.
     ///
     /// # Errors
-    /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings that cannot work.
+    /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings out of range.
     pub fn start(config: LinkConfig) -> Result<(Self, mpsc::Receiver<Incoming>), LinkError> {
         config.check()?;
         let shared = Arc::new(Shared::default());
-        let capacity = config.outgoing_messages + config.retained.len() + DRIVER_ROOM;
-        let (client, events) = AsyncClient::builder(mqtt_options(&config, &shared.wire))
+        let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
+        let (client, events) = AsyncClient::builder(mqtt_options(&config))
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
         let (incoming, receiver) = mpsc::channel(config.incoming_messages);
-        let (closing, closed) = watch::channel(false);
-        let (down, largest_payload_bytes, outgoing_messages) =
-            (config.down.clone(), config.largest_payload_bytes, config.outgoing_messages);
-        let driver = Driver::new(config, events, client.clone(), Arc::clone(&shared), incoming, closed);
+        let closing = watch::Sender::new(false);
+        let (connector, last_will) = (config.connector.clone(), config.last_will.clone());
+        let (max_payload_bytes, outgoing_messages) = (config.max_payload_bytes, config.outgoing_messages);
+        let driver = Driver {
+            config,
+            events,
+            client: client.clone(),
+            shared: Arc::clone(&shared),
+            incoming,
+            closing: closing.subscribe(),
+            backoff: Backoff::new(),
+            failures: 0,
+        };
         let driver = Mutex::new(Some(tokio::spawn(driver.run())));
-        let inner = Inner { client, shared, closing, driver, down, largest_payload_bytes, outgoing_messages };
+        let inner = Inner {
+            client,
+            connector,
+            shared,
+            closing,
+            driver,
+            last_will,
+            max_payload_bytes,
+            outgoing_messages,
+        };
         Ok((Self { inner: Arc::new(inner) }, receiver))
     }
 
-    /// Queues a message; never waits. A message taken may still be lost with the connection: `QoS` 1 holds within a connection.
+    /// Queues a message without waiting. An accepted message is lost with its connection: `QoS` 1 holds within one connection.
     ///
     /// # Errors
-    /// [`LinkError::Away`], [`LinkError::Busy`], [`LinkError::Oversize`] or [`LinkError::Topic`], each counted; the link
+    /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`], after which the link
     /// works on. [`LinkError::Closed`] after [`Link::shutdown`] or [`Link::kill`].
     pub fn publish(
         &self,
@@ -106,16 +127,15 @@ impl Link {
         qos: QoS,
         retain: bool,
     ) -> Result<(), LinkError> {
-        let (topic, payload) = self.admit(topic.into(), payload.into())?;
-        let sent =
-            self.inner.client.try_publish(topic, payload, PublishOptions::new(qos.into()).retain(retain));
-        self.account(&sent)
+        let (topic, payload) = self.check(topic.into(), payload.into())?;
+        let options = PublishOptions::new(qos.into()).retain(retain);
+        self.count_result(&self.inner.client.try_publish(topic, payload, options))
     }
 
-    /// Queues a message, waiting for room in the queue.
+    /// Queues a message; waits while the queue is full.
     ///
     /// # Errors
-    /// As [`Link::publish`], without [`LinkError::Busy`].
+    /// As [`Link::publish`], without [`LinkError::QueueFull`].
     pub async fn publish_when_free(
         &self,
         topic: impl Into<String>,
@@ -123,20 +143,19 @@ impl Link {
         qos: QoS,
         retain: bool,
     ) -> Result<(), LinkError> {
-        let (topic, payload) = self.admit(topic.into(), payload.into())?;
-        let sent =
-            self.inner.client.publish(topic, payload, PublishOptions::new(qos.into()).retain(retain)).await;
-        self.account(&sent)
+        let (topic, payload) = self.check(topic.into(), payload.into())?;
+        let options = PublishOptions::new(qos.into()).retain(retain);
+        self.count_result(&self.inner.client.publish(topic, payload, options).await)
     }
 
-    /// Whether messages are taken at this moment.
+    /// Whether messages are accepted at this moment.
     pub fn is_connected(&self) -> bool {
         self.inner.shared.is_connected.load(Ordering::Acquire)
     }
 
-    /// Bytes on the wire since the start, over all connections.
+    /// Bytes on the socket since the start, over all connections.
     pub fn wire(&self) -> WireBytes {
-        self.inner.shared.wire.read()
+        self.inner.connector.wire()
     }
 
     /// Messages and connections since the start.
@@ -144,29 +163,30 @@ impl Link {
         self.inner.shared.counters.read()
     }
 
-    /// Says goodbye: writes what is queued, publishes the `down` message, disconnects. Waits at most `grace` for it, then
-    /// drops the socket, so that the last will says the same.
+    /// Writes the queued messages, publishes the last message, and disconnects. After `grace` the socket closes, and the broker
+    /// publishes the last will instead.
     pub async fn shutdown(&self, grace: Duration) {
         let inner = &self.inner;
         inner.closing.send_replace(true);
-        let goodbye = async {
-            if let Some(RetainedMessage { topic, payload }) = inner.down.clone() {
-                // A queue that closed meanwhile has no connection to say goodbye on.
-                let _ =
-                    inner.client.publish(topic, payload, PublishOptions::at_least_once().retained()).await;
+        let disconnect = async {
+            if let Some(RetainedMessage { topic, payload }) = inner.last_will.clone() {
+                let options = PublishOptions::at_least_once().retained();
+                // A closed queue has no connection left to disconnect.
+                let _ = inner.client.publish(topic, payload, options).await;
             }
             let _ = inner.client.disconnect_with_timeout(grace).await;
             if let Some(driver) = inner.take_driver() {
                 AbortOnDrop(driver).ended().await;
             }
         };
-        if self.is_connected() && tokio::time::timeout(grace, goodbye).await.is_err() {
-            tracing::warn!(grace_ms = grace.as_millis() as u64, "broker did not take the goodbye in time");
+        if self.is_connected() && tokio::time::timeout(grace, disconnect).await.is_err() {
+            let grace_ms = grace.as_millis() as u64;
+            tracing::warn!(grace_ms, "the broker did not take the last messages in time");
         }
         self.kill();
     }
 
-    /// Drops the socket at once, as a crash would: the broker publishes the last will.
+    /// Closes the socket at once, as a crash does: the broker publishes the last will.
     pub fn kill(&self) {
         self.inner.closing.send_replace(true);
         if let Some(driver) = self.inner.take_driver() {
@@ -174,36 +194,36 @@ impl Link {
         }
     }
 
-    fn admit(&self, topic: String, payload: Bytes) -> Result<(String, Bytes), LinkError> {
+    fn check(&self, topic: String, payload: Bytes) -> Result<(String, Bytes), LinkError> {
         let (shared, found) = (&self.inner.shared, payload.len());
         if *self.inner.closing.borrow() {
             return Err(LinkError::Closed);
         }
-        let limit = self.payload_limit(topic.len());
+        let limit = self.max_payload_bytes(topic.len());
         if found > limit {
-            count(&shared.counters.oversize_sent);
+            count(&shared.counters.refused_oversize);
             return Err(LinkError::Oversize { limit, found });
         }
         if topic.is_empty() || !rumqttc::valid_topic(&topic) {
             return Err(LinkError::Topic(topic));
         }
         if !self.is_connected() {
-            count(&shared.counters.away);
-            return Err(LinkError::Away);
+            count(&shared.counters.refused_not_connected);
+            return Err(LinkError::NotConnected);
         }
         Ok((topic, payload))
     }
 
-    /// The configured limit, or what the broker's largest packet leaves, if that is less.
-    fn payload_limit(&self, topic_bytes: usize) -> usize {
-        let limit = self.inner.largest_payload_bytes;
-        match self.inner.shared.broker_packet_max.load(Ordering::Relaxed) {
+    /// The configured limit, or the room in the broker's largest packet where that is less.
+    fn max_payload_bytes(&self, topic_bytes: usize) -> usize {
+        let limit = self.inner.max_payload_bytes;
+        match self.inner.shared.broker_max_packet_bytes.load(Ordering::Relaxed) {
             0 => limit,
-            packet => limit.min(packet.saturating_sub(topic_bytes + PUBLISH_OVERHEAD)),
+            packet => limit.min(packet.saturating_sub(topic_bytes + PUBLISH_OVERHEAD_BYTES)),
         }
     }
 
-    fn account(&self, sent: &Result<(), ClientError>) -> Result<(), LinkError> {
+    fn count_result(&self, sent: &Result<(), ClientError>) -> Result<(), LinkError> {
         let counters = &self.inner.shared.counters;
         match sent {
             Ok(()) => {
@@ -211,8 +231,8 @@ impl Link {
                 Ok(())
             }
             Err(ClientError::RequestChannelFull(_)) => {
-                count(&counters.busy);
-                Err(LinkError::Busy { limit: self.inner.outgoing_messages })
+                count(&counters.refused_queue_full);
+                Err(LinkError::QueueFull { limit: self.inner.outgoing_messages })
             }
             Err(_) => Err(LinkError::Closed),
         }
@@ -221,7 +241,7 @@ impl Link {
 
 impl Inner {
     fn take_driver(&self) -> Option<JoinHandle<()>> {
-        self.driver.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -233,7 +253,7 @@ impl Drop for Inner {
     }
 }
 
-/// Ends the driver when the wait for it is given up.
+/// A driver that ends when nobody waits for it any more.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl AbortOnDrop {

@@ -1,10 +1,9 @@
-//! The MQTT connection every tier shares: owned socket, counted bytes, reconnect, resubscribe, bounded queues.
+//! The MQTT connection of every tier: counted bytes, reconnect, resubscribe, bounded queues.
 //!
-//! A [`Link`] is a cheap-clone handle. Behind it one task owns the socket, connects for as long as the link lives, subscribes
-//! again and publishes the retained messages again after every connect, and gives what arrives to one bounded channel. The
-//! crate knows topics and bytes; what a message means it refuses to know.
+//! A [`Link`] is a handle that is cheap to clone. One task owns the socket and connects for as long as the link lives. After every
+//! connect the task subscribes again, publishes the retained messages again, and then passes messages to one bounded channel. The crate
+//! knows topics and bytes; it does not know what a message means.
 
-mod address;
 mod backoff;
 #[cfg(feature = "broker")]
 pub mod broker;
@@ -14,12 +13,9 @@ mod driver;
 mod error;
 mod handle;
 mod options;
-mod socket;
-mod wire;
 
-pub use address::{AddressError, BrokerAddress};
 pub use config::{LinkConfig, QoS, RetainedMessage, Subscription};
 pub use counts::LinkCounts;
 pub use error::LinkError;
 pub use handle::{Incoming, Link};
-pub use wire::WireBytes;
+pub use headwater_transport::{Endpoint as BrokerAddress, WireBytes};

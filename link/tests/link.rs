@@ -4,12 +4,13 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use headwater_link::broker::{BrokerError, Cable, EmbeddedBroker};
-use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
-use support::{PATIENCE, broker, connected, next, next_message, reader, until_connected};
+use headwater_link::broker::{BrokerError, EmbeddedBroker, TcpProxy};
+use headwater_link::{Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
+use headwater_transport::Endpoint;
+use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 
 #[tokio::test]
-async fn a_message_goes_round_and_its_bytes_are_counted() {
+async fn a_message_comes_back_and_its_bytes_are_counted() {
     let (link, mut incoming) =
         connected(LinkConfig::new(broker(), "round").subscribe("round/+", QoS::AtMostOnce)).await;
     let before = link.wire();
@@ -24,38 +25,38 @@ async fn a_message_goes_round_and_its_bytes_are_counted() {
 }
 
 #[tokio::test]
-async fn a_link_connects_to_a_broker_that_comes_later() {
-    let place = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = place.local_addr().expect("it is bound").port();
-    drop(place);
-    let address = BrokerAddress::new("127.0.0.1", port).expect("a valid address");
+async fn a_link_connects_to_a_broker_that_starts_later() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    drop(listener);
+    let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
     let (link, mut incoming) = Link::start(LinkConfig::new(address, "early")).expect("valid settings");
-    assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Err(LinkError::Away));
+    assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Err(LinkError::NotConnected));
     while link.counts().disconnected < 2 {
         tokio::task::yield_now().await;
     }
     let _broker = EmbeddedBroker::start(Some(port)).expect("the port is free");
     assert_eq!(next(&mut incoming).await, Incoming::Connected);
     assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Ok(()));
-    assert_eq!(link.counts().away, 1);
+    assert_eq!(link.counts().refused_not_connected, 1);
 }
 
 #[tokio::test]
 async fn retained_messages_and_subscriptions_come_back_after_a_cut() {
     let (_watcher, mut seen) = reader("cut-watcher", "cut/status").await;
-    let cable = Cable::to(broker()).await.expect("a free port");
-    let mut config = LinkConfig::new(cable.end(), "cut").subscribe("cut/ask", QoS::AtMostOnce);
+    let proxy = TcpProxy::to(broker()).await.expect("a free port");
+    let mut config = LinkConfig::new(proxy.address(), "cut").subscribe("cut/ask", QoS::AtMostOnce);
     config.retained.push(RetainedMessage::new("cut/status", "up"));
-    config.down = Some(RetainedMessage::new("cut/status", "down"));
+    config.last_will = Some(RetainedMessage::new("cut/status", "down"));
     let (link, mut incoming) = connected(config).await;
     assert_eq!(next_message(&mut seen).await.1, "up");
 
-    cable.cut();
+    proxy.cut();
     assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }));
     until_connected(&mut incoming).await;
     let mut states = [next_message(&mut seen).await.1, next_message(&mut seen).await.1];
     states.sort();
-    assert_eq!(states, ["down", "up"], "the will, and the status again");
+    assert_eq!(states, ["down", "up"], "the last will, and the status again");
     link.publish("cut/ask", "still there?", QoS::AtMostOnce, false).expect("connected");
     assert_eq!(next_message(&mut incoming).await.1, "still there?");
     assert_eq!((link.counts().connected, link.counts().disconnected), (2, 1));
@@ -66,7 +67,7 @@ async fn a_killed_link_leaves_its_last_will() {
     let (_watcher, mut seen) = reader("will-watcher", "will/status").await;
     let mut config = LinkConfig::new(broker(), "will");
     config.retained.push(RetainedMessage::new("will/status", "up"));
-    config.down = Some(RetainedMessage::new("will/status", "down, boot 7"));
+    config.last_will = Some(RetainedMessage::new("will/status", "down, boot 7"));
     let (link, _incoming) = connected(config).await;
     assert_eq!(next_message(&mut seen).await.1, "up");
     link.kill();
@@ -78,21 +79,21 @@ async fn a_killed_link_leaves_its_last_will() {
 }
 
 #[tokio::test]
-async fn a_shutdown_writes_what_is_queued_and_says_goodbye_once() {
+async fn a_shutdown_writes_the_queue_and_publishes_the_last_message_once() {
     let (watcher, mut seen) = reader("bye-watcher", "bye/#").await;
     let mut config = LinkConfig::new(broker(), "bye");
-    config.down = Some(RetainedMessage::new("bye/status", "down"));
+    config.last_will = Some(RetainedMessage::new("bye/status", "down"));
     let (link, _incoming) = connected(config).await;
     for _ in 0..100 {
-        link.publish("bye/work", "x", QoS::AtMostOnce, false).expect("room for a hundred");
+        link.publish("bye/work", "x", QoS::AtMostOnce, false).expect("a queue of more than a hundred");
     }
-    link.shutdown(PATIENCE).await;
+    link.shutdown(MAX_WAIT).await;
     for _ in 0..100 {
         assert_eq!(next_message(&mut seen).await.0, "bye/work");
     }
     assert_eq!(next_message(&mut seen).await.0, "bye/status");
     watcher.publish("bye/end", "x", QoS::AtMostOnce, false).expect("connected");
-    assert_eq!(next_message(&mut seen).await.0, "bye/end", "no last will after a goodbye");
+    assert_eq!(next_message(&mut seen).await.0, "bye/end", "no last will after a shutdown");
 }
 
 #[tokio::test]
@@ -104,19 +105,19 @@ async fn a_payload_over_the_limit_is_refused_and_the_next_one_goes() {
     assert_eq!(refused, Err(LinkError::Oversize { limit, found }));
     link.publish("big", vec![1; limit], QoS::AtMostOnce, false).expect("at the limit");
     assert_eq!(next_message(&mut incoming).await.1.len(), limit);
-    assert_eq!((link.counts().oversize_sent, link.counts().connected), (1, 1));
+    assert_eq!((link.counts().refused_oversize, link.counts().connected), (1, 1));
 }
 
 #[tokio::test]
-async fn payloads_that_arrive_too_large_do_not_wedge_the_link() {
+async fn the_link_works_on_after_payloads_that_are_too_large() {
     let mut config = LinkConfig::new(broker(), "small").subscribe("small", QoS::AtMostOnce);
-    config.largest_payload_bytes = 1000;
+    config.max_payload_bytes = 1000;
     let (link, mut incoming) = connected(config).await;
     let (sender, _) = connected(LinkConfig::new(broker(), "flood")).await;
     sender.publish("small", vec![0; 1001], QoS::AtMostOnce, false).expect("within the sender's limit");
     sender.publish("small", "first", QoS::AtMostOnce, false).expect("within the sender's limit");
     assert_eq!(next_message(&mut incoming).await.1, "first");
-    assert_eq!((link.counts().oversize_received, link.counts().connected), (1, 1));
+    assert_eq!((link.counts().dropped_oversize, link.counts().connected), (1, 1));
 
     sender.publish("small", vec![0; 256 * 1024], QoS::AtMostOnce, false).expect("within the sender's limit");
     assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }));
@@ -126,19 +127,19 @@ async fn payloads_that_arrive_too_large_do_not_wedge_the_link() {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_busy_and_not_a_wait() {
+async fn a_full_queue_refuses_at_once() {
     let mut config = LinkConfig::new(broker(), "full");
     config.outgoing_messages = 8;
     let (link, _incoming) = connected(config).await;
     // No await between the calls, so the driver, on this same thread, cannot write one.
     let refused = (0..100).filter(|_| link.publish("full", "x", QoS::AtMostOnce, false).is_err()).count();
     assert!(refused >= 80, "{refused} refused of 100");
-    assert_eq!(link.counts().busy, refused as u64);
-    link.publish_when_free("full", "x", QoS::AtMostOnce, false).await.expect("room comes");
+    assert_eq!(link.counts().refused_queue_full, refused as u64);
+    link.publish_when_free("full", "x", QoS::AtMostOnce, false).await.expect("the queue empties");
 }
 
 #[tokio::test]
-async fn a_slow_owner_loses_nothing_that_the_broker_holds() {
+async fn a_slow_owner_receives_every_message_that_the_broker_keeps() {
     let mut config = LinkConfig::new(broker(), "slow").subscribe("slow", QoS::AtMostOnce);
     config.incoming_messages = 4;
     let (_slow, mut incoming) = connected(config).await;
@@ -159,8 +160,8 @@ async fn a_topic_that_mqtt_does_not_allow_is_refused() {
     assert_eq!(link.publish("", "x", QoS::AtMostOnce, false), Err(LinkError::Topic(String::new())));
 }
 
-/// Round trips without a stall take well under a millisecond; with Nagle's algorithm against delayed acknowledgements each
-/// takes 40 ms. Half of that tells them apart on any machine.
+/// Half the time of a stalled round trip. Nagle's algorithm against delayed acknowledgements stalls every round trip by 40 ms; one
+/// without a stall takes well under a millisecond.
 const STALL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,11 +188,12 @@ async fn request_and_response_at_qos_1_do_not_stall() {
         "QoS 1 request and response: p50 {:?}, p95 {:?}, worst {:?}",
         trips[100], trips[190], trips[199]
     );
-    assert!(trips[100] < STALL, "median {:?}", trips[100]);
+    // A stall is in every trip, other work of the machine only in some.
+    assert!(trips[20] < STALL, "a tenth of the trips took less than {:?}", trips[20]);
 }
 
 #[test]
-fn a_taken_port_is_a_clear_error() {
+fn a_port_in_use_is_named() {
     let taken = EmbeddedBroker::start(Some(broker().port()));
     let Err(error @ BrokerError::Port { .. }) = taken else { panic!("expected a refusal, got {taken:?}") };
     assert!(error.to_string().contains(&broker().port().to_string()), "{error}");

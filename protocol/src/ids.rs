@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bit_set::Position;
+
 /// One event seen by a group at one time. Ids of a group only grow; they never restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -36,7 +38,7 @@ impl fmt::Display for SampleId {
 pub struct Slot(u8);
 
 impl Slot {
-    /// Most slots a network may have: presence masks are one machine word.
+    /// Largest number of slots in a network, in training and in serving. A [`SlotSet`](crate::SlotSet) is one machine word.
     pub const MAX: usize = 64;
 
     /// # Errors
@@ -72,6 +74,85 @@ impl From<Slot> for u8 {
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl Position for Slot {
+    fn at(index: usize) -> Option<Self> {
+        (index < Self::MAX).then_some(Self(index as u8))
+    }
+
+    fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// Position of an edge in the trained network, `0..E`; each edge has its own section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct EdgeIndex(u8);
+
+impl EdgeIndex {
+    /// Largest number of edges in a network: every edge has at least one slot.
+    pub const MAX: usize = Slot::MAX;
+
+    /// # Errors
+    /// [`IdError::Edge`] from 64 on.
+    pub const fn new(edge: u8) -> Result<Self, IdError> {
+        if (edge as usize) < Self::MAX { Ok(Self(edge)) } else { Err(IdError::Edge(edge)) }
+    }
+
+    /// Position as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The first `count` edges (at most [`EdgeIndex::MAX`]).
+    pub fn first(count: usize) -> impl ExactSizeIterator<Item = Self> + Clone {
+        (0..count.min(Self::MAX) as u8).map(Self)
+    }
+}
+
+impl TryFrom<u8> for EdgeIndex {
+    type Error = IdError;
+    fn try_from(edge: u8) -> Result<Self, IdError> {
+        Self::new(edge)
+    }
+}
+
+impl From<EdgeIndex> for u8 {
+    fn from(edge: EdgeIndex) -> Self {
+        edge.0
+    }
+}
+
+impl fmt::Display for EdgeIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Position for EdgeIndex {
+    fn at(index: usize) -> Option<Self> {
+        (index < Self::MAX).then_some(Self(index as u8))
+    }
+
+    fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// Position of a vector or map among those that are joined: a device slot, a slot of one edge, or an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(u8);
+
+impl Position for Source {
+    fn at(index: usize) -> Option<Self> {
+        (index < Slot::MAX).then_some(Self(index as u8))
+    }
+
+    fn index(self) -> usize {
+        self.0.into()
     }
 }
 
@@ -266,6 +347,9 @@ pub enum IdError {
     /// Slot out of range.
     #[error("device slot: expected 0 to 63, found {0}")]
     Slot(u8),
+    /// Edge out of range.
+    #[error("edge: expected 0 to 63, found {0}")]
+    Edge(u8),
     /// Not the hex digits of an id.
     #[error("id: expected {digits} hex digits, found {found:?}")]
     Hex {
@@ -325,5 +409,15 @@ mod tests {
         assert!(Slot::new(63).is_ok());
         assert_eq!(Slot::new(64), Err(IdError::Slot(64)));
         assert_eq!(Slot::first(3).map(Slot::index).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!([63, 64].map(|index| Slot::at(index).map(Slot::index)), [Some(63), None]);
+    }
+
+    #[test]
+    fn edges_end_at_sixty_three() {
+        assert!(EdgeIndex::new(63).is_ok());
+        assert_eq!(EdgeIndex::new(64), Err(IdError::Edge(64)));
+        assert_eq!(serde_json::from_str::<EdgeIndex>("2").unwrap(), EdgeIndex(2));
+        assert!(serde_json::from_str::<EdgeIndex>("64").is_err());
+        assert_eq!([63, 64].map(|index| EdgeIndex::at(index).map(EdgeIndex::index)), [Some(63), None]);
     }
 }

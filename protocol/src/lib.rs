@@ -3,6 +3,7 @@
 //! Pure: opens no socket, reads no clock, knows no model maths. Everything a peer sends passes through here first, and
 //! nothing here allocates by a length that a peer names before that length was checked against [`Limits`].
 
+mod bit_set;
 pub mod bits;
 mod decision;
 mod fault;
@@ -15,10 +16,12 @@ mod presence;
 mod topic;
 pub mod v2;
 
+pub use bit_set::{BitSet, EdgeSet, Position, SlotSet, SourceSet};
 pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, SettledNotice, Stages};
 pub use fault::{Fault, MqttHandling};
 pub use ids::{
-    Boot, DeviceId, EdgeId, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId, Slot,
+    Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId,
+    Slot, Source,
 };
 pub use message::{
     Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,

@@ -9,14 +9,15 @@
 //!
 //! All little endian; version is the high half of byte 0. The age is in ms and saturates at 65,535. Bodies: `trigger` the whole
 //! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing (`gone` marked late on the topic
-//! `summary`: the device had to give the whole sample up); `request` the mask of the slots asked (u64, bit i = slot i); `features` the
+//! `summary`: the device had to give the whole sample up); `request` the slots asked, a [`SlotSet`] (u64); `features` the
 //! packed bits; `input` the view as pixels; `decided` class (u16), confidence (f32) and policy id (8 bytes) of a device that decided
-//! by itself; `edge_features` what an edge made of its devices' features: the mask of the slots that contributed (u64), scores (one
+//! by itself; `edge_features` what an edge made of its devices' features: the slots that contributed, a [`SlotSet`] (u64), scores (one
 //! `f32` a class), its map.
 //! (device, boot, kind, sample) identifies a message; duplicates are normal.
 
 use thiserror::Error;
 
+use crate::bit_set::SlotSet;
 use crate::bits;
 use crate::fault::Fault;
 use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
@@ -65,8 +66,8 @@ pub enum Body<'a> {
     Summary(&'a [u8]),
     /// The device is up and sees nothing of the sample.
     NotInView,
-    /// Send features; bit i asks slot i.
-    Request(u64),
+    /// These slots are asked for their features.
+    Request(SlotSet),
     /// Feature bits, packed as [`bits`] says.
     Features(&'a [u8]),
     /// The features asked for are no longer kept; marked late on the topic `summary`: the whole sample had to be given up.
@@ -77,8 +78,8 @@ pub enum Body<'a> {
     Decided(DeviceDecision),
     /// What an edge says of a sample, to the leader (configuration f).
     EdgeFeatures {
-        /// Slots whose features reached the edge in time, bit i = slot i; never none.
-        slots: u64,
+        /// Slots whose features reached the edge in time; never empty.
+        slots: SlotSet,
         /// Class scores, little-endian `f32`.
         scores: &'a [u8],
         /// The edge's map, packed.
@@ -241,7 +242,7 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
     out.extend_from_slice(&header.age_ms.to_le_bytes());
     match *body {
         Body::Trigger(sample) => out.extend_from_slice(&sample.0.to_le_bytes()),
-        Body::Request(slots) => out.extend_from_slice(&slots.to_le_bytes()),
+        Body::Request(slots) => out.extend_from_slice(&slots.bits().to_le_bytes()),
         Body::Summary(bytes) | Body::Features(bytes) | Body::Input(bytes) => out.extend_from_slice(bytes),
         Body::Decided(DeviceDecision { class, confidence, policy }) => {
             out.extend_from_slice(&class.to_le_bytes());
@@ -249,7 +250,7 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(&policy.0);
         }
         Body::EdgeFeatures { slots, scores, map } => {
-            out.extend_from_slice(&slots.to_le_bytes());
+            out.extend_from_slice(&slots.bits().to_le_bytes());
             out.extend_from_slice(scores);
             out.extend_from_slice(map);
         }
@@ -298,7 +299,7 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         }
         Kind::Summary => finite(Body::Summary(rest))?,
         Kind::NotInView => Body::NotInView,
-        Kind::Request => Body::Request(whole_u64(rest)),
+        Kind::Request => Body::Request(SlotSet::from_bits(whole_u64(rest))),
         Kind::Features => {
             if !bits::tail_is_clear(rest, limits.feature_bits) {
                 return Err(DecodeError::TailBits);
@@ -314,8 +315,8 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
             if !bits::tail_is_clear(map, limits.edge_bits) {
                 return Err(DecodeError::TailBits);
             }
-            let slots = whole_u64(slots);
-            if slots == 0 {
+            let slots = SlotSet::from_bits(whole_u64(slots));
+            if slots.is_empty() {
                 return Err(DecodeError::NoSlots);
             }
             finite(Body::EdgeFeatures { slots, scores, map })?

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Boot, DeviceId, NetworkId, SampleId, Slot};
+use crate::ids::{Boot, DeviceId, EdgeIndex, NetworkId, SampleId, Slot};
 
 /// `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ pub struct EdgeStatus {
     pub state: DeviceState,
     /// The life this status speaks of.
     pub boot: Boot,
-    /// Which edge of the network, from 0.
-    pub edge: u8,
+    /// Position of the edge in the network.
+    pub edge: EdgeIndex,
     /// The network it runs.
     pub network: NetworkId,
     /// Name and version of its software.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bit_set::SlotSet;
 use crate::ids::Slot;
 
 /// What one slot contributed to a sample.
@@ -16,19 +17,19 @@ pub enum View {
     Missing,
 }
 
-/// The [`View`] of every slot, two bits each.
+/// The [`View`] of every slot.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<View>", into = "Vec<View>")]
 pub struct Presence {
     slots: u8,
-    present: u64,
-    not_in_view: u64,
+    present: SlotSet,
+    not_in_view: SlotSet,
 }
 
 impl Presence {
     /// All of `slots` slots missing; at most [`Slot::MAX`].
     pub fn missing(slots: usize) -> Self {
-        Self { slots: slots.min(Slot::MAX) as u8, present: 0, not_in_view: 0 }
+        Self { slots: slots.min(Slot::MAX) as u8, present: SlotSet::EMPTY, not_in_view: SlotSet::EMPTY }
     }
 
     /// Presence from a mask of those present; the others count as not in view.
@@ -45,55 +46,53 @@ impl Presence {
         usize::from(self.slots)
     }
 
-    /// What a slot contributed; a slot the network does not have is missing.
+    /// View of a slot; a slot that the network does not have is missing.
     pub fn get(&self, slot: Slot) -> View {
-        let bit = 1u64 << slot.index();
-        if self.present & bit != 0 {
+        if self.present.contains(slot) {
             View::Present
-        } else if self.not_in_view & bit != 0 {
+        } else if self.not_in_view.contains(slot) {
             View::NotInView
         } else {
             View::Missing
         }
     }
 
-    /// Sets one slot; a slot the network does not have is left alone.
+    /// Sets the view of a slot; for a slot that the network does not have nothing changes.
     pub fn set(&mut self, slot: Slot, view: View) {
         if slot.index() >= self.slots() {
             return;
         }
-        let bit = 1u64 << slot.index();
-        self.present &= !bit;
-        self.not_in_view &= !bit;
+        self.present.remove(slot);
+        self.not_in_view.remove(slot);
         match view {
-            View::Present => self.present |= bit,
-            View::NotInView => self.not_in_view |= bit,
+            View::Present => self.present.insert(slot),
+            View::NotInView => self.not_in_view.insert(slot),
             View::Missing => {}
         }
     }
 
     /// Whether the slot sent a summary.
     pub fn is_present(&self, slot: Slot) -> bool {
-        self.present >> slot.index() & 1 == 1
+        self.present.contains(slot)
+    }
+
+    /// Number of slots that sent a summary.
+    pub fn present_count(&self) -> u32 {
+        self.present.len() as u32
+    }
+
+    /// Number of slots that are down, late or refused.
+    pub fn missing_count(&self) -> u32 {
+        u32::from(self.slots) - self.answered().len() as u32
     }
 
     /// Slots that sent a summary.
-    pub fn present_count(&self) -> u32 {
-        self.present.count_ones()
-    }
-
-    /// Slots that are down, late or refused.
-    pub fn missing_count(&self) -> u32 {
-        u32::from(self.slots) - (self.present | self.not_in_view).count_ones()
-    }
-
-    /// Bit `i` set where slot `i` is present.
-    pub fn present_mask(&self) -> u64 {
+    pub fn present(&self) -> SlotSet {
         self.present
     }
 
-    /// Bit `i` set where slot `i` answered at all: present or not in view.
-    pub fn answered_mask(&self) -> u64 {
+    /// Slots that answered: present or not in view.
+    pub fn answered(&self) -> SlotSet {
         self.present | self.not_in_view
     }
 
@@ -140,7 +139,7 @@ mod tests {
         presence.set(Slot::new(2).unwrap(), View::NotInView);
         assert_eq!((presence.present_count(), presence.missing_count()), (1, 1));
         assert_eq!(presence.get(Slot::new(1).unwrap()), View::Missing);
-        assert_eq!((presence.present_mask(), presence.answered_mask()), (0b001, 0b101));
+        assert_eq!((presence.present().bits(), presence.answered().bits()), (0b001, 0b101));
     }
 
     #[test]

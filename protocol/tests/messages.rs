@@ -2,7 +2,7 @@
 
 use headwater_protocol::{
     Body, Boot, DecodeError, DeviceDecision, HEADER_BYTES, Header, Limits, Message, NetworkTag, PolicyId,
-    SampleId, decode, encode,
+    SampleId, SlotSet, decode, encode,
 };
 use proptest::prelude::*;
 
@@ -81,12 +81,14 @@ fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
         }
         Owned::Summary(_) => Body::Summary(&scores),
         Owned::NotInView => Body::NotInView,
-        Owned::Request(slots) => Body::Request(*slots),
+        Owned::Request(slots) => Body::Request(SlotSet::from_bits(*slots)),
         Owned::Features(bits) => Body::Features(bits),
         Owned::Gone => Body::Gone,
         Owned::Input(pixels) => Body::Input(pixels),
         Owned::Decided(decision) => Body::Decided(*decision),
-        Owned::EdgeFeatures(slots, _, map) => Body::EdgeFeatures { slots: *slots, scores: &scores, map },
+        Owned::EdgeFeatures(slots, _, map) => {
+            Body::EdgeFeatures { slots: SlotSet::from_bits(*slots), scores: &scores, map }
+        }
     };
     check(Message { header, body });
 }
@@ -147,14 +149,18 @@ fn golden_messages() {
     );
     check_golden("summary", Body::Summary(&scores), "1200abcd08070605070003000000803f000020c000000000");
     check_golden("not_in_view", Body::NotInView, "1300abcd0807060507000300");
-    check_golden("request", Body::Request(0b101), "1400abcd08070605070003000500000000000000");
+    check_golden(
+        "request",
+        Body::Request(SlotSet::from_bits(0b101)),
+        "1400abcd08070605070003000500000000000000",
+    );
     check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f");
     check_golden("gone", Body::Gone, "1600abcd0807060507000300");
     let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
     check_golden("decided", Body::Decided(decision), "1800abcd080706050700030003000000003f0404040404040404");
     check_golden(
         "edge_features",
-        Body::EdgeFeatures { slots: 0b101, scores: &scores, map: &[0x01, 0x07] },
+        Body::EdgeFeatures { slots: SlotSet::from_bits(0b101), scores: &scores, map: &[0x01, 0x07] },
         "1900abcd080706050700030005000000000000000000803f000020c0000000000107",
     );
 }
@@ -169,8 +175,8 @@ fn check_refused(change: impl FnOnce(&mut Vec<u8>), body: Body<'_>, expected: &D
 
 #[test]
 fn each_wrong_byte_is_named() {
-    check_refused(|b| b[0] = 0x21, Body::Request(1), &DecodeError::Version { found: 2 });
-    check_refused(|b| b[0] = 0x1f, Body::Request(1), &DecodeError::Kind { found: 15 });
+    check_refused(|b| b[0] = 0x21, Body::Request(SlotSet::first(1)), &DecodeError::Version { found: 2 });
+    check_refused(|b| b[0] = 0x1f, Body::Request(SlotSet::first(1)), &DecodeError::Kind { found: 15 });
     check_refused(|b| b[1] = 0x82, Body::Gone, &DecodeError::Flags { found: 0x82 });
     check_refused(|b| b.truncate(4), Body::Gone, &DecodeError::Truncated { found: 4 });
     check_refused(|b| b[14] = 0xff, Body::Features(&[0, 0, 0]), &DecodeError::TailBits);
@@ -187,7 +193,7 @@ fn each_wrong_byte_is_named() {
             &DecodeError::Confidence,
         );
     }
-    let edge = Body::EdgeFeatures { slots: 1, scores: &[0; 12], map: &[0; 2] };
+    let edge = Body::EdgeFeatures { slots: SlotSet::first(1), scores: &[0; 12], map: &[0; 2] };
     check_refused(|b| b[12] = 0, edge, &DecodeError::NoSlots);
     check_refused(|b| b[33] = 0x08, edge, &DecodeError::TailBits);
     check_refused(|b| b[20..24].copy_from_slice(&f32::NAN.to_le_bytes()), edge, &DecodeError::NotFinite);

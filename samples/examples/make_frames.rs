@@ -1,7 +1,7 @@
 //! Makes the shipped frames:
 //! `cargo run --release -p headwater-samples --example make_frames -- --data-dir DIR --count 300 --out FILE`
 //!
-//! `DIR` holds the four Fashion-MNIST files.
+//! `DIR` contains the four Fashion-MNIST files.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,20 +1,21 @@
-//! Opens a folder of images as a data set and prints what is in it:
+//! Opens a folder of images as a data set and prints its contents:
 //! `cargo run --release -p headwater-samples --example open_folder -- DIR_OR_TAR_GZ`
 //!
-//! `DIR` is laid out as `docs/data.md` says: PART/CLASS/IMAGE, or CLASS/IMAGE, or either with a folder of camN.png for each sample.
+//! `docs/data.md` describes the layout of `DIR`: PART/CLASS/IMAGE, or CLASS/IMAGE, or either with a folder of camN.png for each sample.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use headwater_samples::data_set::{DataSetError, Wanted, open};
-use headwater_samples::{DataSet, Part, Shape};
+use headwater_samples::catalogue::open;
+use headwater_samples::data_set::OpenOptions;
+use headwater_samples::{DataError, DataSet, Part, Shape};
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
         eprintln!("usage: open_folder DIR_OR_TAR_GZ");
         return ExitCode::from(2);
     };
-    match look(Path::new(&path)) {
+    match print_contents(Path::new(&path)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("open_folder: {error}");
@@ -23,10 +24,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn look(path: &Path) -> Result<(), DataSetError> {
-    // The shape that a network takes; `None` would be that of the first image.
-    let wanted = Wanted { shape: Some(Shape::rgb(32, 32)), slots: None };
-    let data = open("folders", path, wanted)?;
+fn print_contents(path: &Path) -> Result<(), DataError> {
+    // The shape that a network takes; `None` takes the shape of the first image.
+    let options = OpenOptions { shape: Some(Shape::rgb(32, 32)), ..OpenOptions::default() };
+    let data = open("folders", path, options)?;
     println!("{} slots, views of {}", data.slots(), data.shape());
     for part in Part::ALL {
         println!("{}: {} samples", part.name(), data.len(part));

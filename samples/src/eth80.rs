@@ -1,101 +1,91 @@
 //! ETH-80: 72 real objects of eight classes, each photographed from 41 directions.
 //!
-//! The sixteen photographs of the ring at the object's own height are shared out to cameras that stand evenly around it: four cameras 90
-//! degrees apart give four samples an object, eight give two, and no photograph is in two samples. Whole objects go to one part:
-//! of the nine of a class six are trained on, one is for validation, two are the test part. There is no official split.
+//! Sixteen photographs form a ring around the object. Cameras are at equal distances on the ring, and each sample rotates the
+//! object by one step. Two samples never share a photograph:
+//!
+//! ```text
+//! photograph      0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15
+//! sample 0  cam   0           1           2           3             four cameras: four samples per object
+//! sample 1  cam      0           1           2           3
+//! ```
+//! There is no official division into parts. Six of the nine objects of a class are for training, one for validation, two for test.
 
 use std::path::{Path, PathBuf};
 
-use crate::idx::{self, IdxError};
-use crate::stored::{Stored, StoredPart};
-use crate::{Shape, data_dir};
+use crate::data_set::{DataSetInfo, PartsOrigin};
+use crate::error::Mismatch;
+use crate::in_memory::{InMemory, InMemoryPart};
+use crate::{DataError, Shape, files, idx};
 
+/// Declaration of ETH-80.
+pub(crate) const INFO: DataSetInfo = DataSetInfo {
+    name: "eth80",
+    content: "objects on a turntable, 1, 2, 4, 8 or 16 slots, 3x32x32",
+    files: FILES,
+    licence: "none stated by the authors, published for research; cite Leibe and Schiele 2003",
+    parts: PartsOrigin::Fixed,
+    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(DEFAULT_CAMERAS))?)),
+};
+
+const FILES: &str = "eth80-views-idx5-ubyte and eth80-labels-idx1-ubyte, each plain or .gz";
+const DEFAULT_CAMERAS: usize = 4;
 const LABELS: [&str; 8] = ["apple", "car", "cow", "cup", "dog", "horse", "pear", "tomato"];
-const OBJECTS: usize = 9;
+const OBJECTS_PER_CLASS: usize = 9;
+const OBJECTS: usize = LABELS.len() * OBJECTS_PER_CLASS;
 const VIEWS: usize = 41;
 const SHAPE: Shape = Shape::rgb(32, 32);
-/// First view of the ring at polar angle 90, and how many there are, 22.5 degrees apart.
-const RING: (usize, usize) = (25, 16);
-/// Objects of a class in the train and validation part; the rest are the test part.
+/// First photograph of the ring at polar angle 90 degrees.
+const RING_START: usize = 25;
+/// Photographs of the ring, 22.5 degrees apart.
+const RING_VIEWS: usize = 16;
+/// Objects of a class in the train part.
 const TRAIN: usize = 6;
+/// Objects of a class in the validation part. The others are the test part.
 const VALIDATION: usize = 1;
 
-/// Why ETH-80 could not be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum Eth80Error {
-    /// A file is not there.
-    #[error(
-        "found neither `{name}.gz` nor `{name}` in {}; the folder must hold eth80-views-idx5-ubyte and eth80-labels-idx1-ubyte, each plain or .gz",
-        dir.display()
-    )]
-    Missing {
-        /// Folder looked into.
-        dir: PathBuf,
-        /// Name looked for.
-        name: String,
-    },
-    /// A file is damaged or is another one.
-    #[error(transparent)]
-    Idx(#[from] IdxError),
-    /// Objects in another order than nine of each class.
-    #[error("{}: object {object}: expected class {expected}, found {found}; is it the right file?", path.display())]
-    Label {
-        /// File.
-        path: PathBuf,
-        /// Position in the file.
-        object: usize,
-        /// Class that stands there.
-        expected: usize,
-        /// Class found.
-        found: u8,
-    },
-    /// Cameras that do not share out the ring.
-    #[error("eth80: expected 1, 2, 4, 8 or 16 cameras around an object, found {0}")]
-    Cameras(usize),
-}
-
-/// Loads the data set as `cameras` see it.
+/// Opens the data set as `cameras` see it.
 ///
 /// # Errors
-/// [`Eth80Error`] naming the file and what is wrong with it.
-pub fn open(dir: &Path, cameras: usize) -> Result<Stored, Eth80Error> {
-    let (first, ring) = RING;
-    if cameras == 0 || !ring.is_multiple_of(cameras) {
-        return Err(Eth80Error::Cameras(cameras));
+/// [`DataError`] naming the file and its fault.
+fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
+    if cameras == 0 || !RING_VIEWS.is_multiple_of(cameras) {
+        let expected = "1, 2, 4, 8 or 16 cameras around an object";
+        return Err(Mismatch::new(expected, cameras.to_string()).options("eth80"));
     }
-    let objects = LABELS.len() * OBJECTS;
     let path = find(dir, "eth80-labels-idx1-ubyte")?;
-    let classes = idx::read(&path)?.expect_dims(&path, &[objects])?.data;
-    let mistaken = (0..objects).find(|&object| usize::from(classes[object]) != object / OBJECTS);
-    if let Some(object) = mistaken {
-        return Err(Eth80Error::Label { path, object, expected: object / OBJECTS, found: classes[object] });
+    let classes = idx::read(&path, &[OBJECTS])?;
+    for (object, &found) in classes.iter().enumerate() {
+        let expected = object / OBJECTS_PER_CLASS;
+        if usize::from(found) != expected {
+            let at = format!("{}: object {object}", path.display());
+            return Err(Mismatch::new(format!("class {expected}"), found.to_string()).wrong_file(at));
+        }
     }
-    let path = find(dir, "eth80-views-idx5-ubyte")?;
     let Shape { channels, height, width } = SHAPE;
-    let views = idx::read(&path)?.expect_dims(&path, &[objects, VIEWS, channels, height, width])?.data;
+    let path = find(dir, "eth80-views-idx5-ubyte")?;
+    let views = idx::read(&path, &[OBJECTS, VIEWS, channels, height, width])?;
 
-    let mut parts = [StoredPart::default(), StoredPart::default(), StoredPart::default()];
-    let apart = ring / cameras;
+    let mut parts = [(); 3].map(|()| InMemoryPart::default());
+    let distance = RING_VIEWS / cameras;
     for (object, views) in views.chunks_exact(VIEWS * SHAPE.bytes()).enumerate() {
-        let part = match object % OBJECTS {
+        let part = match object % OBJECTS_PER_CLASS {
             of_class if of_class < TRAIN => 0,
             of_class if of_class < TRAIN + VALIDATION => 1,
             _ => 2,
         };
-        for turn in 0..apart {
+        for step in 0..distance {
             let view = |camera: usize| {
-                let at = first + turn + camera * apart;
-                Some(&views[at * SHAPE.bytes()..][..SHAPE.bytes()])
+                let photograph = RING_START + step + camera * distance;
+                Some(&views[photograph * SHAPE.bytes()..][..SHAPE.bytes()])
             };
-            parts[part].push((object / OBJECTS) as u16, SHAPE, (0..cameras).map(view));
+            parts[part].push(u16::from(classes[object]), SHAPE, (0..cameras).map(view));
         }
     }
-    Ok(Stored::new(LABELS.map(str::to_owned).into(), cameras, SHAPE, parts))
+    Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
 }
 
-fn find(dir: &Path, name: &str) -> Result<PathBuf, Eth80Error> {
-    data_dir::file(dir, name, &[".gz", ""])
-        .ok_or_else(|| Eth80Error::Missing { dir: dir.into(), name: name.into() })
+fn find(dir: &Path, name: &str) -> Result<PathBuf, DataError> {
+    files::find(dir, &[".gz", ""].map(|ending| format!("{name}{ending}")), FILES)
 }
 
 #[cfg(test)]
@@ -103,23 +93,23 @@ mod tests {
     use super::*;
     use crate::{DataSet, Part};
 
-    /// Every view filled with its number on the ring, or with 99.
+    /// Every photograph is filled with its number on the ring, or with 99.
     fn written() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        let objects = LABELS.len() * OBJECTS;
-        let labels: Vec<u8> = (0..objects).map(|object| (object / OBJECTS) as u8).collect();
-        let file = [&[0, 0, 8, 1, 0, 0, 0, objects as u8][..], &labels].concat();
+        let labels: Vec<u8> = (0..OBJECTS).map(|object| (object / OBJECTS_PER_CLASS) as u8).collect();
+        let file = [&[0, 0, 8, 1, 0, 0, 0, OBJECTS as u8][..], &labels].concat();
         std::fs::write(dir.path().join("eth80-labels-idx1-ubyte"), file).unwrap();
-        let header = [objects, VIEWS, 3, 32, 32].map(|size| (size as u32).to_be_bytes()).concat();
-        let of_view = |view: usize| [if view < RING.0 { 99 } else { (view - RING.0) as u8 }; SHAPE.bytes()];
+        let header = [OBJECTS, VIEWS, 3, 32, 32].map(|size| (size as u32).to_be_bytes()).concat();
+        let of_view =
+            |view: usize| [if view < RING_START { 99 } else { (view - RING_START) as u8 }; SHAPE.bytes()];
         let of_object: Vec<u8> = (0..VIEWS).flat_map(of_view).collect();
-        let file = [&[0, 0, 8, 5][..], &header, &of_object.repeat(objects)].concat();
+        let file = [&[0, 0, 8, 5][..], &header, &of_object.repeat(OBJECTS)].concat();
         std::fs::write(dir.path().join("eth80-views-idx5-ubyte"), file).unwrap();
         dir
     }
 
     #[test]
-    fn cameras_share_out_the_ring_and_objects_stay_in_one_part() {
+    fn every_photograph_of_the_ring_is_in_one_sample_and_every_object_in_one_part() {
         let dir = written();
         for (cameras, samples) in [(4, 4), (8, 2), (1, 16)] {
             let data = open(dir.path(), cameras).unwrap();
@@ -140,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn cameras_that_leave_a_photograph_over_are_refused() {
+    fn a_number_of_cameras_that_does_not_divide_the_ring_is_refused() {
         for cameras in [0, 3, 5, 32] {
             let error = open(Path::new("/nowhere"), cameras).unwrap_err().to_string();
             assert!(error.ends_with(&format!("found {cameras}")), "{error}");
@@ -148,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_and_another_order_are_named() {
+    fn a_missing_file_and_a_wrong_order_of_objects_are_named() {
         let dir = written();
         let error = open(Path::new("/nowhere"), 4).unwrap_err().to_string();
         assert!(error.contains("eth80-labels-idx1-ubyte.gz") && error.contains("/nowhere"), "{error}");

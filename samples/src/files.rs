@@ -1,124 +1,108 @@
-//! Files of a directory or a `.tar.gz`, one after the other.
+//! Files of a data set: a named file of a folder, and all files of a directory or a `.tar.gz`.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Largest file.
-const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Most bytes of an archive, inflated.
-const TOTAL_BYTES_MAX: u64 = 16 << 30;
-/// Folders in folders.
-const DEPTH_MAX: usize = 8;
+use crate::DataError;
+use crate::error::Mismatch;
 
-/// Why files could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file system refused.
-    #[error("{}: cannot be read: {source}", path.display())]
-    Io {
-        /// File or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The archive ends early or is damaged.
-    #[error("{}: expected a .tar.gz of images, found a damaged or cut off one ({source}); copy or download it again", path.display())]
-    Archive {
-        /// Archive.
-        path: PathBuf,
-        /// What the decoder said.
-        source: io::Error,
-    },
-    /// More than is held in memory.
-    #[error("{}: `{name}`: expected at most {limit} bytes {what}, found more", path.display())]
-    TooLarge {
-        /// Archive or folder.
-        path: PathBuf,
-        /// Member at which it was too much.
-        name: String,
-        /// Of what.
-        what: &'static str,
-        /// How much is allowed.
-        limit: u64,
-    },
-    /// Folders in folders without end, such as a link to a folder above.
-    #[error("{}: expected at most {DEPTH_MAX} folders in one another, found more", path.display())]
-    TooDeep {
-        /// The deepest.
-        path: PathBuf,
-    },
-    /// A folder that holds nothing.
-    #[error("{}: expected images in this folder, found none; put some in or remove it", path.display())]
-    EmptyFolder {
-        /// The folder.
-        path: PathBuf,
-    },
-}
+/// Longest file, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Longest inflated archive, in bytes.
+const MAX_TOTAL_BYTES: u64 = 16 << 30;
+/// Deepest nesting of folders.
+const MAX_DEPTH: usize = 8;
+/// First bytes of a gzip file.
+pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What is found in a directory or an archive, by its path in it, with `/` between the steps.
-pub(crate) enum Found<'a> {
+/// Entry of a directory or an archive. The path is relative, with `/` as separator.
+pub(crate) enum Entry<'a> {
     Folder(&'a str),
     File(&'a str, &'a [u8]),
 }
 
-/// Takes what is found.
-pub(crate) type Take<'a, E> = &'a mut dyn FnMut(Found<'_>) -> Result<(), E>;
+/// Function that receives the entries.
+pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), DataError>;
 
-/// Hands over every folder and file; those of a directory in the order of their names.
-pub(crate) fn each<E: From<ReadError>>(path: &Path, take: Take<'_, E>) -> Result<(), E> {
-    if path.is_dir() { directory(path, "", 0, take) } else { archive(path, take) }
+/// The first of `names` that is a file in `dir`; `contents` lists all files that the folder must hold.
+pub(crate) fn find(dir: &Path, names: &[String], contents: &str) -> Result<PathBuf, DataError> {
+    let path = names.iter().map(|name| dir.join(name)).find(|path| path.is_file());
+    path.ok_or_else(|| {
+        let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+        Mismatch::new(names, format!("none; the folder must hold {contents}")).missing(dir.display())
+    })
 }
 
-/// A file of a directory.
-pub(crate) fn one(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let io = |source| ReadError::Io { path: path.into(), source };
-    let file = File::open(path).map_err(io)?;
+/// Content of a plain, gzip or bzip2 file. The first bytes decide, not the name.
+pub(crate) fn inflate<'a>(mut file: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let start = file.fill_buf()?;
+    if start.starts_with(&GZIP_MAGIC) {
+        return Ok(Box::new(MultiGzDecoder::new(file)));
+    }
+    if !start.starts_with(b"BZh") {
+        return Ok(Box::new(file));
+    }
+    #[cfg(feature = "bzip2")]
+    return Ok(Box::new(bzip2::bufread::MultiBzDecoder::new(file)));
+    #[cfg(not(feature = "bzip2"))]
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without bzip2; unpack the file"))
+}
+
+/// Visits every folder and file; those of a directory in the order of their names.
+pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
+    if path.is_dir() { visit_directory(path, "", 0, visitor) } else { visit_archive(path, visitor) }
+}
+
+/// Content of a file in a directory.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        let (name, what) = (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), "in a file");
-        return Err(ReadError::TooLarge { path: path.into(), name, what, limit: FILE_BYTES_MAX });
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(DataError::read(path.display()))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let at = path.display().to_string();
+        return Err(DataError::TooLarge { at, limit: MAX_FILE_BYTES, unit: "bytes in a file" });
     }
     Ok(bytes)
 }
 
-fn directory<E: From<ReadError>>(dir: &Path, name: &str, depth: usize, take: Take<'_, E>) -> Result<(), E> {
-    let io = |source| ReadError::Io { path: dir.into(), source };
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        entries.push(entry.map_err(io)?.file_name());
+fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -> Result<(), DataError> {
+    let names = fs::read_dir(dir)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>());
+    let mut names = names.map_err(DataError::read(dir.display()))?;
+    names.sort_unstable();
+    if names.is_empty() {
+        let mismatch = Mismatch::new("images in this folder", "none; add some or remove the folder");
+        return Err(mismatch.invalid(dir.display()));
     }
-    entries.sort_unstable();
-    if entries.is_empty() {
-        return Err(ReadError::EmptyFolder { path: dir.into() }.into());
-    }
-    for entry in entries {
+    for entry in names {
         let path = dir.join(&entry);
         let step = entry.to_string_lossy();
         let name = if name.is_empty() { step.into_owned() } else { format!("{name}/{step}") };
         if !path.is_dir() {
-            take(Found::File(&name, &one(&path)?))?;
+            visitor(Entry::File(&name, &read(&path)?))?;
             continue;
         }
-        if depth == DEPTH_MAX {
-            return Err(ReadError::TooDeep { path }.into());
+        if depth == MAX_DEPTH {
+            let at = path.display().to_string();
+            return Err(DataError::TooLarge { at, limit: MAX_DEPTH as u64, unit: "nested folders" });
         }
-        take(Found::Folder(&name))?;
-        directory(&path, &name, depth + 1, take)?;
+        visitor(Entry::Folder(&name))?;
+        visit_directory(&path, &name, depth + 1, visitor)?;
     }
     Ok(())
 }
 
-fn archive<E: From<ReadError>>(path: &Path, take: Take<'_, E>) -> Result<(), E> {
-    let io = |source| ReadError::Io { path: path.into(), source };
-    let damaged = |source| ReadError::Archive { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
-    if !file.fill_buf().map_err(io)?.starts_with(&[0x1f, 0x8b]) {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "it does not begin as gzip does");
-        return Err(damaged(error).into());
+fn visit_archive(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
+    let damaged =
+        |error: io::Error| Mismatch::new("a .tar.gz of images", error.to_string()).damaged(path.display());
+    let file = File::open(path).map_err(DataError::read(path.display()))?;
+    let mut file = io::BufReader::new(file);
+    if !file.fill_buf().map_err(DataError::read(path.display()))?.starts_with(&GZIP_MAGIC) {
+        return Err(damaged(io::Error::other("a file that does not begin as gzip does")));
     }
     let mut stream = MultiGzDecoder::new(file);
     let mut total = 0;
@@ -128,27 +112,27 @@ fn archive<E: From<ReadError>>(path: &Path, take: Take<'_, E>) -> Result<(), E> 
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let kind = entry.header().entry_type();
         if kind.is_dir() {
-            take(Found::Folder(&name))?;
+            visitor(Entry::Folder(&name))?;
         }
         if !kind.is_file() {
             continue;
         }
         total += entry.size();
-        for (what, found, limit) in
-            [("in a file", entry.size(), FILE_BYTES_MAX), ("in all", total, TOTAL_BYTES_MAX)]
-        {
-            if found > limit {
-                return Err(ReadError::TooLarge { path: path.into(), name, what, limit }.into());
-            }
+        let at = || format!("{}: `{name}`", path.display());
+        if entry.size() > MAX_FILE_BYTES {
+            return Err(DataError::TooLarge { at: at(), limit: MAX_FILE_BYTES, unit: "bytes in a file" });
+        }
+        if total > MAX_TOTAL_BYTES {
+            return Err(DataError::TooLarge { at: at(), limit: MAX_TOTAL_BYTES, unit: "bytes in all" });
         }
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).map_err(damaged)?;
         if bytes.len() as u64 != entry.size() {
-            return Err(damaged(io::ErrorKind::UnexpectedEof.into()).into());
+            return Err(damaged(io::ErrorKind::UnexpectedEof.into()));
         }
-        take(Found::File(&name, &bytes))?;
+        visitor(Entry::File(&name, &bytes))?;
     }
-    // The checksum at the end proves that all of it was sound.
-    io::copy(&mut stream.take(TOTAL_BYTES_MAX), &mut io::sink()).map_err(damaged)?;
+    // The decoder compares the checksum when it reaches the end of the stream.
+    io::copy(&mut stream.take(MAX_TOTAL_BYTES), &mut io::sink()).map_err(damaged)?;
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Frames to views and back: decoding, resizing, CHW, and what an image would cost as JPEG or WebP.
+//! Frames to views and back: decoding, resizing, byte order CHW, and the size of an image as JPEG or WebP.
 //!
-//! The one place where pixels are prepared. Metadata such as an orientation tag is ignored; alpha is dropped.
+//! No other module prepares pixels. Metadata such as an orientation tag is ignored, and alpha is dropped.
 
 use std::io::Cursor;
 
@@ -11,70 +11,59 @@ use image::{DynamicImage, ExtendedColorType, ImageEncoder, ImageReader, Limits};
 
 use crate::{Shape, View};
 
-/// Widest and highest frame that is decoded, in pixels.
+/// Largest width and height of a frame, in pixels.
 pub const MAX_SIDE_PX: u32 = 2048;
-/// Most memory a decoder may take for one frame: a full frame as RGBA, and as much again to work in.
+/// Memory limit of a decoder for one frame: the largest frame as RGBA, twice.
 const MAX_DECODER_BYTES: u64 = 32 * 1024 * 1024;
 
-/// An image that cannot be decoded or encoded.
+/// Error of an image that cannot be decoded or encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
-    /// Not an image, a damaged one, or one beyond the limits.
+    /// The file is no image, is damaged, or exceeds the limits.
     #[error(
         "decode {bytes} bytes: expected PNG, JPEG or WebP up to {MAX_SIDE_PX}x{MAX_SIDE_PX} pixels: {source}"
     )]
     Decode {
         /// Length of the file.
         bytes: usize,
-        /// What the decoder said.
+        /// Error of the decoder.
         source: image::ImageError,
     },
-    /// Images have one or three channels.
+    /// The shape has other than one or three channels, or no pixel.
     #[error("image of {0}: expected 1 (grey) or 3 (RGB) channels and at least one pixel")]
     Shape(Shape),
-    /// The encoder refused.
+    /// The encoder failed.
     #[error("encode {shape} as {format}: {reason}")]
     Encode {
         /// Shape of the view.
         shape: Shape,
         /// File format.
         format: &'static str,
-        /// What the encoder said.
+        /// Error of the encoder.
         reason: String,
     },
 }
 
-/// Decodes PNG, JPEG or WebP (told apart by content), resizes to `shape` where the size differs (triangle
-/// filter), and orders the bytes CHW.
+/// Decodes PNG, JPEG or WebP by content, resizes to `shape` with a triangle filter where the size differs, and orders the bytes CHW.
 ///
 /// # Errors
-/// [`CodecError::Decode`] naming what was wrong, [`CodecError::Shape`] for a shape no image has.
+/// [`CodecError::Decode`] with the fault, [`CodecError::Shape`] for a shape that no image has.
 pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
-    decode_from(bytes, shape).map(|(view, _)| view)
+    check(shape)?;
+    decode_from(bytes, Some(shape)).map(|(view, _)| view)
 }
 
-/// As [`decode`], and says what shape the image had.
-pub(crate) fn decode_from(bytes: &[u8], shape: Shape) -> Result<(View, Shape), CodecError> {
+/// Decodes an image to `shape`, or to its own shape when `None`. Also returns its own shape: one channel for grey, three for colour.
+pub(crate) fn decode_from(bytes: &[u8], shape: Option<Shape>) -> Result<(View, Shape), CodecError> {
+    let image = decode_any(bytes)?;
+    let channels = if image.color().has_color() { 3 } else { 1 };
+    let own = Shape { channels, height: image.height() as usize, width: image.width() as usize };
+    let shape = shape.unwrap_or(own);
     check(shape)?;
-    let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
-    let own = shape_of(&image);
     Ok((fitted(image, shape), own))
 }
 
-/// Decodes PNG, JPEG or WebP in its own size: one channel where it is grey, three where it is not.
-///
-/// # Errors
-/// [`CodecError::Decode`] naming what was wrong.
-pub fn decode_whole(bytes: &[u8]) -> Result<View, CodecError> {
-    let image = decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
-    let shape = shape_of(&image);
-    check(shape)?;
-    let interleaved =
-        if shape.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
-    Ok(View::new(shape, planes(&interleaved, shape.channels)))
-}
-
-/// The view as a PNG file, strongest compression.
+/// Encodes a view as PNG with the strongest compression.
 ///
 /// # Errors
 /// [`CodecError::Shape`] or [`CodecError::Encode`].
@@ -83,11 +72,11 @@ pub fn png(view: &View) -> Result<Vec<u8>, CodecError> {
     let mut file = Vec::new();
     PngEncoder::new_with_quality(&mut file, CompressionType::Best, PngFilter::Adaptive)
         .write_image(&image.bytes, image.width, image.height, image.color)
-        .map_err(|error| refused(view, "PNG", &error))?;
+        .map_err(|error| encode_error(view, "PNG", &error))?;
     Ok(file)
 }
 
-/// The view as a WebP file without loss, strongest compression. Grey views become RGB.
+/// Encodes a view as lossless WebP with the strongest compression. A grey view becomes RGB.
 ///
 /// # Errors
 /// [`CodecError::Shape`] or [`CodecError::Encode`].
@@ -100,23 +89,23 @@ pub fn webp_lossless(view: &View) -> Result<Vec<u8>, CodecError> {
     })
 }
 
-/// Bytes of the view as a JPEG file.
+/// Length of a view as JPEG, in bytes.
 ///
 /// # Errors
 /// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 1 to 100.
 pub fn jpeg_len(view: &View, quality: u8) -> Result<usize, CodecError> {
     let image = Interleaved::of(view)?;
     if !(1..=100).contains(&quality) {
-        return Err(refused(view, "JPEG", &format!("quality {quality} is not within 1 to 100")));
+        return Err(encode_error(view, "JPEG", &format!("quality {quality} is not within 1 to 100")));
     }
     let mut file = Vec::new();
     JpegEncoder::new_with_quality(&mut file, quality)
         .write_image(&image.bytes, image.width, image.height, image.color)
-        .map_err(|error| refused(view, "JPEG", &error))?;
+        .map_err(|error| encode_error(view, "JPEG", &error))?;
     Ok(file.len())
 }
 
-/// Bytes of the view as a lossy WebP file, default settings of libwebp but for the quality, 0 to 100.
+/// Length of a view as lossy WebP, in bytes, with the default settings of libwebp. The quality is 0 to 100.
 ///
 /// # Errors
 /// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 0 to 100.
@@ -124,7 +113,7 @@ pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
     webp_file(view, "WebP", |config| config.quality = f32::from(quality)).map(|file| file.len())
 }
 
-/// The image resized to a checked `shape` where the size differs (triangle filter), in CHW order.
+/// Converts an image to a view of a checked `shape`, resized with a triangle filter where the size differs.
 pub(crate) fn fitted(image: DynamicImage, shape: Shape) -> View {
     let (height, width) = (shape.height as u32, shape.width as u32);
     let image = if (image.height(), image.width()) == (height, width) {
@@ -137,19 +126,16 @@ pub(crate) fn fitted(image: DynamicImage, shape: Shape) -> View {
     View::new(shape, planes(&interleaved, shape.channels))
 }
 
-pub(crate) fn decode_any(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
+/// Decodes an image within the limits.
+pub(crate) fn decode_any(bytes: &[u8]) -> Result<DynamicImage, CodecError> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE_PX);
     limits.max_image_height = Some(MAX_SIDE_PX);
     limits.max_alloc = Some(MAX_DECODER_BYTES);
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    let mut reader = ImageReader::new(Cursor::new(bytes));
     reader.limits(limits);
-    reader.decode()
-}
-
-fn shape_of(image: &DynamicImage) -> Shape {
-    let channels = if image.color().has_color() { 3 } else { 1 };
-    Shape { channels, height: image.height() as usize, width: image.width() as usize }
+    let image = reader.with_guessed_format().map_err(image::ImageError::from).and_then(ImageReader::decode);
+    image.map_err(|source| CodecError::Decode { bytes: bytes.len(), source })
 }
 
 fn webp_file(
@@ -161,16 +147,22 @@ fn webp_file(
     if view.channels == 1 {
         image.bytes = image.bytes.iter().flat_map(|&grey| [grey; 3]).collect();
     }
-    let mut config =
-        webp::WebPConfig::new().map_err(|()| refused(view, format, &"libwebp has no default settings"))?;
+    let mut config = webp::WebPConfig::new()
+        .map_err(|()| encode_error(view, format, &"libwebp has no default settings"))?;
     set(&mut config);
     let encoder = webp::Encoder::from_rgb(&image.bytes, image.width, image.height);
     match encoder.encode_advanced(&config) {
         Ok(file) => Ok(file.to_vec()),
-        Err(error) => Err(refused(view, format, &format!("{error:?}"))),
+        Err(error) => Err(encode_error(view, format, &format!("{error:?}"))),
     }
 }
 
+/// Pixels in the order of image files: row by row, the channels of a pixel together.
+///
+/// ```text
+/// view          R R R R  G G G G  B B B B
+/// interleaved   R G B  R G B  R G B  R G B
+/// ```
 struct Interleaved {
     bytes: Vec<u8>,
     width: u32,
@@ -190,17 +182,19 @@ impl Interleaved {
     }
 }
 
+/// Reorders interleaved channels as CHW.
 fn planes(interleaved: &[u8], channels: usize) -> Vec<u8> {
     (0..channels).flat_map(|channel| interleaved.iter().skip(channel).step_by(channels).copied()).collect()
 }
 
+/// Refuses a shape that no image has.
 pub(crate) fn check(shape: Shape) -> Result<(), CodecError> {
     let side = 1..=MAX_SIDE_PX as usize;
     let fits = matches!(shape.channels, 1 | 3) && side.contains(&shape.height) && side.contains(&shape.width);
     if fits { Ok(()) } else { Err(CodecError::Shape(shape)) }
 }
 
-fn refused(view: &View, format: &'static str, reason: &dyn std::fmt::Display) -> CodecError {
+fn encode_error(view: &View, format: &'static str, reason: &dyn std::fmt::Display) -> CodecError {
     CodecError::Encode { shape: view.shape(), format, reason: reason.to_string() }
 }
 
@@ -213,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_loss_come_back_whole() {
+    fn lossless_files_decode_to_the_same_view() {
         for shape in [Shape::rgb(5, 9), Shape { channels: 1, height: 3, width: 4 }, Shape::rgb(1, 1)] {
             let view = ramp(shape);
             assert_eq!(decode(&png(&view).unwrap(), shape).unwrap(), view);
@@ -229,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn another_size_is_resized() {
+    fn an_image_of_another_size_is_resized() {
         let large = View::new(Shape::rgb(8, 6), vec![77; 144]);
         let view = decode(&png(&large).unwrap(), Shape::rgb(4, 4)).unwrap();
         assert_eq!(view, View::new(Shape::rgb(4, 4), vec![77; 48]));
     }
 
     #[test]
-    fn stronger_compression_is_shorter() {
+    fn stronger_compression_gives_a_shorter_file() {
         let view = ramp(Shape::rgb(32, 32));
         assert!(jpeg_len(&view, 20).unwrap() < jpeg_len(&view, 95).unwrap());
         assert!(webp_len(&view, 20).unwrap() < webp_len(&view, 95).unwrap());
@@ -251,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_an_error_or_a_view_but_no_panic() {
+    fn a_file_cut_anywhere_never_panics() {
         let shape = Shape::rgb(16, 16);
         for file in [png(&ramp(shape)).unwrap(), webp_lossless(&ramp(shape)).unwrap()] {
             for length in 0..file.len() {

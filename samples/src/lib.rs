@@ -1,32 +1,44 @@
-//! Views and the samples they form: loaders, decoding, resizing, simulated cameras, archives of frames.
+//! Views and the samples they form: file formats, data sets, archives of frames, and the preparation of pixels.
 //!
-//! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows
-//! nothing of networks, messages or sockets, reads no environment and holds no clock: paths come from its
-//! caller.
+//! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows no network and no socket,
+//! reads no environment and has no clock: its callers give the paths.
+//!
+//! A module imports only modules to its right or in the lines below. The test `layers` checks this diagram:
+//!
+//! ```text
+//! catalogue       catalogue
+//! data sets       fashion_6cam  mnist  cifar  eth80  mvmc  class_folders  table
+//! sample files    archive  labelled_files
+//! interface       in_memory  data_set  split  part
+//! file formats    idx  numpy  files
+//! errors          error
+//! pixels          roi  image_codec  view
+//! ```
 
 pub mod archive;
-pub mod cifar;
-pub mod data_dir;
+pub mod catalogue;
+mod cifar;
+pub mod class_folders;
 pub mod data_set;
-pub mod eth80;
+mod error;
+mod eth80;
 pub mod fashion_6cam;
 mod files;
-pub mod folder_form;
-mod gathered;
-pub mod idx;
+mod idx;
 pub mod image_codec;
+mod in_memory;
+mod labelled_files;
 pub mod mnist;
-pub mod mvmc;
-pub mod numpy;
+mod mvmc;
+mod numpy;
+mod part;
 pub mod roi;
 pub mod split;
-mod stored;
-pub mod table;
-pub mod tree;
+mod table;
 mod view;
 
-pub use data_set::{DataSet, Part};
-pub use files::ReadError;
-pub use gathered::GatherError;
-pub use stored::Stored;
+pub use data_set::DataSet;
+pub use error::{DataError, Mismatch};
+pub use in_memory::InMemory;
+pub use part::Part;
 pub use view::{SampleViews, Shape, View};

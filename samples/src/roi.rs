@@ -1,4 +1,8 @@
-//! Region of interest: the part of a frame that becomes the view, cut out before anything is resized.
+//! Region of interest: the part of a frame that becomes the view.
+//!
+//! ```text
+//! frame --- cut out the region ---> --- resize ---> view
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,69 +12,69 @@ use image::{DynamicImage, GrayImage, RgbImage};
 use crate::image_codec::{self, CodecError};
 use crate::{Shape, View};
 
-/// A rectangle in a frame, as a user writes it: `"x,y,w,h"`, all in pixels or all in percent of the frame.
+/// Rectangle in a frame, written as `"x,y,w,h"`, all in pixels or all in percent of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roi {
     unit: Unit,
-    /// Left, top, width, height; percents in thousandths.
+    /// Left, top, width, height, in pixels or in thousandths of a percent.
     sides: [u32; 4],
 }
 
-/// What the four numbers count.
+/// Unit of the four numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Pixels,
-    /// Thousandths of a percent: 100,000 is the whole side.
+    /// Percent of the frame, stored in thousandths: 100,000 is the whole side.
     Percent,
 }
 
-/// A whole side in thousandths of a percent.
+/// Whole side in thousandths of a percent.
 const WHOLE: u32 = 100_000;
 
-/// Why a region cannot be read or cut, or a frame not be made a view.
+/// Error of a region that cannot be parsed or cut out, or of a frame that gives no view.
 #[derive(Debug, thiserror::Error)]
 pub enum RoiError {
-    /// Not four numbers in one unit.
+    /// The text is not four numbers in one unit.
     #[error(
         "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
     )]
     Text(String),
-    /// Percents that go beyond the frame, whatever its size.
+    /// The percents exceed a frame of any size.
     #[error("roi {0}: expected at most 100% from left to right and from top to bottom")]
     BeyondWhole(Roi),
-    /// Pixels that this frame does not have.
+    /// The region is outside this frame.
     #[error("roi {roi}: outside the frame, which is {width}x{height} pixels")]
     Outside {
-        /// The region.
+        /// Region.
         roi: Roi,
         /// Columns of the frame.
         width: u32,
         /// Rows of the frame.
         height: u32,
     },
-    /// Raw pixels of another length than their size asks for.
+    /// The number of raw bytes differs from the size of the frame.
     #[error("raw frame of {width}x{height}: expected {expected} bytes, found {found}")]
     RawLength {
         /// Columns.
         width: u32,
         /// Rows.
         height: u32,
-        /// Bytes of such a frame.
+        /// Bytes of a frame of this size.
         expected: usize,
-        /// Bytes given.
+        /// Given bytes.
         found: usize,
     },
-    /// The frame does not decode.
+    /// The frame cannot be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
 }
 
-/// Order of the bytes of a raw frame: row by row, pixel by pixel.
+/// Pixel format of a raw frame, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawFormat {
-    /// Red, green, blue; one byte each.
+    /// Red, green and blue, one byte each.
     Rgb24,
-    /// One byte a pixel.
+    /// One byte per pixel.
     Gray,
 }
 
@@ -87,10 +91,10 @@ impl RawFormat {
 }
 
 impl Roi {
-    /// The rectangle in a frame of this size: left, top, width, height in pixels; at least one pixel each way.
+    /// Rectangle in a frame of this size: left, top, width, height in pixels. Width and height are at least one pixel.
     ///
     /// # Errors
-    /// [`RoiError::Outside`], naming the frame's size.
+    /// [`RoiError::Outside`] with the frame's size.
     pub fn within(self, width: u32, height: u32) -> Result<[u32; 4], RoiError> {
         let outside = || RoiError::Outside { roi: self, width, height };
         if width == 0 || height == 0 {
@@ -117,7 +121,7 @@ impl Roi {
     }
 }
 
-/// Start and length in pixels, both ends rounded to the nearest, at least one pixel long.
+/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one.
 fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
     let at = |thousandths: u32| {
         ((u64::from(thousandths) * u64::from(side) + u64::from(WHOLE) / 2) / u64::from(WHOLE)) as u32
@@ -126,22 +130,21 @@ fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
     (first, at(start.saturating_add(length)).saturating_sub(first).max(1))
 }
 
-/// Decodes PNG, JPEG or WebP, cuts the region out where there is one, and resizes to `shape`, bytes CHW.
+/// Decodes PNG, JPEG or WebP, cuts out the region, resizes to `shape`, and orders the bytes CHW.
 ///
 /// # Errors
-/// [`RoiError::Codec`] for what is no image, [`RoiError::Outside`] for a region the frame does not have.
+/// [`RoiError::Codec`] for a file that is no image, [`RoiError::Outside`] for a region outside the frame.
 pub fn decode(bytes: &[u8], shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
     let Some(roi) = roi else { return Ok(image_codec::decode(bytes, shape)?) };
     image_codec::check(shape)?;
-    let image =
-        image_codec::decode_any(bytes).map_err(|source| CodecError::Decode { bytes: bytes.len(), source })?;
+    let image = image_codec::decode_any(bytes)?;
     Ok(image_codec::fitted(roi.cut(&image)?, shape))
 }
 
-/// Raw pixels of a frame of `width` by `height`, cut and resized like a decoded one.
+/// Cuts and resizes a raw frame of `width` by `height` pixels to a view, as [`decode`] does with a decoded one.
 ///
 /// # Errors
-/// [`RoiError::RawLength`] when the bytes are not such a frame, [`RoiError::Outside`], [`RoiError::Codec`] for a shape no image has.
+/// [`RoiError::RawLength`] for a wrong number of bytes, [`RoiError::Outside`], [`RoiError::Codec`] for a shape that no image has.
 pub fn from_raw(
     pixels: Vec<u8>,
     format: RawFormat,
@@ -196,7 +199,7 @@ impl FromStr for Roi {
     }
 }
 
-/// `12.5` as 12,500; at most 100, at most three decimals count.
+/// Parses a percentage up to 100: `12.5` gives 12,500. Digits after the third decimal are rounded.
 fn thousandths(text: &str) -> Option<u32> {
     let percent: f64 = text.trim().parse().ok()?;
     (0.0..=100.0).contains(&percent).then(|| (percent * 1000.0).round() as u32)
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_region_is_refused() {
+    fn text_without_a_region_is_refused() {
         for text in
             ["", "1,2,3", "1,2,3,4,5", "1,2,0,4", "10%,0%,50%,100", "-1,0,1,1", "a,b,c,d", "nan%,0%,1%,1%"]
         {
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_outside_is_refused_and_names_the_frame() {
+    fn a_region_outside_the_frame_is_refused_with_its_size() {
         for text in ["31,0,2,1", "0,32,1,1", "4294967295,0,4294967295,1"] {
             let error = text.parse::<Roi>().unwrap().within(32, 32).unwrap_err().to_string();
             assert!(error.contains("32x32") && error.contains(text), "{error}");
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_pixels_are_ordered_by_channel_and_must_fit() {
+    fn raw_pixels_are_ordered_by_channel_and_a_wrong_length_is_refused() {
         let shape = Shape::rgb(1, 2);
         let view = from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], shape, None).unwrap();
         assert_eq!(view.pixels, [1, 4, 2, 5, 3, 6]);

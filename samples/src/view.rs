@@ -1,6 +1,10 @@
-//! What one slot sees of a sample, and a sample as its slots see it.
+//! View of one slot, and the views of all slots of a sample.
 
-/// Size of a view. Pixels lie in CHW order: all of channel 0 row by row, then channel 1, ...
+/// Size of a view. Pixels are in CHW order:
+///
+/// ```text
+/// channel 0: row 0, row 1, ...   channel 1: row 0, row 1, ...   ...
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Colour planes: 3 for RGB, 1 for grey.
@@ -31,7 +35,7 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// The pixels one slot contributes to a sample: `[channels, height, width]`, one unsigned byte each.
+/// Pixels that one slot contributes to a sample: `[channels, height, width]`, one unsigned byte each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Colour planes.
@@ -48,26 +52,26 @@ impl View {
     /// Wraps CHW pixels.
     ///
     /// # Panics
-    /// When the number of pixels is not that of the shape.
+    /// When the number of pixels differs from the shape.
     #[must_use]
     pub fn new(shape: Shape, pixels: Vec<u8>) -> Self {
         assert_eq!(pixels.len(), shape.bytes(), "a view of {shape} holds {} bytes", shape.bytes());
         Self { channels: shape.channels, height: shape.height, width: shape.width, pixels }
     }
 
-    /// Its size.
+    /// Size of the view.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         Shape { channels: self.channels, height: self.height, width: self.width }
     }
 }
 
-/// One sample: a view per slot, `None` where the slot does not have it in view.
+/// Views of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleViews {
-    /// True class, where known.
+    /// True class; `None` where unknown.
     pub label: Option<u16>,
-    /// One entry per slot, in slot order.
+    /// One entry per slot, in slot order. `None` when the slot does not see the sample.
     pub views: Vec<Option<View>>,
 }
 

@@ -1,4 +1,4 @@
-//! The shipped frames are what their README says: the first 300 test samples of `fashion-6cam`.
+//! The shipped frames are the first 300 test samples of `fashion-6cam`, as their README describes.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use headwater_samples::Part;
 use headwater_samples::archive::Archive;
 use headwater_samples::fashion_6cam::{Fashion6Cam, LABELS, SHAPE, SLOTS};
 
-/// Most bytes the repository spends on frames.
+/// Limit of the bytes that the repository spends on frames.
 const MAX_ARCHIVE_BYTES: u64 = 2_500_000;
 
 fn shipped() -> PathBuf {
@@ -14,7 +14,7 @@ fn shipped() -> PathBuf {
 }
 
 #[test]
-fn three_hundred_sound_samples_fit_their_bound() {
+fn three_hundred_samples_without_broken_frames_are_within_the_limit() {
     let archive = Archive::open(&shipped()).unwrap();
     assert_eq!((archive.len(), archive.slots(), archive.shape()), (300, SLOTS, SHAPE));
     assert_eq!(archive.labels().labels, LABELS);
@@ -23,7 +23,7 @@ fn three_hundred_sound_samples_fit_their_bound() {
 }
 
 #[test]
-fn they_equal_the_data_set() {
+fn the_shipped_frames_equal_the_data_set() {
     let root = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
     let dir = root.join("fashion-mnist");

@@ -1,8 +1,6 @@
-//! Support for tests across the tiers: the shipped data, tiers started in this process, real programs, and an observer.
+//! Support for tests across the tiers: shipped data, settings of groups for tests, brokers, and the leader's journal.
 
-pub mod account;
-pub mod observer;
-pub mod process;
-pub mod programs;
+pub mod group;
+pub mod journal_contents;
+pub mod other_programs;
 pub mod shipped;
-pub mod tiers;

@@ -1,4 +1,4 @@
-//! The bundle and the frames that the project ships.
+//! The shipped bundle and frames.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_inference::bundle::Bundle;
 use headwater_samples::archive::{Archive, Frame};
 
-/// The trained network that the demo runs.
+/// The trained network of the demo.
 ///
 /// # Panics
 /// When it is missing or damaged.
@@ -22,22 +22,22 @@ pub fn frames() -> Arc<Archive> {
     Arc::new(Archive::open(&frames_path()).expect("the shipped frames open"))
 }
 
-/// Where the bundle is.
+/// Path of the bundle.
 pub fn bundle_path() -> PathBuf {
     root().join("models/shipped/fashion-6cam.hwb")
 }
 
-/// Where the frames are.
+/// Path of the frames.
 pub fn frames_path() -> PathBuf {
     root().join("samples/shipped/fashion-6cam-300.tar.gz")
 }
 
-/// The checkout.
+/// Root folder of the project.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The pixels of one sample, by slot; `None` where it is not in view.
+/// Pixels of one sample by slot; `None` for a slot that does not see the sample.
 ///
 /// # Panics
 /// When a shipped frame is broken.

@@ -1,16 +1,15 @@
-//! The packed network of `kernels/examples/digit` on the whole test part of MNIST: how often it is right, and in how much memory.
+//! Accuracy and memory of the packed network of `kernels/examples/digit` on the whole test part of MNIST.
 
 use std::path::Path;
 
 use headwater_kernels::{CodePath, OwnedSection, Plan, Threshold};
-use headwater_samples::mnist::Mnist;
-use headwater_samples::{DataSet, Part};
+use headwater_samples::{DataSet, Part, mnist};
 
 const SECTION: &[u8] = include_bytes!("../../kernels/examples/digit/section.hwpk");
-/// Weights and temporaries together: what eBNN had (Embedded Binarized Neural Networks, 2017).
-const BYTES_MAX: usize = 15_000;
-/// Of the 10,000 images of the test part.
-const RIGHT_MIN: usize = 9_800;
+/// Limit for weights and temporaries: the memory of eBNN (Embedded Binarized Neural Networks, 2017).
+const MAX_BYTES: usize = 15_000;
+/// Images that must be right, of the 10,000 images of the test part.
+const MIN_RIGHT: usize = 9_800;
 
 #[test]
 fn weights_and_temporaries_take_15_kb() {
@@ -23,16 +22,16 @@ fn weights_and_temporaries_take_15_kb() {
     let outputs = 4 * plan.classes() + plan.features().len().div_ceil(8);
     let temporaries = 8 * needs.words + 512 * needs.tables + 2 * needs.sums + outputs;
     println!("weights {weights} bytes, temporaries {temporaries} bytes");
-    assert!(weights + temporaries <= BYTES_MAX, "{weights} + {temporaries}");
+    assert!(weights + temporaries <= MAX_BYTES, "{weights} + {temporaries}");
 }
 
 #[test]
-fn it_reads_98_of_100_digits_of_the_test_part() {
+fn the_network_reads_98_of_100_digits_of_the_test_part() {
     let Some(data) = std::env::var_os("HEADWATER_DATA").map(|root| Path::new(&root).join("mnist")) else {
         println!("left out: HEADWATER_DATA is not set");
         return;
     };
-    let mnist = Mnist::digits(&data).expect("the folder is there, so it must be sound");
+    let mnist = mnist::digits(&data).expect("the folder is there, so it must be sound");
     let mut sections: Vec<OwnedSection> = CodePath::available()
         .flat_map(|path| [path, path.low_memory()])
         .map(|path| OwnedSection::load(SECTION, path).expect("a packed section"))
@@ -47,5 +46,5 @@ fn it_reads_98_of_100_digits_of_the_test_part() {
         right += usize::from(best == usize::from(mnist.label(Part::Test, index)));
     }
     println!("{right} of {} right", mnist.len(Part::Test));
-    assert!(right >= RIGHT_MIN, "{right}");
+    assert!(right >= MIN_RIGHT, "{right}");
 }

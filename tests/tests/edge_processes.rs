@@ -1,30 +1,25 @@
-//! Configuration (f) as real processes over a real Mosquitto: either edge, then the leader, killed with SIGKILL and started again.
+//! Configuration (f) as programs over Mosquitto: each edge, then the leader, is killed with SIGKILL and started again.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
-use std::path::Path;
 use std::time::Duration;
 
-use headwater_inference::bundle::Bundle;
+use headwater_group::start::Service;
+use headwater_group::{GroupClient, GroupError};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Dropped, Exit, SampleId, Slot, Topics, View};
-use headwater_tests::account::Account;
-use headwater_tests::observer::{Observer, PATIENCE};
-use headwater_tests::process::mosquitto;
-use headwater_tests::programs::Programs;
-use headwater_tests::tiers::names;
+use headwater_protocol::{Dropped, Exit, SampleId, Slot, View};
+use headwater_tests::group::{WAIT_LIMIT, bundle, client, ids, patient, programs};
+use headwater_tests::journal_contents::JournalContents;
+use headwater_tests::other_programs::mosquitto;
 use tokio::time::{Instant, interval, sleep};
 
-/// Between triggers.
+/// Time between triggers.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Six slots, two edges; nothing leaves in front of the cloud, so that every sample takes the whole way. Waits that no busy test machine
-/// reaches.
+/// Six slots and two edges. No sample leaves before the cloud, so every sample takes the whole way.
 fn network() -> TinyNetwork {
-    let mut policy =
-        Policy { window_ms: 2_000, features_ms: 2_000, deadline_ms: 15_000, ..Policy::default() };
+    let mut policy = Policy { window_ms: 8_000, features_ms: 8_000, ..patient(Policy::default()) };
     policy.local.threshold = Threshold::One(ExitThreshold::NEVER);
     policy.edge.threshold = Threshold::One(ExitThreshold::NEVER);
     let edges = vec![vec![0, 2, 4], vec![1, 3, 5]];
@@ -38,103 +33,91 @@ fn network() -> TinyNetwork {
     }
 }
 
-/// Ids of samples that nobody has had.
-fn fresh(last: SampleId, samples: u64) -> Vec<SampleId> {
-    let ids: Range<u64> = last.0 + 1..last.0 + 1 + samples;
-    ids.map(SampleId).collect()
-}
-
-/// Waits until the leader has opened all of them.
-async fn until_opened(journal: &Path, samples: &[SampleId]) {
-    let until = Instant::now() + PATIENCE;
-    while !samples.iter().all(|sample| Account::read(journal).opened.contains(sample)) {
-        assert!(Instant::now() < until, "samples not opened in {PATIENCE:?}");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-async fn triggers(observer: &Observer, samples: &[SampleId]) {
+async fn trigger_all(client: &mut GroupClient, samples: &[SampleId]) -> Result<(), GroupError> {
     let mut ticks = interval(PERIOD);
     for &sample in samples {
         ticks.tick().await;
-        observer.trigger(sample).await;
+        client.trigger(sample).await?;
     }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edges_and_then_the_leader_are_killed_with_sigkill_and_come_back() {
+async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let journal = folder.path().join("journal.jsonl");
     let (_mosquitto, broker) = mosquitto(folder.path());
     let (file, bytes) = (folder.path().join("f.hwb"), network().bundle());
     std::fs::write(&file, &bytes).expect("the folder can be written");
-    let bundle = Bundle::from_bytes(&bytes).expect("a sound bundle");
-    let groups = &bundle.manifest().edge.as_ref().expect("edges").groups;
+    let bundle = bundle(&bytes);
+    let edge_slots = &bundle.manifest().edge.as_ref().expect("edges").groups;
+    let mut group = programs(&file, None, broker.clone(), folder.path());
+    group.start_all(bundle.manifest()).await.unwrap();
+    let mut client = client(broker, bundle.network_id()).await;
+    let mut last = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
 
-    let programs = Programs::new(file, broker.clone(), folder.path());
-    let cloud = programs.cloud();
-    let mut edges: Vec<_> = (0..groups.len()).map(|edge| Some(programs.edge(edge))).collect();
-    let mut leader = programs.leader();
-    let _devices: Vec<_> = Slot::first(6).map(|slot| programs.device(slot)).collect();
-    let (site, group) = names();
-    let mut observer = Observer::connect(broker, Topics::new(&site, &group), bundle.network_id()).await;
-    let mut last = observer.until_whole(SampleId(1000)).await;
-
-    // Samples that were triggered while the leader was there.
-    let mut seen = Vec::new();
-    for (edge, slots) in groups.iter().enumerate() {
-        let ids = fresh(last, 60);
-        triggers(&observer, &ids[..20]).await;
-        edges[edge].take().expect("a running edge").kill();
-        triggers(&observer, &ids[20..40]).await;
-        // The last of them has been through without the edge before it comes back.
-        let alone = observer.decisions(&ids[20..40]).await;
-        let is_missing = |slot: &Slot| alone[&ids[39]].presence.get(*slot) != View::Present;
-        assert!(slots.iter().all(is_missing), "edge {edge}: {:?}", alone[&ids[39]]);
+    // Samples that were triggered while the leader was running.
+    let mut triggered = Vec::new();
+    for (edge, slots) in edge_slots.iter().enumerate() {
+        let samples = ids(last.0 + 1, 60);
+        trigger_all(&mut client, &samples[..20]).await.unwrap();
+        group.kill(Service::Edge(edge));
+        trigger_all(&mut client, &samples[20..40]).await.unwrap();
+        // The last of these samples is decided without the edge before the edge restarts.
+        let alone = client.wait_for_decisions(&samples[20..40]).await.unwrap();
+        let is_absent = |slot: &Slot| alone[&samples[39]].presence.get(*slot) != View::Present;
+        assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", alone[&samples[39]]);
         assert!(alone.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
-        edges[edge] = Some(programs.edge(edge));
-        triggers(&observer, &ids[40..]).await;
-        assert_eq!(observer.decisions(&ids).await.len(), ids.len(), "edge {edge}");
-        seen.extend(&ids);
-        last = observer.until_whole(SampleId(last.0 + 1000)).await;
+        group.start(Service::Edge(edge)).unwrap();
+        trigger_all(&mut client, &samples[40..]).await.unwrap();
+        let decided = client.wait_for_decisions(&samples).await.unwrap();
+        assert_eq!(decided.len(), samples.len(), "edge {edge}");
+        triggered.extend(samples);
+        last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
     }
 
-    // In a burst, and while samples wait for the cloud: what was decided stays so, what was open is dropped as `restart`.
-    let burst = fresh(last, 40);
-    triggers(&observer, &burst[..20]).await;
+    // The leader is killed in a burst. Decisions stay as they were, open samples are dropped as `restart`.
+    let burst = ids(last.0 + 1, 40);
+    trigger_all(&mut client, &burst[..20]).await.unwrap();
     for &sample in &burst[20..] {
-        observer.trigger(sample).await;
+        client.trigger(sample).await.unwrap();
     }
-    observer.decisions(&burst[..22]).await;
-    leader.kill();
-    leader = programs.leader();
-    seen.extend(&burst[..22]);
-    last = observer.until_whole(SampleId(last.0 + 1000)).await;
+    client.wait_for_decisions(&burst[..22]).await.unwrap();
+    group.kill(Service::Leader);
+    group.start(Service::Leader).unwrap();
+    triggered.extend(&burst[..22]);
+    last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
 
-    let decided = fresh(last, 10);
-    triggers(&observer, &decided).await;
-    let decisions = observer.decisions(&decided).await;
+    // The leader is killed while samples wait for the cloud.
+    let decided = ids(last.0 + 1, 10);
+    trigger_all(&mut client, &decided).await.unwrap();
+    let decisions = client.wait_for_decisions(&decided).await.unwrap();
     assert!(decisions.values().any(|decision| decision.exit == Exit::Cloud), "{decisions:?}");
-    cloud.pause();
-    let open = fresh(decided[9], 10);
-    triggers(&observer, &open).await;
-    until_opened(programs.journal(), &open).await;
-    leader.kill();
-    cloud.resume();
-    let _leader = programs.leader();
-    seen.extend(decided.iter().chain(&open));
-    last = observer.until_whole(SampleId(last.0 + 1000)).await;
+    group.program(Service::Cloud).expect("a cloud").pause().unwrap();
+    let open = ids(decided[9].0 + 1, 10);
+    trigger_all(&mut client, &open).await.unwrap();
+    let until = Instant::now() + WAIT_LIMIT;
+    while !open.iter().all(|sample| JournalContents::read(&journal).opened.contains(sample)) {
+        assert!(Instant::now() < until, "samples not opened in {WAIT_LIMIT:?}");
+        sleep(Duration::from_millis(10)).await;
+    }
+    group.kill(Service::Leader);
+    group.program(Service::Cloud).expect("a cloud").resume().unwrap();
+    group.start(Service::Leader).unwrap();
+    triggered.extend(decided.iter().chain(&open));
+    last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
 
-    let settled = observer.settled_when(|settled| settled.highest >= last).await;
-    observer.assert_no_contradiction();
-    let heard: BTreeSet<_> = observer.heard.iter().map(|decision| decision.sample).collect();
-    let Account { opened, decided, dropped } = Account::read(programs.journal());
+    let settled = client.wait_for_settled(|settled| settled.highest >= last).await.unwrap();
+    assert_eq!(client.account().contradicted_count(), 0);
+    let published: BTreeSet<_> = client.account().decisions().map(|decision| decision.sample).collect();
+    let JournalContents { opened, decided, dropped } = JournalContents::read(&journal);
     let decided: BTreeSet<_> = decided.into_keys().collect();
-    assert_eq!(heard, decided, "what was journalled was published");
+    assert_eq!(published, decided, "each decision in the journal was published");
     assert!(dropped.values().all(|reason| *reason == Dropped::Restart), "{dropped:?}");
     let dropped: BTreeSet<_> = dropped.into_keys().collect();
     assert!(decided.is_disjoint(&dropped), "{dropped:?}");
     assert_eq!(&decided | &dropped, opened, "each sample that was opened came to one end");
-    assert!(seen.iter().all(|sample| opened.contains(sample)), "triggered, and not opened");
+    assert!(triggered.iter().all(|sample| opened.contains(sample)), "triggered, and not opened");
     assert!(dropped.is_superset(&open.iter().copied().collect()), "{dropped:?}");
     assert_eq!(settled.decided, decided.len() as u64, "{settled:?}");
     assert_eq!(settled.dropped, [(Dropped::Restart, dropped.len() as u64)].into(), "{settled:?}");

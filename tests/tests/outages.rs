@@ -1,212 +1,189 @@
-//! Devices that capture by the clock go on while the broker or the leader is away: every sample of that time is decided when they are
-//! back, marked late, and none twice.
+//! Devices that capture by the clock go on while the broker or the leader is away. Every sample of that time is decided later, marked
+//! late, and none twice.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_cloud_service::CloudHandle;
-use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorHandle, JournalConfig};
+use headwater_edge_aggregator::AggregatorHandle;
 use headwater_end_device::{Capture, Device, DeviceHandle, DeviceReport, Frames};
-use headwater_inference::bundle::Bundle;
+use headwater_group::start::{InProcessGroup, Program, Service, free_port};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_link::BrokerAddress;
 use headwater_protocol::{Degraded, Dropped, Slot};
-use headwater_tests::account::Account;
-use headwater_tests::observer::PATIENCE;
-use headwater_tests::process::{Process, mosquitto_at};
-use headwater_tests::shipped;
-use headwater_tests::tiers::{device_config, names, start_cloud};
+use headwater_tests::group::{WAIT_LIMIT, bundle, group_at};
+use headwater_tests::journal_contents::JournalContents;
+use headwater_tests::other_programs::{loopback, mosquitto_at};
 use tokio::time::{Instant, sleep};
 
-/// Between samples.
+/// Time between samples.
 const PERIOD_MS: u64 = 40;
-/// What a sample has to be settled before its device sends it late.
+/// Time after which a device sends an unsettled sample late.
 const KEEP_MS: u64 = 700;
 
-/// A group over a real broker whose parts can be taken away.
-struct Scene {
+/// A group over Mosquitto whose broker and leader the test stops and starts. Its devices capture by the clock.
+struct OutageGroup {
     folder: tempfile::TempDir,
-    bundle: Arc<Bundle>,
-    port: u16,
-    broker: Option<Process>,
-    leader_config: AggregatorConfig,
-    leader: Option<AggregatorHandle>,
+    broker: Option<Program>,
+    /// Cloud and leader; the devices are apart.
+    services: InProcessGroup,
     devices: Vec<DeviceHandle>,
-    _cloud: CloudHandle,
 }
 
-/// A network of that configuration, half of whose samples leave at its first exit.
+/// A network in which half of the samples leave at the first exit.
 fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration == Configuration::B { 1 } else { 6 };
     let edges = if configuration == Configuration::E { vec![(0..6).collect()] } else { Vec::new() };
-    let mut policy = Policy { features_ms: 2_000, deadline_ms: 5_000, ..Policy::default() };
+    let mut policy = Policy::default();
     for exit in [&mut policy.device, &mut policy.local, &mut policy.edge] {
         exit.threshold = Threshold::One(ExitThreshold::new(0.95).expect("in [0, 1]"));
     }
     TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
 }
 
-impl Scene {
-    async fn of(configuration: Configuration) -> Self {
-        let bundle = Arc::new(Bundle::from_bytes(&network(configuration).bundle()).expect("a sound bundle"));
+impl OutageGroup {
+    /// Starts cloud and leader, before the broker.
+    async fn start(configuration: Configuration) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = headwater_tests::process::free_port();
-        let cloud = start_cloud(Arc::clone(&bundle)).await;
-        let (site, group) = names();
-        let mut config = AggregatorConfig::new(site, group, address(port));
-        config.cloud_url = Some(format!("http://{}", cloud.addr()));
-        config.journal = Some(JournalConfig::new(folder.path().join("journal.jsonl")));
-        Self {
-            folder,
-            bundle,
-            port,
-            broker: None,
-            leader_config: config,
-            leader: None,
-            devices: Vec::new(),
-            _cloud: cloud,
-        }
+        let broker = loopback(free_port().unwrap());
+        let mut settings = group_at(broker, bundle(&network(configuration).bundle()));
+        settings.site.journal = Some(folder.path().join("journal.jsonl"));
+        // A window that runs to its end in an outage must end before devices send late.
+        let policy = settings.policy.get_or_insert_default();
+        (policy.window_ms, policy.features_ms, policy.deadline_ms) = (50, 2_000, 5_000);
+        settings.slots.clear();
+        let services = InProcessGroup::start(settings).await.unwrap();
+        Self { folder, broker: None, services, devices: Vec::new() }
     }
 
     fn start_broker(&mut self) {
-        self.broker = Some(mosquitto_at(self.folder.path(), self.port).0);
+        self.broker = Some(mosquitto_at(self.folder.path(), &self.services.settings.site.broker));
     }
 
-    async fn start_leader(&mut self) {
-        let leader = Aggregator::start(self.leader_config.clone(), Arc::clone(&self.bundle)).await;
-        self.leader = Some(leader.expect("the leader starts"));
-    }
-
-    /// All devices, at once, so that their clocks begin with the same sample.
+    /// Starts all devices at once, so that their clocks begin with the same sample.
     async fn start_devices(&mut self) {
-        for slot in Slot::first(usize::from(self.bundle.manifest().slots)) {
-            let mut config = device_config(slot, address(self.port));
+        let network = Arc::clone(&self.services.settings.device_network);
+        for slot in Slot::first(usize::from(network.manifest().slots)) {
+            let mut config = self.services.device_config(slot);
             config.capture = Capture::Clock { period_ms: PERIOD_MS };
             config.keep_ms = KEEP_MS;
             config.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
-            let frames = Frames::of_archive(shipped::frames(), slot).expect("the frames have the slot");
-            let device = Device::start(config, Arc::clone(&self.bundle), frames).await;
+            let frames = Arc::clone(&self.services.settings.frames);
+            let frames = Frames::of_archive(frames, slot).expect("the frames have the slot");
+            let device = Device::start(config, Arc::clone(&network), frames).await;
             self.devices.push(device.expect("the device starts"));
         }
     }
 
-    fn journal(&self) -> PathBuf {
-        self.folder.path().join("journal.jsonl")
+    fn journal(&self) -> JournalContents {
+        JournalContents::read(&self.folder.path().join("journal.jsonl"))
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&Account, &[DeviceReport]) -> bool) {
-        let until = Instant::now() + PATIENCE;
+    async fn wait_until(&self, expected: &str, is_so: impl Fn(&JournalContents, &[DeviceReport]) -> bool) {
+        let until = Instant::now() + WAIT_LIMIT;
         loop {
             let reports: Vec<_> = self.devices.iter().map(DeviceHandle::report).collect();
-            let account = Account::read(&self.journal());
-            if is_so(&account, &reports) {
+            if is_so(&self.journal(), &reports) {
                 return;
             }
-            let leader = self.leader.as_ref().map(AggregatorHandle::report);
-            assert!(Instant::now() < until, "{what}: {reports:?}\n{leader:?}");
+            let leader = self.services.leader().map(AggregatorHandle::report);
+            assert!(Instant::now() < until, "waiting for {expected}: {reports:?}\n{leader:?}");
             sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Until so many more samples are decided.
-    async fn decides(&self, more: usize) {
-        let before = Account::read(&self.journal()).decided.len();
-        self.until("decisions", |account, _| account.decided.len() >= before + more).await;
+    /// Waits until every device has this many samples in its spool.
+    async fn wait_for_spools(&self, samples: u64) {
+        let expected = format!("{samples} samples in each spool");
+        self.wait_until(&expected, |_, reports| reports.iter().all(|report| report.spooled >= samples)).await;
     }
 
-    /// Stops capturing, waits until all is settled, and checks that nothing was lost. The account is given.
-    async fn ends(mut self) -> Account {
-        self.until("spools that empty themselves", |_, reports| {
-            reports.iter().all(|report| report.spooled == 0)
-        })
-        .await;
-        let mut captured = 0;
+    /// Waits until this many more samples are decided.
+    async fn wait_for_decisions(&self, more: usize) {
+        let before = self.journal().decided.len();
+        self.wait_until("decisions", |journal, _| journal.decided.len() >= before + more).await;
+    }
+
+    /// Stops the devices, waits until all samples are settled, and checks that none is lost.
+    async fn finish(mut self) -> JournalContents {
+        self.wait_until("empty spools", |_, reports| reports.iter().all(|report| report.spooled == 0)).await;
+        let mut reports = Vec::new();
         for device in std::mem::take(&mut self.devices) {
             let report = device.shutdown().await;
             assert_eq!((report.lost, report.given_up.len(), report.shed), (0, 0, 0), "{report:?}");
-            captured = captured.max(report.captured);
+            reports.push(report);
         }
-        // The last ones were sent in time and are decided like any other.
-        self.until("the last decisions", |account, _| {
-            (account.decided.len() + account.dropped.len()) as u64 >= captured
+        // The last samples were sent in time and are decided like any other.
+        let captured = reports.iter().map(|report| report.captured).max().expect("a device");
+        self.wait_until("the last decisions", |journal, _| {
+            (journal.decided.len() + journal.dropped.len()) as u64 >= captured
         })
         .await;
-        self.leader.take().expect("a leader").shutdown().await.expect("the leader ends well");
-        let account = Account::read(&self.journal());
+        self.services.stop(Service::Leader).await.unwrap();
+        let journal = self.journal();
         let closed: BTreeSet<u64> =
-            account.decided.keys().chain(account.dropped.keys()).map(|sample| sample.0).collect();
+            journal.decided.keys().chain(journal.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
-        // The clock gives every id from the first to the last: none of them is missing.
-        assert_eq!(closed.len() as u64, last - first + 1, "gaps between {first} and {last}");
-        account
+        // Every id of the clock from the first to the last is in the journal, or a device reports it as missed.
+        let gaps = last - first + 1 - closed.len() as u64;
+        let missed: u64 = reports.iter().map(|report| report.captures_missed).sum();
+        assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
+        journal
     }
 }
 
-fn address(port: u16) -> BrokerAddress {
-    BrokerAddress::new("127.0.0.1", port).expect("an address")
+fn late_count(journal: &JournalContents) -> usize {
+    journal.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count()
 }
 
-fn late(account: &Account) -> usize {
-    account.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count()
-}
-
-/// The broker is killed twice, for longer than a connection takes to be found lost.
-async fn the_broker_is_away(configuration: Configuration) {
-    let mut scene = Scene::of(configuration).await;
-    scene.start_leader().await;
-    // Devices are there before there is a broker.
-    scene.start_devices().await;
-    scene
-        .until("samples in the spools", |_, reports| reports.iter().all(|report| report.spooled >= 10))
-        .await;
-    scene.start_broker();
-    scene.decides(40).await;
-    scene.broker.take().expect("a broker").kill();
-    scene
-        .until("samples in the spools", |_, reports| reports.iter().all(|report| report.spooled >= 25))
-        .await;
-    scene.start_broker();
-    scene.decides(60).await;
-    let account = scene.ends().await;
-    assert!(account.dropped.is_empty(), "{:?}", account.dropped);
-    assert!(late(&account) >= 20, "late: {}", late(&account));
+/// The broker is killed twice, for longer than a lost connection stays unnoticed.
+async fn check_outage_of_the_broker(configuration: Configuration) {
+    let mut group = OutageGroup::start(configuration).await;
+    // The devices start before the broker.
+    group.start_devices().await;
+    group.wait_for_spools(10).await;
+    group.start_broker();
+    group.wait_for_decisions(40).await;
+    group.broker.take().expect("a broker").kill();
+    group.wait_for_spools(25).await;
+    group.start_broker();
+    group.wait_for_decisions(60).await;
+    let journal = group.finish().await;
+    assert!(journal.dropped.is_empty(), "{:?}", journal.dropped);
+    assert!(late_count(&journal) >= 20, "late: {}", late_count(&journal));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_devices_whose_broker_is_away_lose_nothing() {
-    the_broker_is_away(Configuration::C).await;
+async fn several_devices_lose_no_sample_while_the_broker_is_away() {
+    check_outage_of_the_broker(Configuration::C).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_is_alone_and_whose_broker_is_away_loses_nothing() {
-    the_broker_is_away(Configuration::B).await;
+async fn a_single_device_loses_no_sample_while_the_broker_is_away() {
+    check_outage_of_the_broker(Configuration::B).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_samples_go_through_an_edge_too() {
-    the_broker_is_away(Configuration::E).await;
+async fn late_samples_go_through_an_edge() {
+    check_outage_of_the_broker(Configuration::E).await;
 }
 
-/// The leader is killed, and comes back after devices have begun to send late.
+/// The leader is killed, and restarts after devices have begun to send late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_while_the_leader_is_away() {
-    let mut scene = Scene::of(Configuration::C).await;
-    scene.start_broker();
-    scene.start_leader().await;
-    scene.start_devices().await;
-    scene.decides(30).await;
-    scene.leader.take().expect("a leader").kill().await;
-    scene
-        .until("samples in the spools", |_, reports| reports.iter().all(|report| report.spooled >= 10))
-        .await;
-    scene.start_leader().await;
-    scene.decides(60).await;
-    let account = scene.ends().await;
-    assert!(account.dropped.values().all(|reason| *reason == Dropped::Restart), "{:?}", account.dropped);
-    assert!(account.dropped.len() <= 3, "what was open when it was killed: {:?}", account.dropped);
-    assert!(late(&account) >= 10, "late: {}", late(&account));
+async fn no_sample_is_lost_while_the_leader_is_away() {
+    let mut group = OutageGroup::start(Configuration::C).await;
+    group.start_broker();
+    group.start_devices().await;
+    group.wait_for_decisions(30).await;
+    group.services.kill(Service::Leader).await;
+    let open = group.journal().open();
+    group.wait_for_spools(10).await;
+    group.services.start_service(Service::Leader).await.unwrap();
+    group.wait_for_decisions(60).await;
+    let journal = group.finish().await;
+    assert!(journal.dropped.values().all(|reason| *reason == Dropped::Restart), "{:?}", journal.dropped);
+    let were_open = |sample| open.contains(sample);
+    assert!(journal.dropped.keys().all(were_open), "{:?} were open, {:?} dropped", open, journal.dropped);
+    assert!(late_count(&journal) >= 10, "late: {}", late_count(&journal));
 }

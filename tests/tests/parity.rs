@@ -1,17 +1,19 @@
-//! The distributed answer is the answer of the same network in one piece: every shipped sample, every exit, alone and in batches.
+//! A distributed network gives the same answers as the whole network: every shipped sample, every exit, alone and in batches.
 
 use std::sync::Arc;
 
+use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
+use headwater_group::start::InProcessSettings;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_inference::whole::Whole;
 use headwater_link::QoS;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
-use headwater_protocol::{Decision, Exit, SampleId, Slot};
+use headwater_protocol::{Exit, Slot};
+use headwater_tests::group::{client_of, decide_all, ids, shipped_group, start, with_local_threshold};
 use headwater_tests::shipped;
-use headwater_tests::tiers::{Plan, start_cloud};
 
-/// Engines may add floats in another order for another batch size; classes and bits must be equal all the same.
+/// Tolerance of confidences: an engine may add floats in another order for another batch size. Classes and bits are equal.
 const CONFIDENCE_TOLERANCE: f32 = 1e-4;
 
 /// Samples in flight at once, so that the cloud batches.
@@ -23,12 +25,12 @@ struct Expected {
     confidence: f32,
 }
 
-fn in_one_piece(plan: &Plan) -> Vec<Expected> {
-    let whole = Whole::load(&plan.bundle, &TractEngine::new()).expect("the network loads");
-    let mut whole = whole.with_policy(plan.policy.clone());
-    (0..plan.frames.len())
+fn answers_of_the_whole_network(settings: &InProcessSettings) -> Vec<Expected> {
+    let whole = Whole::load(settings.networks.current(), &TractEngine::new()).expect("the network loads");
+    let mut whole = whole.with_policy(settings.policy.clone().expect("a policy"));
+    (0..settings.frames.len())
         .map(|sample| {
-            let views = shipped::views(&plan.frames, sample);
+            let views = shipped::views(&settings.frames, sample);
             let views: Vec<_> = views.iter().map(Option::as_deref).collect();
             let answer = whole.run(&[views]).expect("the sample fits").remove(0);
             Expected { exit: answer.exit, class: answer.class, confidence: answer.confidence }
@@ -36,57 +38,45 @@ fn in_one_piece(plan: &Plan) -> Vec<Expected> {
         .collect()
 }
 
-async fn distributed(plan: Plan) -> Vec<Decision> {
-    let count = plan.frames.len();
-    let tiers = plan.start().await;
-    let mut observer = tiers.observer().await;
-    let first = 7 * count as u64;
-    let ids: Vec<_> = (0..count as u64).map(|sample| SampleId(first + sample)).collect();
-    for chunk in ids.chunks(IN_FLIGHT) {
-        for &sample in chunk {
-            observer.trigger(sample).await;
-        }
-        observer.decisions(chunk).await;
-    }
-    let decisions = observer.decisions(&ids).await.into_values().collect();
-    observer.assert_no_contradiction();
-    tiers.shutdown().await;
-    decisions
-}
-
-async fn check(plan: Plan, must_see: &[Exit]) {
-    let expected = in_one_piece(&plan);
-    let decisions = distributed(plan).await;
+async fn check(settings: InProcessSettings, exits: &[Exit]) {
+    let expected = answers_of_the_whole_network(&settings);
+    let group = start(settings).await;
+    let mut client = client_of(&group).await;
+    let count = expected.len() as u64;
+    let decisions = decide_all(&mut client, &ids(7 * count, count), IN_FLIGHT).await;
+    group.shutdown().await.unwrap();
     for (index, (expected, decision)) in expected.iter().zip(&decisions).enumerate() {
         assert!(decision.degraded.is_empty(), "sample {index}: {decision:?}");
         assert_eq!(decision.presence.missing_count(), 0, "sample {index}");
         assert_eq!((decision.exit, decision.class), (expected.exit, expected.class), "sample {index}");
-        let apart = (decision.confidence - expected.confidence).abs();
-        assert!(apart <= CONFIDENCE_TOLERANCE, "sample {index}: confidence apart by {apart}");
+        let difference = (decision.confidence - expected.confidence).abs();
+        assert!(difference <= CONFIDENCE_TOLERANCE, "sample {index}: confidences differ by {difference}");
     }
-    for exit in must_see {
+    for exit in exits {
         assert!(decisions.iter().any(|decision| decision.exit == *exit), "no sample left at {exit:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_shipped_policy() {
-    check(Plan::default(), &[Exit::Local, Exit::Cloud]).await;
+async fn answers_are_equal_under_the_shipped_policy() {
+    check(shipped_group(), &[Exit::Local, Exit::Cloud]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_everything_goes_to_the_cloud() {
-    check(Plan::default().threshold(0.0), &[Exit::Cloud]).await;
+async fn answers_are_equal_when_all_samples_go_to_the_cloud() {
+    check(with_local_threshold(shipped_group(), 0.0), &[Exit::Cloud]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_everything_leaves_locally_at_qos_1() {
-    check(Plan { qos: QoS::AtLeastOnce, ..Plan::default().threshold(1.0) }, &[Exit::Local]).await;
+async fn answers_are_equal_when_all_samples_leave_locally_at_qos_1() {
+    let mut settings = with_local_threshold(shipped_group(), 1.0);
+    settings.site.qos = QoS::AtLeastOnce;
+    check(settings, &[Exit::Local]).await;
 }
 
-/// One HTTP request of many samples gives each the logits it gets alone.
+/// One HTTP request with many samples gives each sample the logits that the sample gets alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_of_requests_in_one_is_each_of_them_alone() {
+async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
     use http_body_util::{BodyExt, Full};
 
     const BATCH: usize = 13;
@@ -113,7 +103,9 @@ async fn a_batch_of_requests_in_one_is_each_of_them_alone() {
         })
         .collect();
 
-    let cloud = start_cloud(Arc::clone(&bundle)).await;
+    let mut config = CloudConfig::default().with_listen(([127, 0, 0, 1], 0));
+    config.model.engine = EngineChoice::Tract;
+    let cloud = CloudService::start(config, Arc::clone(&bundle)).await.expect("the cloud starts");
     let request =
         InferRequest { id: None, network: Some(bundle.network_id()), deadline_ms: Some(10_000), batch };
     let (body, head) = encode_request(&request, slots);

@@ -1,18 +1,16 @@
-//! The recipe of `docs/sources.md`, whole: a real ffmpeg plays a video into the real `headwater-device`, and each of its frames is decided.
+//! The recipe of `docs/sources.md`: ffmpeg pipes a video into `headwater-device`, and each frame is decided.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use headwater_inference::bundle::Bundle;
+use headwater_group::start::find_program;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::Policy;
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{SampleId, Slot};
 use headwater_samples::{Shape, View, image_codec};
-use headwater_tests::process::program;
-use headwater_tests::tiers::{Plan, device_config, names};
-use tokio::time::{Instant, sleep};
+use headwater_tests::group::{WAIT_LIMIT, bundle, client_of, embedded_broker, group_at, patient, start};
+use tokio::time::timeout;
 
 const FRAMES: usize = 25;
 
@@ -51,18 +49,15 @@ async fn every_frame_of_a_video_is_decided() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let video = video(folder.path());
-    // Waits that no busy test machine reaches.
-    let policy = Policy { window_ms: 10_000, features_ms: 10_000, deadline_ms: 20_000, ..Policy::default() };
-    let network = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
-    let bundle_path = folder.path().join("alone.hwb");
-    std::fs::write(&bundle_path, network.bundle()).expect("the folder can be written");
-    let bundle = Bundle::open(&bundle_path).expect("a sound bundle");
-    let tiers = Plan { slots: Vec::new(), ..Plan::of(bundle) }.start().await;
-    let mut observer = tiers.observer().await;
-
-    let slot = Slot::new(0).expect("below 64");
-    let config = device_config(slot, tiers.broker.clone());
-    let (site, group) = names();
+    let network = TinyNetwork { policy: patient(Policy::default()), ..TinyNetwork::of(Configuration::B) };
+    let bundle_path = folder.path().join("single.hwb");
+    let bundle_bytes = network.bundle();
+    std::fs::write(&bundle_path, &bundle_bytes).expect("the folder can be written");
+    let mut settings = group_at(embedded_broker(), bundle(&bundle_bytes));
+    settings.slots.clear();
+    let site = settings.site.clone();
+    let group = start(settings).await;
+    let mut client = client_of(&group).await;
     let mut ffmpeg = Command::new("ffmpeg")
         .args(["-v", "error", "-nostdin", "-re", "-i"])
         .arg(&video)
@@ -71,9 +66,10 @@ async fn every_frame_of_a_video_is_decided() {
         .spawn()
         .expect("ffmpeg starts");
     let started = SystemTime::now();
-    let device = Command::new(program("headwater-device"))
-        .args(["--site", site.as_str(), "--group", group.as_str(), "--id", config.id.as_str(), "--slot", "0"])
-        .args(["--broker", &tiers.broker.to_string(), "--source", "stdin", "--capture", "source", "--json"])
+    let device = Command::new(find_program("headwater-device").expect("the programs are built"))
+        .args(["--site", site.site.as_str(), "--group", site.group.as_str(), "--id", "cam-0", "--slot", "0"])
+        .args(["--broker-address", &site.broker.to_string(), "--source-kind", "stdin"])
+        .args(["--capture", "source", "--json"])
         .arg("--bundle")
         .arg(&bundle_path)
         .stdin(ffmpeg.stdout.take().expect("was piped"))
@@ -86,20 +82,19 @@ async fn every_frame_of_a_video_is_decided() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(report["source_frames"], FRAMES, "{report}");
 
-    let until = Instant::now() + Duration::from_secs(20);
-    while observer.heard.len() < FRAMES && Instant::now() < until {
-        // Listens to what has come.
-        observer.heard_about(SampleId(0)).await;
-        sleep(Duration::from_millis(10)).await;
-    }
-    let mut decided: Vec<_> = observer.heard.iter().map(|decision| decision.sample.0).collect();
+    let all_decided = async {
+        while client.account().decisions().count() < FRAMES {
+            client.next().await.unwrap();
+        }
+    };
+    let _ = timeout(WAIT_LIMIT, all_decided).await;
+    let mut decided: Vec<_> = client.account().decisions().map(|decision| decision.sample.0).collect();
     decided.sort_unstable();
-    decided.dedup();
     assert_eq!(decided.len(), FRAMES, "each frame has a decision of its own");
-    // Ids are the milliseconds of the device's clock, whole, though a header carries half of one.
+    // An id is the whole number of milliseconds of the device's clock, though a header carries half of the id.
     let ms = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     assert!(ms(started) <= decided[0] && decided[FRAMES - 1] <= ms(SystemTime::now()) + 1000, "{decided:?}");
-    assert!(observer.heard.iter().all(|decision| decision.degraded.is_empty()), "{:?}", observer.heard);
-    observer.assert_no_contradiction();
-    tiers.shutdown().await;
+    assert!(client.account().decisions().all(|decision| decision.degraded.is_empty()));
+    assert_eq!(client.account().contradicted_count(), 0);
+    group.shutdown().await.unwrap();
 }

@@ -1,35 +1,33 @@
-//! `headwater demo`: every tier on loopback, in this process or each in one of its own, about real images.
+//! `headwater demo`: every tier on loopback, in this process or as programs, with real images.
 
-mod cast;
-mod children;
-mod in_process;
-mod ledger;
-mod material;
+mod demo_site;
+mod image_sizes;
+mod inputs;
 pub mod plan;
 mod progress;
 pub mod report;
 mod run;
-mod sizes;
 mod table;
 
+use std::path::Path;
+
 use anyhow::Context;
+use headwater_group::start::Service;
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{ExitThreshold, Threshold};
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_protocol::Exit;
 use headwater_samples::archive::Archive;
 
 use crate::BadUsage;
 use crate::args::DemoArgs;
-use material::Material;
-use plan::Victim;
 
 pub use report::DemoReport;
 pub use table::Table;
 
-/// Runs the demo and prints its account on stdout.
+/// Runs the demo and prints the report on stdout.
 ///
 /// # Errors
-/// [`BadUsage`] for arguments that do not fit the network; otherwise what went wrong with which part.
+/// [`BadUsage`] for arguments that do not fit the network; otherwise the service and its failure.
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let report = report(args)?;
     let answer = if args.json { serde_json::to_string_pretty(&report)? } else { Table(&report).to_string() };
@@ -41,9 +39,12 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 /// # Errors
 /// As [`run`].
 pub fn report(args: &DemoArgs) -> anyhow::Result<DemoReport> {
-    let material = material::of(args)?;
-    let Material { bundle, frames, .. } = &material;
-    let mut policy = bundle.policy().clone();
+    let inputs = inputs::read(args)?;
+    let (bundle, frames) = (&inputs.bundle, &inputs.frames);
+    let mut policy = match &args.policy {
+        Some(path) => read_policy(path)?,
+        None => bundle.policy().clone(),
+    };
     if let Some(window_ms) = args.window_ms {
         policy.window_ms = window_ms;
     }
@@ -65,10 +66,16 @@ pub fn report(args: &DemoArgs) -> anyhow::Result<DemoReport> {
         .enable_all()
         .build()
         .context("starting the async runtime")?;
-    runtime.block_on(run::run(args, &material, policy))
+    runtime.block_on(run::run(args, &inputs, policy))
 }
 
-/// What the arguments ask must fit the network and the frames.
+fn read_policy(path: &Path) -> anyhow::Result<Policy> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("reading the policy {}", path.display()))?;
+    Ok(toml::from_str(&text).map_err(|error| BadUsage(format!("--policy {}: {error}", path.display())))?)
+}
+
+/// Checks that the arguments fit the network and the frames.
 fn check(args: &DemoArgs, bundle: &Bundle, frames: &Archive) -> Result<(), BadUsage> {
     let network = bundle.manifest();
     let slots = usize::from(network.slots);
@@ -90,17 +97,17 @@ fn check(args: &DemoArgs, bundle: &Bundle, frames: &Archive) -> Result<(), BadUs
     }
     let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
     for kill in &args.kill {
-        match kill.victim {
-            Victim::Device(slot) if slot.index() >= slots => {
+        match kill.service {
+            Service::Device(slot) if slot.index() >= slots => {
                 let last = slots.saturating_sub(1);
                 return Err(BadUsage(format!("--kill device:{slot}: the network has the slots 0 to {last}")));
             }
-            Victim::Edge(edge) if edges < 2 || edge >= edges => {
-                let there = if edges < 2 { 0 } else { edges };
-                let why = format!("--kill edge:{edge}: the network has {there} edges of their own, from 0");
+            Service::Edge(edge) if edges < 2 || edge >= edges => {
+                let separate = if edges < 2 { 0 } else { edges };
+                let why = format!("--kill edge:{edge}: the network has {separate} separate edges, from 0");
                 return Err(BadUsage(why));
             }
-            _ => {}
+            Service::Device(_) | Service::Edge(_) | Service::Leader | Service::Cloud => {}
         }
     }
     Ok(())

@@ -1,44 +1,34 @@
-//! What the user asked of the demo: how many samples, how fast, and who dies when.
+//! Rate of samples, and services to be killed at a time.
 
 use std::str::FromStr;
 use std::time::Duration;
 
+use headwater_group::start::Service;
 use headwater_protocol::Slot;
 use thiserror::Error;
 
-/// Samples a second, or as fast as decisions come back.
+/// Samples per second, or as fast as decisions come back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Open loop: a sample every `1 / rate` seconds, whatever comes back.
+    /// Open loop: a sample every `1 / rate` seconds, whether or not decisions come back.
     PerSecond(f64),
-    /// Closed loop: at most [`MOST_UNSETTLED`] samples without a decision.
+    /// Closed loop: at most [`MAX_UNSETTLED`] samples without a decision.
     Max,
 }
 
-/// Samples in flight at `--rate max`: with fewer the cores idle between bursts, with 128 features come after their window of 50 ms.
-pub const MOST_UNSETTLED: usize = 96;
+/// Samples without a decision at `--rate max`. With fewer the cores idle between bursts; with 128, features miss their window of 50 ms.
+pub const MAX_UNSETTLED: usize = 96;
 
-/// Highest open-loop rate; beyond it the pacing, not the system, would be measured.
-const HIGHEST_RATE: f64 = 10_000.0;
+/// Highest open-loop rate. Above it the pacing of triggers would be measured, not the system.
+const MAX_RATE: f64 = 10_000.0;
 
-/// Someone to be killed, at a time after the first sample.
+/// A service to be killed, at a time after the first sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// Who.
-    pub victim: Victim,
-    /// When.
+    /// The service: a device, an edge or the cloud.
+    pub service: Service,
+    /// Time after the first sample.
     pub at: Duration,
-}
-
-/// A part of the demo that can be killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victim {
-    /// The device in a slot.
-    Device(Slot),
-    /// An edge of a network with several.
-    Edge(usize),
-    /// The cloud service.
-    Cloud,
 }
 
 impl FromStr for Rate {
@@ -48,7 +38,7 @@ impl FromStr for Rate {
             return Ok(Self::Max);
         }
         match text.parse::<f64>() {
-            Ok(rate) if rate > 0.0 && rate <= HIGHEST_RATE => Ok(Self::PerSecond(rate)),
+            Ok(rate) if rate > 0.0 && rate <= MAX_RATE => Ok(Self::PerSecond(rate)),
             _ => Err(PlanError::Rate(text.into())),
         }
     }
@@ -58,20 +48,20 @@ impl FromStr for Kill {
     type Err = PlanError;
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let wrong = || PlanError::Kill(text.into());
-        let (victim, at) = text.split_once('@').ok_or_else(wrong)?;
-        let victim = match victim.split_once(':') {
-            None if victim == "cloud" => Victim::Cloud,
-            Some(("device", slot)) => Victim::Device(
+        let (service, at) = text.split_once('@').ok_or_else(wrong)?;
+        let service = match service.split_once(':') {
+            None if service == "cloud" => Service::Cloud,
+            Some(("device", slot)) => Service::Device(
                 slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?,
             ),
-            Some(("edge", edge)) => Victim::Edge(edge.parse::<u8>().map_err(|_| wrong())?.into()),
+            Some(("edge", edge)) => Service::Edge(edge.parse::<u8>().map_err(|_| wrong())?.into()),
             _ => return Err(wrong()),
         };
-        Ok(Self { victim, at: duration(at).ok_or_else(wrong)? })
+        Ok(Self { service, at: duration(at).ok_or_else(wrong)? })
     }
 }
 
-/// `4s`, `1.5s` or `500ms`, up to an hour.
+/// Reads `4s`, `1.5s` or `500ms`, up to an hour.
 fn duration(text: &str) -> Option<Duration> {
     let (number, unit_s) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),
@@ -81,15 +71,15 @@ fn duration(text: &str) -> Option<Duration> {
     (0.0..=3600.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// A demo that cannot be planned.
+/// A rate or a kill that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// Neither a rate nor `max`.
-    #[error("expected `max` or samples a second above 0 and up to 10000, found {0:?}")]
+    #[error("expected `max` or samples per second above 0 and up to 10000, found {0:?}")]
     Rate(String),
-    /// Not of the form `VICTIM@TIME`.
+    /// Not of the form `SERVICE@TIME`.
     #[error(
-        "expected VICTIM@TIME such as `cloud@2s`, `device:2@4s`, `edge:0@3s` or `device:0@500ms`, found {0:?}"
+        "expected SERVICE@TIME such as `cloud@2s`, `device:2@4s`, `edge:0@3s` or `device:0@500ms`, found {0:?}"
     )]
     Kill(String),
 }
@@ -99,16 +89,16 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_kill(text: &str, victim: Victim, ms: u64) {
-        assert_eq!(text.parse(), Ok(Kill { victim, at: Duration::from_millis(ms) }));
+    fn check_kill(text: &str, service: Service, ms: u64) {
+        assert_eq!(text.parse(), Ok(Kill { service, at: Duration::from_millis(ms) }));
     }
 
     #[test]
-    fn a_kill_names_its_victim_and_its_time() {
-        check_kill("cloud@2s", Victim::Cloud, 2000);
-        check_kill("device:2@4s", Victim::Device(Slot::new(2).unwrap()), 4000);
-        check_kill("edge:1@1s", Victim::Edge(1), 1000);
-        check_kill("device:0@250ms", Victim::Device(Slot::new(0).unwrap()), 250);
+    fn a_kill_has_a_service_and_a_time() {
+        check_kill("cloud@2s", Service::Cloud, 2000);
+        check_kill("device:2@4s", Service::Device(Slot::new(2).unwrap()), 4000);
+        check_kill("edge:1@1s", Service::Edge(1), 1000);
+        check_kill("device:0@250ms", Service::Device(Slot::new(0).unwrap()), 250);
         for bad in [
             "",
             "cloud",

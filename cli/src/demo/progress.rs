@@ -1,4 +1,4 @@
-//! Live progress on stderr: a line that moves in a terminal, a line every two seconds in a log.
+//! Live progress on stderr: a moving line in a terminal, a line every two seconds in a log.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use headwater_protocol::{Decision, Exit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Counts decisions as they come and shows them.
+/// Counts decisions and shows the counts while they grow.
 pub(super) struct Progress {
     bar: ProgressBar,
     total: u64,
     decided: u64,
-    local: u64,
+    before_cloud: u64,
     degraded: u64,
     missing: u64,
-    /// Next plain line, where there is no terminal.
+    /// Time of the next plain line, where there is no terminal.
     next_line: Option<Instant>,
 }
 
-/// Between plain lines.
+/// Time between plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 impl Progress {
@@ -32,11 +32,11 @@ impl Progress {
             bar.set_style(style);
         }
         let next_line = (!quiet && !terminal).then(|| Instant::now() + LINE_EVERY);
-        Self { bar, total, decided: 0, local: 0, degraded: 0, missing: 0, next_line }
+        Self { bar, total, decided: 0, before_cloud: 0, degraded: 0, missing: 0, next_line }
     }
 
-    /// Shows a line above the moving one.
-    pub(super) fn say(&self, line: &str) {
+    /// Shows a line above the moving line.
+    pub(super) fn print_line(&self, line: &str) {
         if self.bar.is_hidden() {
             if self.next_line.is_some() {
                 eprintln!("{line}");
@@ -46,19 +46,19 @@ impl Progress {
         }
     }
 
-    /// A sample was decided.
+    /// Counts a decision.
     pub(super) fn decided(&mut self, decision: &Decision) {
         self.decided += 1;
-        self.local += u64::from(decision.exit != Exit::Cloud);
+        self.before_cloud += u64::from(decision.exit != Exit::Cloud);
         self.degraded += u64::from(!decision.degraded.is_empty());
         self.missing += u64::from(decision.presence.missing_count());
         self.bar.set_position(self.decided);
-        self.bar.set_message(self.words());
+        self.bar.set_message(self.message());
         if let Some(next) = &mut self.next_line
             && Instant::now() >= *next
         {
             *next += LINE_EVERY;
-            eprintln!("{}/{}  {}", self.decided, self.total, self.words());
+            eprintln!("{}/{}  {}", self.decided, self.total, self.message());
         }
     }
 
@@ -67,10 +67,10 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn words(&self) -> String {
+    fn message(&self) -> String {
         format!(
             "left early {:.0} %  degraded {}  missing views {}",
-            100.0 * self.local as f64 / self.decided as f64,
+            100.0 * self.before_cloud as f64 / self.decided as f64,
             self.degraded,
             self.missing
         )

@@ -1,11 +1,16 @@
-//! What the demo found, as one object: `headwater demo --json` prints it, the table is drawn from it.
+//! Report of a run: `headwater demo --json` prints it, and the table is made from it.
 
 use std::collections::BTreeMap;
 
+use headwater_group::SampleAccount;
+use headwater_group::start::DeviceTotals;
 use headwater_protocol::{Degraded, Dropped, Exit, Stages};
+use headwater_samples::archive::Archive;
 use serde::Serialize;
 
-/// One run.
+use super::image_sizes::ImageSizes;
+
+/// Report of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DemoReport {
     /// Samples that were triggered.
@@ -14,9 +19,9 @@ pub struct DemoReport {
     pub decided: u64,
     /// Share of the decided samples whose class was right.
     pub accuracy: f64,
-    /// By exit; only exits at which something left.
+    /// Samples by exit; exits at which none left are absent.
     pub exits: BTreeMap<Exit, ExitReport>,
-    /// What travelled.
+    /// Bytes on each link.
     pub bytes: BytesReport,
     /// Decisions by the reason for which they were degraded.
     pub degraded: BTreeMap<Degraded, u64>,
@@ -24,37 +29,98 @@ pub struct DemoReport {
     pub dropped: BTreeMap<Dropped, u64>,
     /// Sample-slot pairs that were down, late or refused.
     pub missing: u64,
-    /// Samples that were triggered and neither decided nor dropped.
+    /// Triggered samples that were neither decided nor dropped.
     pub lost: u64,
-    /// Samples for which two different decisions came.
+    /// Samples with two different decisions.
     pub duplicated: u64,
     /// Decided samples over the time from the first trigger to the last decision.
     pub decisions_per_second: f64,
 }
 
-/// One exit.
+impl DemoReport {
+    pub(super) fn new(
+        account: &SampleAccount,
+        devices: DeviceTotals,
+        sizes: ImageSizes,
+        frames: &Archive,
+    ) -> Self {
+        let mut report = Self {
+            samples: account.triggered_count(),
+            decided: account.decided_count(),
+            dropped: account.dropped(),
+            lost: account.unsettled_count(),
+            duplicated: account.contradicted_count(),
+            decisions_per_second: account.decisions_per_second(),
+            bytes: BytesReport::new(devices, sizes),
+            ..Self::default()
+        };
+        let (mut right, mut cloud_bytes) = (0, 0);
+        let mut by_exit: BTreeMap<Exit, ExitSamples> = BTreeMap::new();
+        for sample in account.triggered_samples() {
+            let (Some((decision, _)), Some(latency)) = (&sample.decision, sample.latency()) else { continue };
+            let class = frames.class((decision.sample.0 % frames.len() as u64) as usize);
+            let is_right = u64::from(class == Some(decision.class));
+            right += is_right;
+            cloud_bytes += decision.bytes.edge_cloud;
+            report.missing += u64::from(decision.presence.missing_count());
+            for reason in &decision.degraded {
+                *report.degraded.entry(*reason).or_default() += 1;
+            }
+            let exit = by_exit.entry(decision.exit).or_default();
+            exit.right += is_right;
+            exit.latencies_ms.push(latency.as_secs_f64() * 1e3);
+            exit.stages.push(decision.stages);
+        }
+        report.accuracy = share(right, report.decided);
+        report.bytes.cloud = share(cloud_bytes, report.decided);
+        report.exits = by_exit.into_iter().map(|(exit, samples)| (exit, samples.report())).collect();
+        report
+    }
+}
+
+/// Samples that left at one exit.
+#[derive(Default)]
+struct ExitSamples {
+    right: u64,
+    latencies_ms: Vec<f64>,
+    stages: Vec<Stages>,
+}
+
+impl ExitSamples {
+    fn report(self) -> ExitReport {
+        let count = self.latencies_ms.len() as u64;
+        ExitReport {
+            count,
+            accuracy: share(self.right, count),
+            latency_ms: Percentiles::of(self.latencies_ms),
+            stages_ms: StagesReport::of(&self.stages),
+        }
+    }
+}
+
+/// Report of one exit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ExitReport {
-    /// Samples that left there.
+    /// Samples that left at the exit.
     pub count: u64,
-    /// Share of them whose class was right.
+    /// Share of these samples whose class was right.
     pub accuracy: f64,
-    /// From the trigger on the wire to the decision at a subscriber: all of the sample's way and both ends of the broker.
+    /// Time from the trigger to the decision, both at this program: the whole way of the sample, and the broker at both ends.
     pub latency_ms: Percentiles,
-    /// Medians of what the leader wrote down, from capture to the end of each stage, ms; see `protocol`'s `Stages`.
+    /// Medians of the leader's times from capture to the end of each stage; see `Stages` in `protocol`.
     pub stages_ms: StagesReport,
 }
 
-/// From capture to the end of each stage, ms; 0 where samples of the exit do not pass the stage.
+/// Milliseconds from capture to the end of each stage; 0 where samples of the exit do not pass the stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StagesReport {
     /// First message at the leader.
     pub opened: f64,
-    /// All summaries in, or the window's end.
+    /// The last summary, or the end of the window.
     pub window: f64,
-    /// All features in, or the end of the wait.
+    /// The last features, or the end of the wait for features.
     pub features: f64,
-    /// All answers of edges in, or the end of the wait.
+    /// The last answer of an edge, or the end of the wait for edges.
     pub edge: f64,
     /// The cloud's answer.
     pub cloud: f64,
@@ -63,7 +129,7 @@ pub struct StagesReport {
 }
 
 impl StagesReport {
-    /// Medians over decisions.
+    /// Medians over the stages of decisions.
     pub fn of(stages: &[Stages]) -> Self {
         let median = |stage: fn(&Stages) -> u64| {
             Percentiles::of(stages.iter().map(|stages| stage(stages) as f64 / 1e3).collect()).p50
@@ -91,7 +157,7 @@ impl StagesReport {
     }
 }
 
-/// Milliseconds, by the nearest-rank method.
+/// Percentiles in milliseconds, by the nearest-rank method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
     /// Median.
@@ -102,29 +168,46 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Bytes per view, that is per sample and device that saw it; `cloud` per sample.
+/// Bytes per view, that is per sample and device that sees the sample; `cloud` is per sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BytesReport {
-    /// The pixels themselves.
+    /// Pixels.
     pub raw: f64,
-    /// The same view as JPEG at quality 75, computed outside the run.
+    /// The view as JPEG at quality 75, computed before the run.
     pub jpeg: f64,
-    /// The same view as lossy WebP at the same quality, computed outside the run.
+    /// The view as lossy WebP at quality 75, computed before the run.
     pub webp: f64,
     /// Scores and feature bits: DDNN's `4|C| + (1 - l) f o / 8`.
     pub body: f64,
-    /// Body and our headers.
+    /// Bodies and our headers.
     pub payload: f64,
-    /// Everything the device wrote to its socket.
+    /// All bytes that the device wrote to its socket.
     pub wire_sent: f64,
-    /// Everything the device read from its socket.
+    /// All bytes that the device read from its socket.
     pub wire_received: f64,
     /// Body bytes from the leader to the cloud, per sample.
     pub cloud: f64,
 }
 
+impl BytesReport {
+    /// Bytes per view; `cloud` is not known yet.
+    fn new(devices: DeviceTotals, sizes: ImageSizes) -> Self {
+        let per_view = |bytes: u64| bytes as f64 / devices.views.max(1) as f64;
+        Self {
+            raw: sizes.raw,
+            jpeg: sizes.jpeg,
+            webp: sizes.webp,
+            body: per_view(devices.body_bytes),
+            payload: per_view(devices.payload_bytes),
+            wire_sent: per_view(devices.wire_sent),
+            wire_received: per_view(devices.wire_received),
+            cloud: 0.0,
+        }
+    }
+}
+
 impl Percentiles {
-    /// Of a list of milliseconds, in any order; zeros for an empty one.
+    /// Percentiles of milliseconds in any order; zeros for an empty list.
     pub fn of(mut milliseconds: Vec<f64>) -> Self {
         milliseconds.sort_by(f64::total_cmp);
         let rank = |share: f64| {
@@ -135,7 +218,7 @@ impl Percentiles {
     }
 }
 
-/// `part` of `whole`, 0 where there is nothing.
+/// `part` divided by `whole`; 0 where `whole` is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -6,7 +6,7 @@ use headwater_protocol::Exit;
 
 use super::report::{BytesReport, DemoReport, share};
 
-/// Draws a report.
+/// Shows a report as a table.
 pub struct Table<'a>(pub &'a DemoReport);
 
 impl Display for Table<'_> {
@@ -22,7 +22,7 @@ impl Display for Table<'_> {
         )?;
         exits(f, report)?;
         bytes(f, &report.bytes)?;
-        trouble(f, report)
+        reasons(f, report)
     }
 }
 
@@ -69,7 +69,7 @@ fn bytes(f: &mut fmt::Formatter<'_>, bytes: &BytesReport) -> fmt::Result {
     writeln!(f, "{:<20} {:>8.1} a sample\n", "leader to cloud", bytes.cloud)
 }
 
-fn trouble(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
+fn reasons(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
     let list = |pairs: Vec<(&str, u64)>| match pairs.is_empty() {
         true => "none".to_owned(),
         false => pairs.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", "),

@@ -6,7 +6,7 @@ use std::thread;
 use headwater_inference::edge::EdgeJob;
 use headwater_inference::leader::Generation;
 use headwater_inference::sections::{EdgeOutput, EdgeSection};
-use headwater_protocol::SampleId;
+use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
 
@@ -15,10 +15,10 @@ use tracing::error;
 pub(crate) struct EdgeReply {
     pub(crate) generation: Generation,
     /// Which edge of the network.
-    pub(crate) edge: usize,
+    pub(crate) edge: EdgeIndex,
     pub(crate) sample: SampleId,
     /// Slots that have a part in it.
-    pub(crate) slots: u64,
+    pub(crate) slots: SlotSet,
     /// Scores and map; `None` where no features came or the section failed.
     pub(crate) output: Option<EdgeOutput>,
     /// Whether the section failed.
@@ -35,7 +35,7 @@ impl EdgeModel {
     /// # Errors
     /// Whatever the system says when it has no thread to give.
     pub(crate) fn start(
-        (generation, edge): (Generation, usize),
+        (generation, edge): (Generation, EdgeIndex),
         section: EdgeSection,
         most: usize,
         replies: UnboundedSender<EdgeReply>,
@@ -56,7 +56,7 @@ impl EdgeModel {
 }
 
 fn run(
-    (generation, edge): (Generation, usize),
+    (generation, edge): (Generation, EdgeIndex),
     mut section: EdgeSection,
     queue: &Receiver<EdgeJob>,
     replies: &UnboundedSender<EdgeReply>,
@@ -69,7 +69,7 @@ fn run(
             Err(reason) => {
                 failures += 1;
                 if failures == 1 {
-                    error!(edge, %sample, %reason, "the edge section failed; the next times are only counted");
+                    error!(%edge, %sample, %reason, "the edge section failed; the next times are only counted");
                 }
                 None
             }

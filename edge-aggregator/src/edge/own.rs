@@ -7,6 +7,7 @@ use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEven
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_inference::sections::EdgeSection;
+use headwater_protocol::{EdgeIndex, SlotSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::model::EdgeModel;
@@ -26,7 +27,7 @@ pub(crate) struct OwnEdges {
 
 struct OwnEdge {
     generation: Generation,
-    edge: usize,
+    edge: EdgeIndex,
     collector: Collector,
     model: EdgeModel,
 }
@@ -45,12 +46,13 @@ impl OwnEdges {
     pub(crate) fn start(
         &mut self,
         (generation, bundle): (Generation, &Bundle),
-        edges: &[usize],
+        edges: &[EdgeIndex],
         features_ms: u32,
         most_open: usize,
     ) -> Result<(), String> {
         for &edge in edges {
-            let section = EdgeSection::load(bundle, edge, &TractEngine::new()).map_err(|e| e.to_string())?;
+            let section =
+                EdgeSection::load(bundle, edge.index(), &TractEngine::new()).map_err(|e| e.to_string())?;
             let config = CollectorConfig {
                 slots: section.slots().to_vec(),
                 packed_bytes: bundle.manifest().features.packed_bytes(),
@@ -65,7 +67,7 @@ impl OwnEdges {
     }
 
     /// Which edges there are.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, usize)> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, EdgeIndex)> + '_ {
         self.edges.iter().map(|own| (own.generation, own.edge))
     }
 
@@ -94,7 +96,7 @@ impl OwnEdges {
             for action in self.actions.drain(..) {
                 let nothing = |sample, failed| {
                     let edge = *edge;
-                    EdgeReply { generation, edge, sample, slots: 0, output: None, failed }
+                    EdgeReply { generation, edge, sample, slots: SlotSet::EMPTY, output: None, failed }
                 };
                 match action {
                     EdgeAction::Gone(sample) => self.ready.push_back(nothing(sample, false)),

@@ -8,8 +8,8 @@ use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::{Event, Generation};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
-    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
-    Topic, Topics, decode, encode,
+    Body, Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag,
+    SampleId, Topic, Topics, decode, encode,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -52,6 +52,10 @@ impl Part {
         let ending = if generation == Generation::Next { "-next" } else { "" };
         let id = EdgeId::new(format!("{name}{ending}"));
         let id = id.map_err(|error| AggregatorError::Config(vec![format!("edge_id: {error}")]))?;
+        let edge = u8::try_from(edge).ok().and_then(|edge| EdgeIndex::new(edge).ok());
+        let edge = edge.ok_or_else(|| {
+            AggregatorError::Config(vec![format!("edge: expected a number below {}", EdgeIndex::MAX)])
+        })?;
         // Thresholds and waits are fitted to a network: an operator's policy is for the current one.
         let policy = config.policy.as_ref().filter(|_| generation == Generation::Current);
         let features_ms = policy.map_or(bundle.policy().features_ms, |(policy, _)| policy.features_ms);
@@ -73,7 +77,7 @@ impl Part {
         let status = |state| EdgeStatus {
             state,
             boot,
-            edge: edge as u8,
+            edge,
             network,
             software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
         };
@@ -89,15 +93,15 @@ impl Part {
         let mut link = LinkConfig::new(config.broker.clone(), client_id);
         link.incoming_messages = config.queue_messages;
         link.outgoing_messages = config.queue_messages;
-        link.largest_payload_bytes = link.largest_payload_bytes.max(limits.largest_payload());
+        link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         link.retained = vec![retained(DeviceState::Up)?];
-        link.down = Some(retained(DeviceState::Down)?);
+        link.last_will = Some(retained(DeviceState::Down)?);
         let request_topic = topics.name(&Topic::Request);
         let heard = retained_filters(&topics).into_iter().chain(sample_filters(&topics));
         let heard = heard.chain([request_topic.clone(), status_topic.clone()]);
         let link = heard.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce));
         let (link, incoming) = Link::start(link)?;
-        info!(group = %config.group, %id, edge, network = network.short(), "edge ready");
+        info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
         let report = Arc::new(Mutex::new(EdgeReport::default()));
         let wires =
             networks.each().map(|(_, bundle)| Wire::of(bundle.manifest(), bundle.network_id(), Vec::new()));

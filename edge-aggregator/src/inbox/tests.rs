@@ -10,7 +10,14 @@ const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0,
 
 fn wire(network: NetworkId) -> Wire {
     let (device, edge) = (FeatureEncoding::default(), FeatureEncoding::default());
-    Wire { network, slots: 2, edges: vec![0b1, 0b10], limits: LIMITS, device, edge }
+    Wire {
+        network,
+        slots: 2,
+        edges: Slot::first(2).map(SlotSet::single).collect(),
+        limits: LIMITS,
+        device,
+        edge,
+    }
 }
 
 /// A group of two slots and two classes, and what its messages came to.

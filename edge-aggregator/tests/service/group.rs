@@ -110,7 +110,7 @@ impl Group {
             retained(DeviceTopic::Birth, serde_json::to_vec(&birth).unwrap()),
             retained(DeviceTopic::Status, status(DeviceState::Up)),
         ];
-        config.down = Some(retained(DeviceTopic::Status, status(DeviceState::Down)));
+        config.last_will = Some(retained(DeviceTopic::Status, status(DeviceState::Down)));
         let (link, mut incoming) = Link::start(config).unwrap();
         assert_eq!(timeout(PATIENCE, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
         Camera { link, incoming, topics: self.topics.clone(), limits: self.limits, id, network }
@@ -150,7 +150,7 @@ impl Camera {
             let Incoming::Message { payload, .. } = incoming else { continue };
             let message = decode(&payload, &self.limits).unwrap();
             if let Body::Request(slots) = message.body {
-                return (slots, message.header.sample_low);
+                return (slots.bits(), message.header.sample_low);
             }
         }
     }

@@ -14,7 +14,7 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
     Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, Settled,
-    SettledNotice, SiteId, Slot, Topic, Topics, decode, encode,
+    SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::{SampleViews, Shape, View};
@@ -141,7 +141,7 @@ impl Leader {
 
     /// Asks the slots of the mask for features.
     pub(crate) fn requests(&self, sample: u64, mask: u64) {
-        self.says(&Topic::Request, self.message(SampleId(sample), Body::Request(mask)));
+        self.says(&Topic::Request, self.message(SampleId(sample), Body::Request(SlotSet::from_bits(mask))));
     }
 
     /// Says that all from `since` to `highest` are settled, and these late ones.

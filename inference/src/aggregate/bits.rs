@@ -1,8 +1,9 @@
 //! Joining bit-packed feature maps.
 
 use headwater_kernels::{packed_len, unpack_signs};
+use headwater_protocol::SourceSet;
 
-use super::{AggregateError, check_length, divide, mask_of, present_slots, write_mask};
+use super::{AggregateError, check_length, divide, present_rows, write_mask};
 
 /// Maximum over the present bit-packed ±1 maps: +1 where any present map has +1.
 ///
@@ -12,11 +13,11 @@ use super::{AggregateError, check_length, divide, mask_of, present_slots, write_
 ///
 /// # Errors
 /// As for [`max`](super::max).
-pub fn max_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+pub fn max_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     let slots = check_maps(maps, present, out.len())?;
     let bytes = packed_len(out.len());
     for (at, values) in out.chunks_mut(8).enumerate() {
-        let joined = present_slots(present, slots).fold(0, |joined, slot| joined | maps[slot * bytes + at]);
+        let joined = present_rows(present, slots).fold(0, |joined, slot| joined | maps[slot * bytes + at]);
         unpack_signs(&[joined], values);
     }
     Ok(())
@@ -26,18 +27,18 @@ pub fn max_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), Agg
 ///
 /// # Errors
 /// As for [`max`](super::max).
-pub fn mean_of_bits(maps: &[u8], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+pub fn mean_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     let slots = check_maps(maps, present, out.len())?;
     let bytes = packed_len(out.len());
     out.fill(0.0);
-    for slot in present_slots(present, slots) {
+    for slot in present_rows(present, slots) {
         for (byte, values) in maps[slot * bytes..(slot + 1) * bytes].iter().zip(out.chunks_mut(8)) {
             let mut signs = [0.0; 8];
             unpack_signs(&[*byte], &mut signs);
             values.iter_mut().zip(signs).for_each(|(sum, sign)| *sum += sign);
         }
     }
-    divide(out, present & mask_of(slots));
+    divide(out, present & SourceSet::first(slots));
     Ok(())
 }
 
@@ -54,7 +55,7 @@ pub fn concat_bits(
     maps: &[u8],
     slots: usize,
     plane: usize,
-    present: u64,
+    present: SourceSet,
     out: &mut [f32],
 ) -> Result<(), AggregateError> {
     let n = out.len().saturating_sub(slots * plane) / slots.max(1);
@@ -63,7 +64,7 @@ pub fn concat_bits(
     let (joined, mask) = out.split_at_mut(slots * n);
     joined.fill(0.0);
     let bytes = packed_len(n);
-    for slot in present_slots(present, slots) {
+    for slot in present_rows(present, slots) {
         unpack_signs(&maps[slot * bytes..(slot + 1) * bytes], &mut joined[slot * n..(slot + 1) * n]);
     }
     write_mask(mask, present, plane);
@@ -71,9 +72,9 @@ pub fn concat_bits(
 }
 
 /// Number of maps in `maps`, at least one of them present.
-fn check_maps(maps: &[u8], present: u64, elements: usize) -> Result<usize, AggregateError> {
+fn check_maps(maps: &[u8], present: SourceSet, elements: usize) -> Result<usize, AggregateError> {
     let bytes = packed_len(elements).max(1);
     let slots = maps.len() / bytes;
     check_length("feature maps", (slots * bytes).max(bytes), maps.len())?;
-    if present & mask_of(slots) == 0 { Err(AggregateError::NoView) } else { Ok(slots) }
+    if (present & SourceSet::first(slots)).is_empty() { Err(AggregateError::NoView) } else { Ok(slots) }
 }

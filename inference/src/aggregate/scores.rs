@@ -1,6 +1,8 @@
 //! Joining score vectors.
 
-use super::{AggregateError, check_length, divide, mask_of, present_slots, write_mask};
+use headwater_protocol::SourceSet;
+
+use super::{AggregateError, check_length, divide, present_rows, write_mask};
 
 /// Elementwise maximum over the present rows. A NaN counts only where every present row has one.
 ///
@@ -9,8 +11,8 @@ use super::{AggregateError, check_length, divide, mask_of, present_slots, write_
 /// - `out`: `[n]`
 ///
 /// # Errors
-/// [`AggregateError::NoView`] for an empty mask, [`AggregateError::Length`] when `rows` is no multiple of `out`.
-pub fn max(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+/// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] when `rows` is no multiple of `out`.
+pub fn max(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     fold(rows, present, out, f32::max)
 }
 
@@ -18,9 +20,9 @@ pub fn max(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateE
 ///
 /// # Errors
 /// As for [`max`].
-pub fn mean(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     fold(rows, present, out, |joined, value| joined + value)?;
-    divide(out, present & mask_of(rows.len() / out.len().max(1)));
+    divide(out, present & SourceSet::first(rows.len() / out.len().max(1)));
     Ok(())
 }
 
@@ -32,7 +34,7 @@ pub fn mean(rows: &[f32], present: u64, out: &mut [f32]) -> Result<(), Aggregate
 ///
 /// # Errors
 /// [`AggregateError::Length`] when the buffers do not fit `slots`.
-pub fn concat(rows: &[f32], slots: usize, present: u64, out: &mut [f32]) -> Result<(), AggregateError> {
+pub fn concat(rows: &[f32], slots: usize, present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     concat_maps(rows, slots, 1, present, out)
 }
 
@@ -49,7 +51,7 @@ pub fn concat_maps(
     rows: &[f32],
     slots: usize,
     plane: usize,
-    present: u64,
+    present: SourceSet,
     out: &mut [f32],
 ) -> Result<(), AggregateError> {
     check_length("concatenated rows", rows.len() + slots * plane, out.len())?;
@@ -57,7 +59,7 @@ pub fn concat_maps(
     check_length("rows", slots * n, rows.len())?;
     let (joined, mask) = out.split_at_mut(rows.len());
     joined.fill(0.0);
-    for slot in present_slots(present, slots) {
+    for slot in present_rows(present, slots) {
         joined[slot * n..(slot + 1) * n].copy_from_slice(&rows[slot * n..(slot + 1) * n]);
     }
     write_mask(mask, present, plane);
@@ -66,14 +68,14 @@ pub fn concat_maps(
 
 fn fold(
     rows: &[f32],
-    present: u64,
+    present: SourceSet,
     out: &mut [f32],
     join: impl Fn(f32, f32) -> f32,
 ) -> Result<(), AggregateError> {
     let n = out.len();
     let slots = rows.len() / n.max(1);
     check_length("scores", (slots * n).max(n), rows.len())?;
-    let mut slots = present_slots(present, slots);
+    let mut slots = present_rows(present, slots);
     let first = slots.next().ok_or(AggregateError::NoView)?;
     out.copy_from_slice(&rows[first * n..(first + 1) * n]);
     for slot in slots {

@@ -47,22 +47,23 @@ fn pack_rows(rows: &[&[f32]]) -> Vec<u8> {
 
 #[track_caller]
 fn check(values: &[f32], slots: usize, mask: u64, channels: usize) {
+    let present = SourceSet::from_bits(mask);
     let rows = rows(values, slots);
     let n = rows[0].len();
     let (mut largest, mut average) = (vec![9.0; n], vec![9.0; n]);
     match reference_join(&rows, mask) {
         Some((expected_max, expected_mean)) => {
-            max(values, mask, &mut largest).unwrap();
-            mean(values, mask, &mut average).unwrap();
+            max(values, present, &mut largest).unwrap();
+            mean(values, present, &mut average).unwrap();
             assert_eq!((largest, average), (expected_max, expected_mean));
         }
         None => {
-            assert_eq!(max(values, mask, &mut largest), Err(AggregateError::NoView));
-            assert_eq!(mean(values, mask, &mut average), Err(AggregateError::NoView));
+            assert_eq!(max(values, present, &mut largest), Err(AggregateError::NoView));
+            assert_eq!(mean(values, present, &mut average), Err(AggregateError::NoView));
         }
     }
     let mut joined = vec![9.0; values.len() + slots];
-    concat(values, slots, mask, &mut joined).unwrap();
+    concat(values, slots, present, &mut joined).unwrap();
     assert_eq!(joined, reference_concat(&rows, mask, 1));
 
     let signs: Vec<f32> = values.iter().map(|&v| if v >= 0.0 { 1.0 } else { -1.0 }).collect();
@@ -71,18 +72,18 @@ fn check(values: &[f32], slots: usize, mask: u64, channels: usize) {
     let (mut largest, mut average) = (vec![9.0; n], vec![9.0; n]);
     match reference_join(&sign_rows, mask) {
         Some((expected_max, expected_mean)) => {
-            max_of_bits(&maps, mask, &mut largest).unwrap();
-            mean_of_bits(&maps, mask, &mut average).unwrap();
+            max_of_bits(&maps, present, &mut largest).unwrap();
+            mean_of_bits(&maps, present, &mut average).unwrap();
             assert_eq!((largest, average), (expected_max, expected_mean));
         }
         None => {
-            assert_eq!(max_of_bits(&maps, mask, &mut largest), Err(AggregateError::NoView));
-            assert_eq!(mean_of_bits(&maps, mask, &mut average), Err(AggregateError::NoView));
+            assert_eq!(max_of_bits(&maps, present, &mut largest), Err(AggregateError::NoView));
+            assert_eq!(mean_of_bits(&maps, present, &mut average), Err(AggregateError::NoView));
         }
     }
     let plane = n / channels;
     let mut joined = vec![9.0; slots * n + slots * plane];
-    concat_bits(&maps, slots, plane, mask, &mut joined).unwrap();
+    concat_bits(&maps, slots, plane, present, &mut joined).unwrap();
     assert_eq!(joined, reference_concat(&sign_rows, mask, plane));
 }
 
@@ -104,35 +105,29 @@ fn sixty_four_slots_work() {
 #[test]
 fn bits_of_slots_that_do_not_exist_are_not_looked_at() {
     let mut out = [0.0];
-    mean(&[2.0, 4.0], u64::MAX, &mut out).unwrap();
+    mean(&[2.0, 4.0], SourceSet::from_bits(u64::MAX), &mut out).unwrap();
     assert_eq!(out, [3.0]);
-    assert_eq!(max(&[2.0, 4.0], 0b100, &mut out), Err(AggregateError::NoView));
+    assert_eq!(max(&[2.0, 4.0], SourceSet::from_bits(0b100), &mut out), Err(AggregateError::NoView));
 }
 
 #[test]
 fn a_nan_of_one_device_does_not_win_the_maximum_and_is_seen_in_the_mean() {
     let mut out = [0.0];
-    max(&[f32::NAN, 1.0], 0b11, &mut out).unwrap();
+    max(&[f32::NAN, 1.0], SourceSet::first(2), &mut out).unwrap();
     assert_eq!(out, [1.0]);
-    mean(&[f32::NAN, 1.0], 0b11, &mut out).unwrap();
+    mean(&[f32::NAN, 1.0], SourceSet::first(2), &mut out).unwrap();
     assert!(out[0].is_nan());
 }
 
 #[test]
 fn buffers_that_do_not_fit_are_refused() {
     let mut out = [0.0; 3];
-    assert!(matches!(max(&[0.0; 7], 1, &mut out), Err(AggregateError::Length { .. })));
-    assert!(matches!(mean(&[0.0; 2], 1, &mut out), Err(AggregateError::Length { .. })));
-    assert!(matches!(concat(&[0.0; 4], 2, 1, &mut out), Err(AggregateError::Length { .. })));
-    assert!(matches!(max_of_bits(&[], 1, &mut out), Err(AggregateError::Length { .. })));
-    assert!(matches!(concat_bits(&[0; 3], 2, 1, 1, &mut out), Err(AggregateError::Length { .. })));
-}
-
-#[test]
-fn a_presence_row_becomes_a_mask() {
-    assert_eq!(mask_from(&[true, false, true]), 0b101);
-    assert_eq!(mask_from(&[]), 0);
-    assert_eq!(mask_from(&[true; 70]), u64::MAX);
+    let one = SourceSet::first(1);
+    assert!(matches!(max(&[0.0; 7], one, &mut out), Err(AggregateError::Length { .. })));
+    assert!(matches!(mean(&[0.0; 2], one, &mut out), Err(AggregateError::Length { .. })));
+    assert!(matches!(concat(&[0.0; 4], 2, one, &mut out), Err(AggregateError::Length { .. })));
+    assert!(matches!(max_of_bits(&[], one, &mut out), Err(AggregateError::Length { .. })));
+    assert!(matches!(concat_bits(&[0; 3], 2, 1, one, &mut out), Err(AggregateError::Length { .. })));
 }
 
 proptest! {

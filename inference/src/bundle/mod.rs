@@ -39,7 +39,7 @@ use crate::manifest::{NetworkManifest, SectionManifest};
 use crate::policy::Policy;
 
 pub use error::BundleError;
-pub use networks::{Generation, Networks, NetworksError};
+pub use networks::{Generation, Networks, NetworksError, PerNetwork};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.

@@ -1,5 +1,6 @@
 //! The bundles of a group that changes its network one device at a time.
 
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use headwater_protocol::{NetworkId, NetworkTag};
@@ -7,11 +8,17 @@ use thiserror::Error;
 
 use super::Bundle;
 
-/// The network that a group runs, and the next one while its devices switch over to it.
+/// Bundles of the networks that a group runs: the current one, and the next while its devices switch over.
 #[derive(Clone, Debug)]
-pub struct Networks {
-    current: Arc<Bundle>,
-    next: Option<Arc<Bundle>>,
+pub struct Networks(PerNetwork<Arc<Bundle>>);
+
+/// One value for the current network of a group, and one for the next while its devices switch over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerNetwork<T> {
+    /// Value of the network that the group runs.
+    pub current: T,
+    /// Value of the network that its devices switch to.
+    pub next: Option<T>,
 }
 
 /// Which of the networks that a group holds. A sample is decided under that of its first summary.
@@ -37,6 +44,74 @@ impl Generation {
     }
 }
 
+impl<T> PerNetwork<T> {
+    /// A value for the current network alone.
+    pub const fn new(current: T) -> Self {
+        Self { current, next: None }
+    }
+
+    /// Value of a network; `None` for the next network while there is none.
+    pub fn get(&self, generation: Generation) -> Option<&T> {
+        match generation {
+            Generation::Current => Some(&self.current),
+            Generation::Next => self.next.as_ref(),
+        }
+    }
+
+    /// Mutable value of a network; `None` for the next network while there is none.
+    pub fn get_mut(&mut self, generation: Generation) -> Option<&mut T> {
+        match generation {
+            Generation::Current => Some(&mut self.current),
+            Generation::Next => self.next.as_mut(),
+        }
+    }
+
+    /// Every value with its generation, the current one first.
+    pub fn iter(&self) -> impl Iterator<Item = (Generation, &T)> {
+        Generation::ALL.into_iter().zip([&self.current].into_iter().chain(&self.next))
+    }
+
+    /// References to the values.
+    pub fn as_ref(&self) -> PerNetwork<&T> {
+        PerNetwork { current: &self.current, next: self.next.as_ref() }
+    }
+
+    /// Another value for each network.
+    pub fn map<U>(self, mut of: impl FnMut(Generation, T) -> U) -> PerNetwork<U> {
+        let current = of(Generation::Current, self.current);
+        PerNetwork { current, next: self.next.map(|next| of(Generation::Next, next)) }
+    }
+
+    /// Another value for each network, where making one may fail.
+    ///
+    /// # Errors
+    /// The first error of `of`.
+    pub fn try_map<U, E>(
+        self,
+        mut of: impl FnMut(Generation, T) -> Result<U, E>,
+    ) -> Result<PerNetwork<U>, E> {
+        let current = of(Generation::Current, self.current)?;
+        Ok(PerNetwork { current, next: self.next.map(|next| of(Generation::Next, next)).transpose()? })
+    }
+}
+
+/// # Panics
+/// For the next network while there is none.
+impl<T> Index<Generation> for PerNetwork<T> {
+    type Output = T;
+    fn index(&self, generation: Generation) -> &T {
+        self.get(generation).expect("the network of this generation is there")
+    }
+}
+
+/// # Panics
+/// For the next network while there is none.
+impl<T> IndexMut<Generation> for PerNetwork<T> {
+    fn index_mut(&mut self, generation: Generation) -> &mut T {
+        self.get_mut(generation).expect("the network of this generation is there")
+    }
+}
+
 impl Networks {
     /// Two networks.
     ///
@@ -50,28 +125,33 @@ impl Networks {
         if ours.tag() == theirs.tag() {
             return Err(NetworksError::SameTag { tag: ours.tag(), ids: [ours, theirs] });
         }
-        Ok(Self { current, next: Some(next) })
+        Ok(Self(PerNetwork { current, next: Some(next) }))
     }
 
-    /// All of them, in their order.
+    /// The bundles by generation.
+    pub fn bundles(&self) -> &PerNetwork<Arc<Bundle>> {
+        &self.0
+    }
+
+    /// Every bundle with its generation, the current one first.
     pub fn each(&self) -> impl Iterator<Item = (Generation, &Arc<Bundle>)> {
-        Generation::ALL.into_iter().zip([&self.current].into_iter().chain(&self.next))
+        self.0.iter()
     }
 
-    /// What the group runs.
+    /// Bundle of the network that the group runs.
     pub fn current(&self) -> &Arc<Bundle> {
-        &self.current
+        &self.0.current
     }
 
-    /// What its devices switch to.
+    /// Bundle of the network that its devices switch to.
     pub fn next(&self) -> Option<&Arc<Bundle>> {
-        self.next.as_ref()
+        self.0.next.as_ref()
     }
 }
 
 impl From<Arc<Bundle>> for Networks {
     fn from(current: Arc<Bundle>) -> Self {
-        Self { current, next: None }
+        Self(PerNetwork::new(current))
     }
 }
 

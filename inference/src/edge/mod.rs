@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_protocol::{SampleId, Slot};
+use headwater_protocol::{SampleId, Slot, SlotSet};
 
 use crate::leader::Micros;
 use crate::leader::wakes::Wakes;
@@ -34,12 +34,12 @@ pub struct CollectorConfig {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EdgeEvent<'a> {
-    /// These slots (bit i = slot i, also of other edges) have a view of the sample and send their features.
+    /// These slots have a view of the sample and send their features; some may belong to other edges.
     Collect {
         /// Which sample.
         sample: SampleId,
         /// Which slots.
-        slots: u64,
+        slots: SlotSet,
     },
     /// Features of a slot.
     Features {
@@ -80,8 +80,8 @@ pub enum EdgeAction {
 pub struct EdgeJob {
     /// Which sample.
     pub sample: SampleId,
-    /// Slots of the network whose features are in it, bit i = slot i; never none.
-    pub slots: u64,
+    /// Slots of the network whose features are in it; never empty.
+    pub slots: SlotSet,
     /// `[slots of this edge, packed_bytes]`, zero where absent.
     pub features: Vec<u8>,
     /// `[slots of this edge]`.
@@ -91,8 +91,8 @@ pub struct EdgeJob {
 /// Collects the features of the slots of one edge.
 pub struct Collector {
     config: CollectorConfig,
-    /// The slots as a mask.
-    own: u64,
+    /// Slots of this edge.
+    own: SlotSet,
     open: BTreeMap<SampleId, Open>,
     answered: VecDeque<SampleId>,
     wakes: Wakes,
@@ -102,9 +102,9 @@ pub struct Collector {
 /// A sample of which something is known.
 struct Open {
     /// Slots that have a view; `None` until somebody says so.
-    wanted: Option<u64>,
-    delivered: u64,
-    gone: u64,
+    wanted: Option<SlotSet>,
+    delivered: SlotSet,
+    gone: SlotSet,
     features: Vec<u8>,
     due: Micros,
 }
@@ -112,7 +112,7 @@ struct Open {
 impl Collector {
     /// An edge that knows of no sample.
     pub fn new(config: CollectorConfig) -> Self {
-        let own = config.slots.iter().fold(0, |mask, slot| mask | 1 << slot.index());
+        let own = config.slots.iter().copied().collect();
         Self {
             config,
             own,
@@ -123,8 +123,8 @@ impl Collector {
         }
     }
 
-    /// Slots of this edge, bit i = slot i.
-    pub fn slots(&self) -> u64 {
+    /// Slots of this edge.
+    pub fn slots(&self) -> SlotSet {
         self.own
     }
 
@@ -142,7 +142,7 @@ impl Collector {
     pub fn handle(&mut self, now: Micros, event: EdgeEvent<'_>, actions: &mut Vec<EdgeAction>) {
         match event {
             EdgeEvent::Collect { sample, slots } => {
-                if slots & self.own != 0 && self.knows(now, sample, actions) {
+                if !(slots & self.own).is_empty() && self.knows(now, sample, actions) {
                     let due = now.plus_ms(self.config.features_ms);
                     if let Some(open) = self.open.get_mut(&sample).filter(|open| open.wanted.is_none()) {
                         (open.wanted, open.due) = (Some(slots & self.own), due);
@@ -160,13 +160,13 @@ impl Collector {
                     && let Some(open) = self.open.get_mut(&sample)
                 {
                     open.features[at * bits.len()..][..bits.len()].copy_from_slice(bits);
-                    open.delivered |= 1 << slot.index();
+                    open.delivered.insert(slot);
                     self.answer_if_complete(sample, actions);
                 }
             }
             EdgeEvent::Gone { slot, sample } => {
                 if let Some(open) = self.open.get_mut(&sample) {
-                    open.gone |= 1 << slot.index();
+                    open.gone.insert(slot);
                     self.answer_if_complete(sample, actions);
                 }
             }
@@ -201,14 +201,17 @@ impl Collector {
         // Features that nobody asks about are given up after as long as they would have been waited for.
         let due = now.plus_ms(self.config.features_ms.saturating_mul(2));
         let features = vec![0; self.config.slots.len() * self.config.packed_bytes];
-        self.open.insert(sample, Open { wanted: None, delivered: 0, gone: 0, features, due });
+        self.open.insert(
+            sample,
+            Open { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
+        );
         self.wakes.push(due, sample);
         true
     }
 
     fn answer_if_complete(&mut self, sample: SampleId, actions: &mut Vec<EdgeAction>) {
         let complete = self.open.get(&sample).is_some_and(|open| {
-            open.wanted.is_some_and(|wanted| wanted & !(open.delivered | open.gone) == 0)
+            open.wanted.is_some_and(|wanted| wanted.is_subset(open.delivered | open.gone))
         });
         if complete {
             self.answer(sample, actions);
@@ -225,10 +228,10 @@ impl Collector {
         self.answered.push_back(sample);
         // A slot that the leader does not count has no part, whatever it sent.
         let slots = open.delivered & wanted;
-        actions.push(if slots == 0 {
+        actions.push(if slots.is_empty() {
             EdgeAction::Gone(sample)
         } else {
-            let presence = self.config.slots.iter().map(|slot| slots >> slot.index() & 1 == 1).collect();
+            let presence = self.config.slots.iter().map(|slot| slots.contains(*slot)).collect();
             EdgeAction::Run(EdgeJob { sample, slots, features: open.features, presence })
         });
     }

@@ -1,6 +1,6 @@
 //! The collector, in sentences.
 
-use headwater_protocol::{SampleId, Slot};
+use headwater_protocol::{SampleId, Slot, SlotSet};
 
 use super::{Collector, CollectorConfig, EdgeAction, EdgeEvent, EdgeJob};
 use crate::leader::Micros;
@@ -35,7 +35,7 @@ impl Edge {
     }
 
     fn collect(&mut self, sample: u64, slots: u64) -> Vec<EdgeAction> {
-        self.event(EdgeEvent::Collect { sample: SampleId(sample), slots })
+        self.event(EdgeEvent::Collect { sample: SampleId(sample), slots: SlotSet::from_bits(slots) })
     }
 
     fn features(&mut self, index: u8, sample: u64) -> Vec<EdgeAction> {
@@ -51,6 +51,7 @@ impl Edge {
 
 fn run(sample: u64, slots: u64, features: [u8; 4]) -> EdgeAction {
     let presence = vec![slots & 0b10 != 0, slots & 0b1000 != 0];
+    let slots = SlotSet::from_bits(slots);
     EdgeAction::Run(EdgeJob { sample: SampleId(sample), slots, features: features.to_vec(), presence })
 }
 

@@ -104,3 +104,95 @@ impl Closed {
         self.known.range(..open).next_back().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::{HopBytes, NetworkId, PolicyId, Presence, Stages};
+
+    use super::*;
+
+    const LAST: u64 = REMEMBERED as u64;
+
+    fn closed(samples: impl IntoIterator<Item = u64>) -> Closed {
+        let mut closed = Closed::default();
+        samples.into_iter().for_each(|sample| closed.decided(SampleId(sample)));
+        closed
+    }
+
+    #[test]
+    fn the_lowest_samples_are_forgotten_first_and_count_as_closed() {
+        let mut closed = closed(1..=LAST);
+        assert!(!closed.contains(SampleId(0)) && closed.contains(SampleId(1)));
+        let (floor, known) = closed.remembered();
+        assert_eq!((floor, known.count()), (SampleId(0), REMEMBERED));
+        closed.decided(SampleId(LAST + 10));
+        let (floor, known) = closed.remembered();
+        assert_eq!((floor, known.count()), (SampleId(1), REMEMBERED));
+        assert!([0, 1, 2, LAST + 10].into_iter().all(|sample| closed.contains(SampleId(sample))));
+        assert!(!closed.contains(SampleId(LAST + 1)));
+    }
+
+    #[test]
+    fn a_restored_account_is_closed_up_to_its_floor() {
+        for (floor, is_closed) in [(0, false), (5, true)] {
+            let mut closed = Closed::default();
+            let settled = Settled { highest: SampleId(9), decided: 4, ..Settled::default() };
+            closed.restore(settled.clone(), SampleId(floor), vec![SampleId(7), SampleId(9)]);
+            assert_eq!(closed.settled(), &settled, "what is restored is counted already");
+            assert_eq!(closed.contains(SampleId(floor)), is_closed);
+            let found = [6, 7, 8, 9, 10].map(|sample| closed.contains(SampleId(sample)));
+            assert_eq!(found, [false, true, false, true, false]);
+            assert_eq!(closed.remembered().0, SampleId(floor));
+        }
+    }
+
+    #[test]
+    fn a_bounded_number_of_late_samples_waits_for_the_notice() {
+        let mut closed = Closed::default();
+        (1..=LAST + 5).for_each(|sample| closed.tell_late(SampleId(sample)));
+        assert_eq!((closed.late().len(), closed.late().last()), (REMEMBERED, Some(SampleId(LAST))));
+        closed.told_late(&[SampleId(1), SampleId(3)]);
+        assert_eq!(closed.late().len(), REMEMBERED - 2);
+        closed.tell_late(SampleId(LAST + 7));
+        assert_eq!(closed.late().last(), Some(SampleId(LAST + 7)));
+    }
+
+    #[test]
+    fn a_bounded_number_of_decisions_can_be_revised_each_once() {
+        let decision = |sample| Decision {
+            sample: SampleId(sample),
+            class: 0,
+            label: String::new(),
+            confidence: 0.0,
+            exit: headwater_protocol::Exit::Local,
+            presence: Presence::missing(1),
+            degraded: Vec::new(),
+            network: NetworkId([0; 32]),
+            policy: PolicyId([0; 8]),
+            stages: Stages::default(),
+            bytes: HopBytes::default(),
+        };
+        let mut closed = Closed::default();
+        (0..=REVISABLE as u64).for_each(|sample| closed.keep_revisable(decision(sample)));
+        assert_eq!(closed.take_revisable(SampleId(0)), None);
+        for sample in [1, 2, REVISABLE as u64] {
+            assert_eq!(closed.take_revisable(SampleId(sample)), Some(decision(sample)));
+            assert_eq!(closed.take_revisable(SampleId(sample)), None);
+        }
+    }
+
+    #[test]
+    fn highest_is_the_largest_closed_sample_below_the_oldest_open_one_and_never_falls() {
+        let mut closed = closed([2, 5, 8]);
+        closed.dropped(SampleId(3), Dropped::Shed);
+        closed.settle(Some(SampleId(2)), SampleId(8));
+        assert_eq!(closed.settled().highest, SampleId(0), "nothing is closed below the open sample");
+        closed.settle(Some(SampleId(5)), SampleId(8));
+        assert_eq!(closed.settled().highest, SampleId(3));
+        closed.settle(None, SampleId(9));
+        assert_eq!(closed.settled().highest, SampleId(9));
+        closed.settle(Some(SampleId(4)), SampleId(9));
+        assert_eq!(closed.settled().highest, SampleId(9));
+        assert_eq!((closed.settled().decided, closed.settled().dropped[&Dropped::Shed]), (3, 1));
+    }
+}

@@ -20,7 +20,7 @@ impl Leader {
             open.degrade(reason);
         }
         // Where no exit answered (there is none in front of the cloud, or its section failed) the prior is all there is.
-        let config = &self.held[open.generation as usize].config;
+        let config = &self.held[open.generation].config;
         let prior = || {
             let answer = Answer::from(&Assessment::of_prior(&config.class_prior));
             (config.configuration.exits()[0], answer)
@@ -56,7 +56,7 @@ impl Leader {
         if exit == Exit::Edge {
             open.withhold_undelivered();
         }
-        let held = &self.held[open.generation as usize];
+        let held = &self.held[open.generation];
         let decision = Decision {
             sample,
             class: answer.class,
@@ -84,7 +84,8 @@ impl Leader {
             self.counts.unasked += 1;
             return;
         };
-        let Some(held) = self.held.iter().find(|held| held.config.network == decision.network) else {
+        let Some((_, held)) = self.held.iter().find(|(_, held)| held.config.network == decision.network)
+        else {
             return;
         };
         let assessment = held.config.policy.cloud.assess(logits, decision.presence.present_count());
@@ -110,6 +111,6 @@ impl Leader {
         // Samples from a spool are told one by one, so that they hold up nobody else's.
         let oldest = self.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
         self.closed.settle(oldest, self.newest);
-        self.held[open.generation as usize].retire(open);
+        self.held[open.generation].retire(open);
     }
 }

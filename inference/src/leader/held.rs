@@ -1,5 +1,7 @@
 //! The networks that a leader holds: the current one, and the next while devices switch over one by one.
 
+use headwater_protocol::{EdgeSet, SlotSet};
+
 use super::devices::Devices;
 use super::open::{Open, Sizes};
 use super::{Exits, Generation, LeaderConfig};
@@ -15,8 +17,8 @@ pub(super) struct Held {
     /// Logits of an exit; a field so that no event allocates.
     pub(super) logits: Vec<f32>,
     pub(super) devices: Devices,
-    /// Edges that are up, bit i = edge i.
-    pub(super) edges_up: u64,
+    /// Edges that are up.
+    pub(super) edges_up: EdgeSet,
     #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
     spare: Vec<Box<Open>>,
 }
@@ -27,7 +29,15 @@ impl Held {
         let maps_bytes = config.cloud_sources() * config.cloud_map_bytes;
         let sizes = Sizes { slots: config.slots, classes, edges: config.edges.len(), maps_bytes };
         let logits = vec![0.0; classes];
-        Self { config, sizes, exits, logits, devices: Devices::new(), edges_up: 0, spare: Vec::new() }
+        Self {
+            config,
+            sizes,
+            exits,
+            logits,
+            devices: Devices::new(),
+            edges_up: EdgeSet::EMPTY,
+            spare: Vec::new(),
+        }
     }
 
     /// An open sample with buffers of this network's sizes.
@@ -45,8 +55,25 @@ impl Held {
         self.config.labels.get(usize::from(class)).cloned().unwrap_or_default()
     }
 
-    /// Every slot of the network, bit i = slot i.
-    pub(super) fn every_slot(&self) -> u64 {
-        u64::MAX.checked_shr(64 - self.sizes.slots as u32).unwrap_or(0)
+    /// Every slot of the network.
+    pub(super) fn every_slot(&self) -> SlotSet {
+        SlotSet::first(self.sizes.slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_of_closed_samples_is_kept_for_reuse() {
+        let mut held = Held::new(config(), Exits { local: None, edge: None });
+        for _ in 0..=SPARE {
+            held.retire(Box::new(Open::new(held.sizes, Generation::Current)));
+        }
+        assert_eq!(held.spare.len(), SPARE);
+        held.fresh(Generation::Current);
+        assert_eq!(held.spare.len(), SPARE - 1);
     }
 }

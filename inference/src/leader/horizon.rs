@@ -3,7 +3,7 @@
 //! The newest id decides how headers are widened, what `settled` tells the devices to free, and what counts as a straggler; so
 //! no single device may move it. An id is believed up to [`MOST_AHEAD`] past what a trigger named or two devices claimed.
 
-use headwater_protocol::{SampleId, Slot};
+use headwater_protocol::{SampleId, Slot, SlotSet};
 
 /// Samples that one device may be ahead of the others.
 pub(super) const MOST_AHEAD: u64 = 256;
@@ -38,21 +38,14 @@ impl Horizon {
 
     /// Whether the sample that `slot` names is to be believed; its claim is remembered either way, so that a second device
     /// can bear it out. Where no other slot is up there is nobody to ask.
-    pub(super) fn believes(&mut self, slot: Slot, sample: SampleId, up: u64) -> bool {
+    pub(super) fn believes(&mut self, slot: Slot, sample: SampleId, up: SlotSet) -> bool {
         self.claim(slot, sample);
         if sample.0 <= self.known.0.saturating_add(MOST_AHEAD) {
             return true;
         }
-        let mut others = up & !(1 << slot.index());
-        if others == 0 {
-            return true;
-        }
-        let mut newest = 0;
-        while others != 0 {
-            newest = newest.max(self.claimed[others.trailing_zeros() as usize].0);
-            others &= others - 1;
-        }
-        sample.0 <= newest.saturating_add(MOST_AHEAD)
+        let others = up - SlotSet::single(slot);
+        let newest = others.iter().map(|other| self.claimed[other.index()]).max();
+        newest.is_none_or(|newest| sample.0 <= newest.0.saturating_add(MOST_AHEAD))
     }
 }
 
@@ -67,18 +60,30 @@ mod tests {
     #[test]
     fn one_device_far_ahead_is_not_believed_until_another_bears_it_out() {
         let mut horizon = Horizon::new();
-        assert!(horizon.believes(slot(0), SampleId(MOST_AHEAD), 0b11));
-        assert!(!horizon.believes(slot(0), SampleId(1_000_000), 0b11));
-        assert!(!horizon.believes(slot(0), SampleId(1_000_001), 0b11), "its own word is not another's");
-        assert!(horizon.believes(slot(1), SampleId(1_000_002), 0b11));
-        assert!(horizon.believes(slot(0), SampleId(1_000_003), 0b11));
+        assert!(horizon.believes(slot(0), SampleId(MOST_AHEAD), SlotSet::from_bits(0b11)));
+        assert!(!horizon.believes(slot(0), SampleId(1_000_000), SlotSet::from_bits(0b11)));
+        assert!(
+            !horizon.believes(slot(0), SampleId(1_000_001), SlotSet::from_bits(0b11)),
+            "its own word is not another's"
+        );
+        assert!(horizon.believes(slot(1), SampleId(1_000_002), SlotSet::from_bits(0b11)));
+        assert!(horizon.believes(slot(0), SampleId(1_000_003), SlotSet::from_bits(0b11)));
     }
 
     #[test]
     fn a_trigger_and_a_lone_device_are_believed() {
         let mut horizon = Horizon::new();
-        assert!(horizon.believes(slot(3), SampleId(1 << 40), 0b1000));
+        assert!(horizon.believes(slot(3), SampleId(1 << 40), SlotSet::from_bits(0b1000)));
         horizon.reach(SampleId(1 << 50));
-        assert!(horizon.believes(slot(0), SampleId(1 << 50), 0b1001));
+        assert!(horizon.believes(slot(0), SampleId(1 << 50), SlotSet::from_bits(0b1001)));
+    }
+
+    #[test]
+    fn the_newest_known_sample_is_the_largest_that_was_named() {
+        let mut horizon = Horizon::new();
+        assert_eq!(horizon.known(), SampleId(0));
+        horizon.reach(SampleId(7));
+        horizon.reach(SampleId(3));
+        assert_eq!(horizon.known(), SampleId(7));
     }
 }

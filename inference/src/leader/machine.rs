@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Degraded, Dropped, SampleId, Settled, SettledNotice};
+use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, SlotSet};
 
 use super::closed::Closed;
 use super::held::Held;
@@ -13,11 +13,12 @@ use super::open::{Open, Stage};
 use super::opening::From;
 use super::wakes::Wakes;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
+use crate::bundle::PerNetwork;
 
 /// Decides the samples of one group.
 pub struct Leader {
-    /// The current network, and the next where there is one; the place of each is its [`Generation`].
-    pub(super) held: Vec<Held>,
+    /// State of the current network, and of the next where there is one.
+    pub(super) held: PerNetwork<Held>,
     pub(super) horizon: Horizon,
     pub(super) open: BTreeMap<SampleId, Box<Open>>,
     pub(super) closed: Closed,
@@ -39,8 +40,8 @@ pub struct Counts {
     pub misfits: u64,
     /// New samples too far ahead of what a trigger or a second device named; see [`Counts::implausible_slots`].
     pub implausible: u64,
-    /// Bit `i` set where slot `i` named one.
-    pub implausible_slots: u64,
+    /// Slots that named such a sample.
+    pub implausible_slots: SlotSet,
     /// Features, an edge's or the cloud's answer that nobody waited for.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
@@ -55,7 +56,7 @@ impl Leader {
     /// A leader with no samples. `exits` must be of the same network as `config`.
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
         Self {
-            held: vec![Held::new(config, exits)],
+            held: PerNetwork::new(Held::new(config, exits)),
             horizon: Horizon::new(),
             open: BTreeMap::new(),
             closed: Closed::default(),
@@ -69,8 +70,7 @@ impl Leader {
     /// Holds the next network too, for devices that run it already: see [`Generation`]. Call it before the first event.
     #[must_use]
     pub fn with_next(mut self, config: LeaderConfig, exits: Exits) -> Self {
-        self.held.truncate(1);
-        self.held.push(Held::new(config, exits));
+        self.held.next = Some(Held::new(config, exits));
         self
     }
 
@@ -108,7 +108,7 @@ impl Leader {
 
     /// What is not the answer of a device to a sample.
     fn happened(&mut self, now: Micros, generation: Generation, event: Event<'_>, actions: &mut Vec<Action>) {
-        let Some(held) = self.held.get_mut(generation as usize) else { return };
+        let Some(held) = self.held.get_mut(generation) else { return };
         match event {
             Event::DeviceUp { slot } => held.devices.set_up(slot),
             Event::DeviceDown { slot } => self.device_down(now, From { generation, slot }, actions),
@@ -118,7 +118,7 @@ impl Leader {
             Event::Gone { slot, sample } => {
                 self.features(now, From { generation, slot }, sample, (None, false), actions);
             }
-            Event::EdgeUp { edge } => held.edges_up |= 1u64.checked_shl(edge as u32).unwrap_or(0),
+            Event::EdgeUp { edge } => held.edges_up.insert(edge),
             Event::EdgeDown { edge } => self.edge_down(now, generation, edge, actions),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
                 let answer = Some((slots, scores, map, body_bytes));
@@ -181,14 +181,14 @@ impl Leader {
         self.closed.remembered()
     }
 
-    /// Slots that are up, bit i = slot i, under either network.
-    pub fn slots_up(&self) -> u64 {
-        self.held.iter().fold(0, |up, held| up | held.devices.up())
+    /// Slots that are up under either network.
+    pub fn slots_up(&self) -> SlotSet {
+        self.held.iter().fold(SlotSet::EMPTY, |up, (_, held)| up | held.devices.up())
     }
 
-    /// Edges that are up, bit i = edge i, under either network.
-    pub fn edges_up(&self) -> u64 {
-        self.held.iter().fold(0, |up, held| up | held.edges_up)
+    /// Edges that are up under either network.
+    pub fn edges_up(&self) -> EdgeSet {
+        self.held.iter().fold(EdgeSet::EMPTY, |up, (_, held)| up | held.edges_up)
     }
 
     /// Messages that changed nothing.
@@ -198,7 +198,7 @@ impl Leader {
 
     fn device_down(&mut self, now: Micros, from: From, actions: &mut Vec<Action>) {
         let From { generation, slot } = from;
-        self.held[generation as usize].devices.set_down(slot);
+        self.held[generation].devices.set_down(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {

@@ -35,11 +35,13 @@ mod opening;
 pub(crate) mod wakes;
 mod window;
 
-use headwater_protocol::{Decision, Degraded, DeviceDecision, Dropped, NetworkId, PolicyId, SampleId, Slot};
+use headwater_protocol::{
+    Decision, Degraded, DeviceDecision, Dropped, EdgeIndex, NetworkId, PolicyId, SampleId, Slot, SlotSet,
+};
 
 use crate::bundle::Bundle;
 use crate::engine::Engine;
-use crate::manifest::{Configuration, NetworkManifest};
+use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
 use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
@@ -84,8 +86,8 @@ pub struct LeaderConfig {
     pub configuration: Configuration,
     /// Device slots of the network.
     pub slots: usize,
-    /// Slots of each edge, bit i = slot i; empty in a network without edges.
-    pub edges: Vec<u64>,
+    /// Slots of each edge; empty in a network without edges.
+    pub edges: Vec<SlotSet>,
     /// Bytes of the map that a device sends.
     pub packed_bytes: usize,
     /// Bytes of the map that each source of the cloud sends: a device, or an edge where there are some.
@@ -102,8 +104,6 @@ impl LeaderConfig {
         (policy, policy_id): (Policy, PolicyId),
         most_open: usize,
     ) -> Self {
-        let edges = manifest.edge.as_ref();
-        let edge_slots = |edge| edges.map_or(0, |tier| tier.slots_of(edge));
         Self {
             network,
             policy_id,
@@ -112,7 +112,7 @@ impl LeaderConfig {
             class_prior: manifest.class_prior.clone(),
             configuration: manifest.configuration,
             slots: usize::from(manifest.slots),
-            edges: (0..edges.map_or(0, |tier| tier.groups.len())).map(edge_slots).collect(),
+            edges: manifest.edge.iter().flat_map(EdgeTier::slots_by_edge).collect(),
             packed_bytes: manifest.features.packed_bytes(),
             cloud_map_bytes: manifest.cloud_map().packed_bytes(),
             most_open,
@@ -234,21 +234,21 @@ pub enum Event<'a> {
     /// An edge is there, or came back.
     EdgeUp {
         /// Which.
-        edge: usize,
+        edge: EdgeIndex,
     },
     /// An edge is gone.
     EdgeDown {
         /// Which.
-        edge: usize,
+        edge: EdgeIndex,
     },
     /// What an edge made of its devices' features.
     EdgeAnswer {
         /// Which edge.
-        edge: usize,
+        edge: EdgeIndex,
         /// Which sample.
         sample: SampleId,
-        /// Slots whose features it had, bit i = slot i.
-        slots: u64,
+        /// Slots whose features it had.
+        slots: SlotSet,
         /// One score a class.
         scores: &'a [f32],
         /// Its map for the cloud, [`LeaderConfig::cloud_map_bytes`] long.
@@ -259,7 +259,7 @@ pub enum Event<'a> {
     /// An edge got no features of the sample.
     EdgeGone {
         /// Which edge.
-        edge: usize,
+        edge: EdgeIndex,
         /// Which sample.
         sample: SampleId,
     },
@@ -293,14 +293,14 @@ pub enum Event<'a> {
 pub enum Action {
     /// Journal that the sample was opened.
     Open(SampleId),
-    /// Ask these slots (bit i = slot i) for the sample's features.
+    /// Ask these slots for the sample's features.
     Request {
         /// The network whose devices are asked.
         generation: Generation,
         /// Which sample.
         sample: SampleId,
         /// Slots asked.
-        slots: u64,
+        slots: SlotSet,
     },
     /// Have the edges of the leader's own process run on these slots' features; edges elsewhere hear the request.
     Collect {
@@ -309,7 +309,7 @@ pub enum Action {
         /// Which sample.
         sample: SampleId,
         /// Slots that have a view.
-        slots: u64,
+        slots: SlotSet,
     },
     /// Ask the cloud.
     AskCloud {

@@ -1,6 +1,8 @@
 //! One sample on its way to a decision.
 
-use headwater_protocol::{Degraded, Exit, HopBytes, Presence, SampleId, Slot, Stages, View};
+use headwater_protocol::{
+    Degraded, EdgeIndex, EdgeSet, Exit, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
+};
 
 use super::{Generation, Micros};
 use crate::exit::Assessment;
@@ -23,19 +25,21 @@ pub(super) struct Open {
     pub(super) is_from_spool: bool,
     /// A device sent it late, and waits to read that it is settled.
     pub(super) is_awaited_late: bool,
-    /// Slots that saw it and had to give it up, bit i = slot i.
-    pub(super) given_up: u64,
+    /// Slots that saw it and had to give it up.
+    pub(super) given_up: SlotSet,
     pub(super) presence: Presence,
     /// `[slots, classes]`.
     pub(super) scores: Vec<f32>,
     /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where nothing came; a source is a slot, or an edge.
     pub(super) maps: Vec<u8>,
-    /// Sources whose map came.
-    pub(super) arrived: u64,
     /// Slots whose features came, or which had a part in the answer of their edge.
-    pub(super) delivered: u64,
-    /// Slots that were asked and have not answered; edges, while their answers are awaited.
-    pub(super) owing: u64,
+    pub(super) delivered: SlotSet,
+    /// Edges whose scores and map came.
+    pub(super) edges: EdgeSet,
+    /// Slots that were asked and have not answered.
+    pub(super) owing_slots: SlotSet,
+    /// Edges whose answers are awaited.
+    pub(super) owing_edges: EdgeSet,
     /// `[edges, classes]`.
     pub(super) edge_scores: Vec<f32>,
     pub(super) stages: Stages,
@@ -87,13 +91,14 @@ impl Open {
             late: false,
             is_from_spool: false,
             is_awaited_late: false,
-            given_up: 0,
+            given_up: SlotSet::EMPTY,
             presence: Presence::missing(sizes.slots),
             scores: vec![0.0; sizes.slots * sizes.classes],
             maps: vec![0; sizes.maps_bytes],
-            arrived: 0,
-            delivered: 0,
-            owing: 0,
+            delivered: SlotSet::EMPTY,
+            edges: EdgeSet::EMPTY,
+            owing_slots: SlotSet::EMPTY,
+            owing_edges: EdgeSet::EMPTY,
             edge_scores: vec![0.0; sizes.edges * sizes.classes],
             stages: Stages::default(),
             bytes: HopBytes::default(),
@@ -108,12 +113,13 @@ impl Open {
         self.stage = Stage::Window;
         self.captured = captured;
         (self.late, self.is_from_spool, self.is_awaited_late) = (false, false, false);
-        self.given_up = 0;
+        self.given_up = SlotSet::EMPTY;
         self.presence = Presence::missing(self.presence.slots());
-        if self.arrived != 0 {
+        if !(self.delivered.is_empty() && self.edges.is_empty()) {
             self.maps.fill(0);
         }
-        (self.arrived, self.delivered, self.owing) = (0, 0, 0);
+        (self.delivered, self.owing_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        (self.edges, self.owing_edges) = (EdgeSet::EMPTY, EdgeSet::EMPTY);
         self.stages = Stages::default();
         self.bytes = HopBytes::default();
         self.best = None;
@@ -132,36 +138,46 @@ impl Open {
     }
 
     pub(super) fn has_answered(&self, slot: Slot) -> bool {
-        self.presence.answered_mask() >> slot.index() & 1 == 1
+        self.presence.answered().contains(slot)
     }
 
     /// Whether a device said anything of it but that it gave it up.
     pub(super) fn has_begun(&self) -> bool {
-        self.presence.answered_mask() | self.delivered != 0 || self.stage != Stage::Window
+        !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
 
-    /// Slots of which nothing more is to come in its window, bit i = slot i.
-    pub(super) fn heard(&self) -> u64 {
-        self.presence.answered_mask() | self.given_up
+    /// Slots of which nothing more is to come in its window.
+    pub(super) fn heard(&self) -> SlotSet {
+        self.presence.answered() | self.given_up
     }
 
-    /// Takes the map of a source.
-    pub(super) fn put_map(&mut self, source: usize, map: &[u8]) {
+    /// Takes the map of a slot.
+    pub(super) fn put_slot_map(&mut self, slot: Slot, map: &[u8]) {
+        self.put_map(slot.index(), map);
+        self.delivered.insert(slot);
+    }
+
+    /// Takes the map of an edge.
+    pub(super) fn put_edge_map(&mut self, edge: EdgeIndex, map: &[u8]) {
+        self.put_map(edge.index(), map);
+        self.edges.insert(edge);
+    }
+
+    fn put_map(&mut self, source: usize, map: &[u8]) {
         self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
-        self.arrived |= 1 << source;
     }
 
     /// Slots that had a view and whose features did not reach the exit are missing at it.
     pub(super) fn withhold_undelivered(&mut self) {
         for slot in Slot::first(self.presence.slots()) {
-            if self.presence.is_present(slot) && self.delivered >> slot.index() & 1 == 0 {
+            if self.presence.is_present(slot) && !self.delivered.contains(slot) {
                 self.presence.set(slot, View::Missing);
             }
         }
     }
 
     pub(super) fn owes(&self, slot: Slot) -> bool {
-        self.stage == Stage::Features && self.owing >> slot.index() & 1 == 1
+        self.stage == Stage::Features && self.owing_slots.contains(slot)
     }
 }
 

@@ -61,23 +61,22 @@ impl Leader {
             }
             Event::Input { pixels, .. } => {
                 open.presence.set(slot, View::Present);
-                open.put_map(slot.index(), pixels);
-                open.delivered |= 1 << slot.index();
+                open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
             Event::DeviceDecided { decision, .. } => {
                 open.presence.set(slot, View::Present);
                 open.bytes.device_edge += Body::Decided(decision).len() as u64;
                 open.stages.window_us = open.elapsed(now);
-                let answered = open.presence.answered_mask();
+                let answered = open.presence.answered();
                 if !open.is_from_spool {
-                    self.held[generation as usize].devices.window_closed(answered);
+                    self.held[generation].devices.window_closed(answered);
                 }
                 let answer = Answer { class: decision.class, confidence: decision.confidence };
                 let by = (Exit::Device, answer);
                 return self.decide_by_device(now, sample, by, Some(decision.policy), actions);
             }
-            Event::GivenUp { .. } => open.given_up |= 1 << slot.index(),
+            Event::GivenUp { .. } => open.given_up.insert(slot),
             _ => open.presence.set(slot, View::NotInView),
         }
         self.close_window_if_complete(now, sample, actions);
@@ -85,7 +84,7 @@ impl Leader {
 
     /// Whether an answer is one that the network has, in its sizes.
     fn fits(&self, generation: Generation, slot: Slot, event: &Event<'_>) -> bool {
-        let Some(held) = self.held.get(generation as usize) else { return false };
+        let Some(held) = self.held.get(generation) else { return false };
         let configuration = held.config.configuration;
         let is_right = match event {
             Event::Summary { scores, .. } => {
@@ -123,7 +122,7 @@ impl Leader {
             }
             if !self.horizon.believes(slot, sample, self.slots_up()) {
                 self.counts.implausible += 1;
-                self.counts.implausible_slots |= 1 << slot.index();
+                self.counts.implausible_slots.insert(slot);
                 return None;
             }
             self.open_sample(now, generation, sample, said, actions);
@@ -154,12 +153,12 @@ impl Leader {
     /// A device under one network gave the sample up before one under the other answered: it is the other's, whose answer is the first.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
         let Some(open) = self.open.remove(&sample) else { return };
-        let mut moved = self.held[generation as usize].fresh(generation);
+        let mut moved = self.held[generation].fresh(generation);
         moved.reset(sample, open.captured);
         (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
         (moved.late, moved.is_from_spool) = (open.late, open.is_from_spool);
         (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
-        self.held[open.generation as usize].retire(open);
+        self.held[open.generation].retire(open);
         self.open.insert(sample, moved);
     }
 
@@ -171,12 +170,12 @@ impl Leader {
         Said { age_ms, late }: Said,
         actions: &mut Vec<Action>,
     ) {
-        if self.open.len() >= self.held[0].config.most_open
+        if self.open.len() >= self.held.current.config.most_open
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
             self.drop_sample(oldest, Dropped::Shed, actions);
         }
-        let held = &mut self.held[generation as usize];
+        let held = &mut self.held[generation];
         let mut open = held.fresh(generation);
         let policy = &held.config.policy;
         // A late sample's time is over; it gets a whole one from now, and says so.

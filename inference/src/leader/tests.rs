@@ -2,18 +2,21 @@
 
 use headwater_protocol::{
     Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
-    View,
+    SlotSet, View,
 };
 
 use super::journal::{Entry, replay};
-use super::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use super::{Action, Counts, Event, Exits, Generation, Leader, LeaderConfig, Micros};
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
 
+mod bounds;
+mod edges;
 mod late;
 mod networks;
 mod properties;
+mod stages;
 
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
@@ -22,7 +25,7 @@ const PACKED: usize = 2;
 const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
 const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
 
-fn config() -> LeaderConfig {
+pub(super) fn config() -> LeaderConfig {
     let local = ExitPolicy {
         threshold: Threshold::One(ExitThreshold::new(0.5).expect("in range")),
         ..ExitPolicy::default()
@@ -55,15 +58,23 @@ fn slot(index: u8) -> Slot {
 
 impl Group {
     fn new() -> Self {
-        let local =
-            ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
-        let mut group = Self {
-            leader: Leader::new(config(), Exits { local: Some(local), edge: None }),
-            now: Micros::from_ms(1000),
-            done: Vec::new(),
+        Self::of(config())
+    }
+
+    /// A group of that configuration with every device up; its exits are means.
+    fn of(config: LeaderConfig) -> Self {
+        let mean = |exit, sources| {
+            let exit =
+                config.configuration.has(exit).then(|| ScoresExit::masked(Aggregation::Ap, sources, CLASSES));
+            exit.map(|exit| exit.expect("a masked mean needs no section"))
         };
-        for index in 0..SLOTS as u8 {
-            group.event(Event::DeviceUp { slot: slot(index) });
+        let exits =
+            Exits { local: mean(Exit::Local, config.slots), edge: mean(Exit::Edge, config.edges.len()) };
+        let slots = config.slots;
+        let leader = Leader::new(config, exits);
+        let mut group = Self { leader, now: Micros::from_ms(1000), done: Vec::new() };
+        for slot in Slot::first(slots) {
+            group.event(Event::DeviceUp { slot });
         }
         group
     }
@@ -148,7 +159,11 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     let actions = group.summary(2, 1, &UNSURE);
     assert_eq!(
         actions,
-        [Action::Request { generation: Generation::Current, sample: SampleId(1), slots: 0b101 }]
+        [Action::Request {
+            generation: Generation::Current,
+            sample: SampleId(1),
+            slots: SlotSet::from_bits(0b101)
+        }]
     );
     assert_eq!(group.features(0, 1), []);
     let actions = group.features(2, 1);
@@ -424,7 +439,10 @@ fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
     let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
     leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
-    assert_eq!(actions[1..], [Action::Request { generation: Generation::Current, sample, slots: 1 }]);
+    assert_eq!(
+        actions[1..],
+        [Action::Request { generation: Generation::Current, sample, slots: SlotSet::from_bits(1) }]
+    );
 }
 
 #[test]
@@ -436,7 +454,7 @@ fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
     assert_eq!(group.summary(0, 1 << 30, &SURE), []);
     assert_eq!((group.leader.newest(), group.leader.settled().highest), (SampleId(1), SampleId(1)));
     let counts = group.leader.counts();
-    assert_eq!((counts.implausible, counts.implausible_slots), (1, 0b1));
+    assert_eq!((counts.implausible, counts.implausible_slots.bits()), (1, 0b1));
     assert_eq!(group.summary(1, 2, &SURE), [Action::Open(SampleId(2))]);
 }
 

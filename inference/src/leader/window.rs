@@ -1,6 +1,6 @@
 //! The window and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, SampleId, Slot, View};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
 
 use super::open::{Answer, Stage};
 use super::{Action, Leader, Micros};
@@ -14,12 +14,12 @@ impl Leader {
         actions: &mut Vec<Action>,
     ) {
         let complete = self.open.get(&sample).is_some_and(|open| {
-            let held = &self.held[open.generation as usize];
+            let held = &self.held[open.generation];
             // Devices come back from an outage one after the other: what they kept waits for all of them.
             let awaited = if open.is_from_spool { held.every_slot() } else { held.devices.awaited() };
             let pushes = held.config.configuration.pushes_maps();
-            let has_maps = !pushes || open.presence.present_mask() & !open.delivered == 0;
-            open.stage == Stage::Window && awaited != 0 && awaited & !open.heard() == 0 && has_maps
+            let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
+            open.stage == Stage::Window && !awaited.is_empty() && awaited.is_subset(open.heard()) && has_maps
         });
         if complete {
             self.close_window(now, sample, actions);
@@ -29,26 +29,26 @@ impl Leader {
     /// Joins what came and applies the first exit.
     pub(super) fn close_window(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
         let Some(open) = self.open.get_mut(&sample) else { return };
-        let held = &mut self.held[open.generation as usize];
+        let held = &mut self.held[open.generation];
         open.stages.window_us = open.elapsed(now);
         self.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
             // Its own time begins when everybody has said what they have.
             open.deadline = open.deadline.min(now.plus_ms(held.config.policy.deadline_ms));
         } else {
-            held.devices.window_closed(open.presence.answered_mask());
+            held.devices.window_closed(open.presence.answered());
         }
         let has_scores = open.presence.present_count() > 0;
         if held.config.configuration.pushes_maps() {
             // A device whose summary was lost has a view all the same: its map came.
-            for slot in Slot::first(held.sizes.slots).filter(|slot| open.delivered >> slot.index() & 1 == 1) {
+            for slot in open.delivered.iter() {
                 open.presence.set(slot, View::Present);
             }
         }
         let present = open.presence.present_count();
         let first = held.config.configuration.exits()[0];
         if present == 0 {
-            if open.given_up != 0 && open.presence.answered_mask() == 0 {
+            if !open.given_up.is_empty() && open.presence.answered().is_empty() {
                 return self.drop_sample(sample, Dropped::SpoolFull, actions);
             }
             open.degrade(Degraded::NoView);
@@ -59,8 +59,8 @@ impl Leader {
             // The device sent its scores because it was not sure; they answer if nothing deeper does.
             Exit::Device => has_scores.then(|| &open.scores[..held.sizes.classes]),
             Exit::Local => held.exits.local.as_mut().and_then(|exit| {
-                let mask = open.presence.present_mask();
-                exit.scores(&open.scores, mask, &mut held.logits).ok().map(|()| &held.logits[..])
+                let present = open.presence.present();
+                exit.scores(&open.scores, present, &mut held.logits).ok().map(|()| &held.logits[..])
             }),
             Exit::Edge | Exit::Cloud => None,
         };

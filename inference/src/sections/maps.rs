@@ -1,13 +1,15 @@
-//! Joins the maps of several sources, as they travel, into the input of the section behind them.
+//! Joins the maps of several sources, in their wire encoding, into the input of the next section.
 
 use std::borrow::Cow;
+
+use headwater_protocol::SourceSet;
 
 use super::SectionError;
 use crate::aggregate::{self, AggregateError};
 use crate::engine::Outputs;
 use crate::manifest::{Aggregation, FeatureEncoding, FeatureMap};
 
-/// The join in front of the section of an edge or of the cloud.
+/// The join at the input of an edge or cloud section.
 #[derive(Debug)]
 pub(super) struct MapJoin {
     aggregation: Aggregation,
@@ -15,7 +17,7 @@ pub(super) struct MapJoin {
     map: FeatureMap,
     /// Elements of the joined map.
     input_len: usize,
-    /// Maps as floats, `[sources, elements]`; not used for bits.
+    /// Maps as floats, `[sources, elements]`; unused for bits.
     floats: Vec<f32>,
 }
 
@@ -36,12 +38,12 @@ impl MapJoin {
     /// Joins a batch.
     ///
     /// # Shapes
-    /// - `maps`: `[batch, sources, bytes of a map]`; absent maps are not looked at
+    /// - `maps`: `[batch, sources, bytes of a map]`; absent maps are ignored
     /// - `presence`: `[batch, sources]`
-    /// - `input`: `[batch, joined map]`, made as long
+    /// - `input`: `[batch, joined map]`, resized to that length
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
+    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for an input of another length.
     pub(super) fn batch(
         &mut self,
         batch: usize,
@@ -57,8 +59,8 @@ impl MapJoin {
         for (row, ((maps, presence), input)) in
             maps.zip(presence).zip(input.chunks_exact_mut(self.input_len)).enumerate()
         {
-            let present = aggregate::mask_from(presence);
-            if present == 0 {
+            let present = SourceSet::from_row(presence);
+            if present.is_empty() {
                 return Err(SectionError::NoView { row });
             }
             self.one(maps, present, input)?;
@@ -66,7 +68,7 @@ impl MapJoin {
         Ok(())
     }
 
-    fn one(&mut self, maps: &[u8], present: u64, input: &mut [f32]) -> Result<(), AggregateError> {
+    fn one(&mut self, maps: &[u8], present: SourceSet, input: &mut [f32]) -> Result<(), AggregateError> {
         if self.map.encoding == FeatureEncoding::Bits {
             return match self.aggregation {
                 Aggregation::Mp => aggregate::max_of_bits(maps, present, input),
@@ -86,11 +88,11 @@ impl MapJoin {
         }
     }
 
-    /// Maps of those present as floats.
-    fn decode(&mut self, maps: &[u8], present: u64) -> Result<(), AggregateError> {
+    /// Converts the present maps to floats.
+    fn decode(&mut self, maps: &[u8], present: SourceSet) -> Result<(), AggregateError> {
         let (elements, bytes) = (self.map.elements(), self.map.packed_bytes());
         self.floats.resize(self.sources * elements, 0.0);
-        for source in aggregate::present_slots(present, self.sources) {
+        for source in aggregate::present_rows(present, self.sources) {
             let map = &maps[source * bytes..][..bytes];
             let floats = &mut self.floats[source * elements..][..elements];
             if !self.map.encoding.takes(map) {
@@ -108,7 +110,7 @@ impl MapJoin {
     }
 }
 
-/// The map that a section gave for each sample, as it travels.
+/// The maps that a section gave, in their wire encoding.
 pub(super) fn encoded<'a>(map: &FeatureMap, outputs: &'a Outputs, output: usize) -> Cow<'a, [u8]> {
     match map.encoding {
         FeatureEncoding::Bits => Cow::Borrowed(outputs.bits(output)),

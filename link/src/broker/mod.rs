@@ -1,9 +1,9 @@
 //! An MQTT 5 broker in this process, on loopback: for the demo and for tests.
 //!
-//! rumqttd keeps everything in memory and cannot be stopped: it lives until the process ends. It logs at error level what is
-//! normal here (a probe, a client that left), so a log filter should switch `rumqttd` off.
+//! rumqttd keeps everything in memory and cannot be stopped: it lives until the process ends. Its logs name normal events (a probe,
+//! a client that left) as errors; the log set-up of `headwater-telemetry` switches them off.
 
-mod cable;
+mod proxy;
 
 use std::collections::HashMap;
 use std::io;
@@ -11,32 +11,32 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use headwater_transport::Endpoint;
 use rumqttd::{Broker, Config, ConnectionSettings, RouterConfig, ServerSettings};
 use thiserror::Error;
 
-use crate::address::BrokerAddress;
+pub use proxy::TcpProxy;
 
-pub use cable::Cable;
-
-/// The running broker.
+/// A running broker.
 #[derive(Debug)]
 pub struct EmbeddedBroker {
-    address: BrokerAddress,
+    address: Endpoint,
 }
 
-/// Largest payload it takes: well above the 256 KiB that links allow by default.
-const LARGEST_PAYLOAD_BYTES: usize = 1 << 20;
-/// Bytes of one segment of a topic's log, and how many of them it keeps. What a slow reader has not taken when the oldest
-/// segment goes is lost to it: 16 MiB are some 30,000 feature messages.
+/// Largest payload of the broker: well above the 256 KiB that links allow by default.
+const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+/// Bytes of one segment of a topic's log.
 const SEGMENT_BYTES: usize = 4 << 20;
+/// Segments of a topic's log. A slow reader loses what the oldest segment holds when it goes: 16 MiB are some 30,000 feature
+/// messages.
 const SEGMENTS: usize = 4;
 /// Longest wait for the listener.
 const START_LIMIT: Duration = Duration::from_secs(5);
-/// Free ports tried before giving up: another process may take one between our look and the broker's bind.
-const ATTEMPTS: usize = 5;
+/// Free ports to try: another process may take a port before the broker binds it.
+const MAX_ATTEMPTS: usize = 5;
 
 impl EmbeddedBroker {
-    /// Starts it on 127.0.0.1, on the given port or on any free one, and waits until it accepts connections.
+    /// Starts a broker on 127.0.0.1, on the given port or on any free one, and waits until it accepts connections.
     ///
     /// # Errors
     /// [`BrokerError::Port`] when the port is taken; [`BrokerError::Start`] when the broker does not come up.
@@ -45,19 +45,19 @@ impl EmbeddedBroker {
         loop {
             attempts += 1;
             match Self::start_once(port.unwrap_or(0)) {
-                Err(BrokerError::Start { .. }) if port.is_none() && attempts < ATTEMPTS => {}
+                Err(BrokerError::Start { .. }) if port.is_none() && attempts < MAX_ATTEMPTS => {}
                 result => return result,
             }
         }
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> BrokerAddress {
+    /// Address of the broker.
+    pub fn address(&self) -> Endpoint {
         self.address.clone()
     }
 
     fn start_once(port: u16) -> Result<Self, BrokerError> {
-        // rumqttd's own failure to bind would end in its log; ours reaches the caller.
+        // A port in use is found here, because rumqttd would only log it.
         let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .and_then(|listener| listener.local_addr())
             .map_err(|source| BrokerError::Port { port, source })?;
@@ -67,7 +67,7 @@ impl EmbeddedBroker {
             .spawn(move || drop(broker.start()))
             .map_err(|source| BrokerError::Start { listen, reason: source.to_string() })?;
         wait_until_it_listens(listen, &thread)?;
-        let address = BrokerAddress::new(listen.ip().to_string(), listen.port())
+        let address = Endpoint::mqtt(listen.ip().to_string(), listen.port())
             .map_err(|e| BrokerError::Start { listen, reason: e.to_string() })?;
         Ok(Self { address })
     }
@@ -77,9 +77,9 @@ fn wait_until_it_listens(listen: SocketAddr, thread: &JoinHandle<()>) -> Result<
     let start = Instant::now();
     while TcpStream::connect(listen).is_err() {
         let reason = if thread.is_finished() {
-            "it ended at once"
+            "the broker ended at once"
         } else if start.elapsed() > START_LIMIT {
-            "it does not accept connections"
+            "the broker does not accept connections"
         } else {
             thread::sleep(Duration::from_millis(2));
             continue;
@@ -92,11 +92,11 @@ fn wait_until_it_listens(listen: SocketAddr, thread: &JoinHandle<()>) -> Result<
 fn config(listen: SocketAddr) -> Config {
     let connections = ConnectionSettings {
         connection_timeout_ms: 5000,
-        max_payload_size: LARGEST_PAYLOAD_BYTES,
+        max_payload_size: MAX_PAYLOAD_BYTES,
         max_inflight_count: 500,
         auth: None,
         external_auth: None,
-        // Without it rumqttd ends the connection of whoever publishes to a topic that nobody has subscribed to.
+        // Without it rumqttd ends the connection of a client that publishes to a topic without subscribers.
         dynamic_filters: true,
     };
     let server =
@@ -111,25 +111,25 @@ fn config(listen: SocketAddr) -> Config {
     Config { router, v5: Some(HashMap::from([("mqtt".into(), server)])), ..Config::default() }
 }
 
-/// Why there is no broker.
+/// Why the broker did not start.
 #[derive(Debug, Error)]
 pub enum BrokerError {
-    /// The port cannot be had.
+    /// The port is not available.
     #[error(
         "broker: cannot listen on 127.0.0.1:{port}: {source} (choose another port, or none for a free one)"
     )]
     Port {
-        /// Port asked for; 0 for any.
+        /// The port; 0 for any.
         port: u16,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// It did not come up.
+    /// The broker did not accept connections.
     #[error("broker on {listen}: {reason}")]
     Start {
-        /// Where it should listen.
+        /// Its address.
         listen: SocketAddr,
-        /// What happened.
+        /// Reason, for people.
         reason: String,
     },
 }

@@ -1,36 +1,37 @@
-//! Real parts for the tests: a broker, and patient readers.
+//! A real broker and real links for the tests.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use headwater_link::{Incoming, Link, LinkConfig, QoS};
+use headwater_transport::Endpoint;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Longest wait for anything in a test; only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait in a test; only a failing test waits this long.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// The broker of this test binary: rumqttd cannot be stopped, so the tests share one and differ in topics.
-pub(crate) fn broker() -> BrokerAddress {
+pub(crate) fn broker() -> Endpoint {
     static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
     BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
 }
 
-/// A link that is connected, and what it receives.
+/// A connected link, and its events.
 pub(crate) async fn connected(config: LinkConfig) -> (Link, mpsc::Receiver<Incoming>) {
     let (link, mut incoming) = Link::start(config).expect("valid settings");
     until_connected(&mut incoming).await;
     (link, incoming)
 }
 
-/// Waits for `Connected`, passing over everything else.
+/// Waits for `Connected`, and drops other events.
 pub(crate) async fn until_connected(incoming: &mut mpsc::Receiver<Incoming>) {
     while next(incoming).await != Incoming::Connected {}
 }
 
-/// Waits for the next message, passing over connects and disconnects.
+/// Waits for the next message, and drops other events.
 pub(crate) async fn next_message(incoming: &mut mpsc::Receiver<Incoming>) -> (String, Bytes, bool) {
     loop {
         if let Incoming::Message { topic, payload, retain } = next(incoming).await {
@@ -39,12 +40,12 @@ pub(crate) async fn next_message(incoming: &mut mpsc::Receiver<Incoming>) -> (St
     }
 }
 
-/// Waits for what comes next.
+/// Waits for the next event.
 pub(crate) async fn next(incoming: &mut mpsc::Receiver<Incoming>) -> Incoming {
-    timeout(PATIENCE, incoming.recv()).await.expect("nothing arrived in time").expect("the link ended")
+    timeout(MAX_WAIT, incoming.recv()).await.expect("nothing arrived in time").expect("the link ended")
 }
 
-/// A reader of one filter.
+/// A link with one subscription.
 pub(crate) async fn reader(name: &str, filter: &str) -> (Link, mpsc::Receiver<Incoming>) {
     connected(LinkConfig::new(broker(), name).subscribe(filter, QoS::AtLeastOnce)).await
 }

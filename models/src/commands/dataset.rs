@@ -1,57 +1,52 @@
-//! The arguments that name a data set.
+//! The arguments for a data set.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use headwater_models::data::{Parts, load};
 use headwater_models::spec::Spec;
-use headwater_samples::data_set::{Leaks, NAMES, Rules, Wanted, open_with};
+use headwater_samples::catalogue::{self, CATALOGUE};
+use headwater_samples::data_set::{Leaks, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 
 use super::Failure;
 
-/// Which data, and where it is.
+/// Arguments for a data set.
 #[derive(Args)]
 pub(crate) struct Dataset {
-    /// Data set: fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc; `folders` for images of your own, `table` for images or raw
-    /// tensors of your own with labels in a CSV file.
-    #[arg(long, value_name = "NAME", default_value = NAMES[0])]
+    /// Data set, one of the following.
+    #[arg(long, value_name = "NAME", default_value = CATALOGUE[0].name, help = help())]
     pub(crate) data: String,
-    /// Folder with the files of the data set, plain or .gz (cifar-10: binary version, or .bz2; mvmc: MVMC.npz). For `folders`, a directory or
-    /// .tar.gz of train/CLASS/IMAGE.jpg, or of train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample; and so val and test,
-    /// or without that level. For `table`, a directory or .tar.gz with labels.csv and the files it names. See docs/data.md.
+    /// Folder with the files of the data set, as listed under --data and in docs/data.md.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// Take data of which two parts share a picture or a group, with a warning: results on test are then better than they would be on new
-    /// data. Without it such data is refused.
+    /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
+    /// refused otherwise.
     #[arg(long)]
     allow_leaks: bool,
-    /// Shares of train, validation and test where `folders` or `table` has no parts (80,10,10 without it): groups, and copies of one
-    /// picture, stay in one part. Give the same to every command on the same run.
+    /// Shares of train, validation and test for `folders` or `table` without parts; 80,10,10 when left out. Groups, and copies of one
+    /// image, stay in one part. Every command on the same run needs the same shares.
     #[arg(long, value_name = "A,B,C")]
     split: Option<Shares>,
-    /// Draws other samples for the parts, where `folders` or `table` has none (0 without it).
+    /// Seed of the split for `folders` or `table` without parts; 0 when left out.
     #[arg(long, value_name = "N")]
     split_seed: Option<u64>,
 }
 
 impl Dataset {
-    /// Opens it as it is wanted, and says on stderr what its user should know of it.
-    pub(crate) fn open(&self, wanted: Wanted) -> Result<Parts, Failure> {
-        if !NAMES.contains(&self.data.as_str()) {
-            return load(&self.data, &self.data_dir, wanted).map_err(Failure::usage);
-        }
+    /// Opens the data set and prints its notes on stderr.
+    pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
-        let rules = Rules { leaks, split: self.split() };
-        let data = open_with(&self.data, &self.data_dir, wanted, rules).map_err(Failure::usage)?;
-        for note in data.notes() {
+        let options = OpenOptions { leaks, split: self.split(), ..options };
+        let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
+        for note in parts.data().notes() {
             eprintln!("warning: {}: {note}", self.data);
         }
-        Ok(Parts::of(data))
+        Ok(parts)
     }
 
-    /// The split that was asked for.
+    /// The split of the arguments.
     fn split(&self) -> Option<Split> {
         (self.split.is_some() || self.split_seed.is_some()).then(|| Split {
             shares: self.split.unwrap_or_default(),
@@ -59,7 +54,7 @@ impl Dataset {
         })
     }
 
-    /// Which samples are in which part, as far as the arguments say: a run goes on only with the same.
+    /// Name of the data set with its split; a run resumes only with the same identity.
     pub(crate) fn identity(&self) -> String {
         match self.split() {
             None => self.data.clone(),
@@ -67,14 +62,40 @@ impl Dataset {
         }
     }
 
-    /// Opens it in the shape that a network takes, for as many slots as it has devices.
+    /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
-        let [channels, height, width] = *spec.network.device.input.get_ref();
-        self.open(Wanted { shape: Some(Shape { channels, height, width }), slots: Some(spec.slots()) })
+        let [channels, height, width] = spec.view();
+        let parts = self.open(OpenOptions {
+            shape: Some(Shape { channels, height, width }),
+            slots: Some(spec.slots()),
+            ..OpenOptions::default()
+        })?;
+        let mistakes = [
+            ("device.count", spec.slots().to_string(), parts.slots().to_string()),
+            ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
+            (
+                "network.labels",
+                format!("{:?}", spec.network.network.labels.get_ref()),
+                format!("{:?}", parts.labels()),
+            ),
+        ];
+        let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
+        let wrong: Vec<String> = wrong
+            .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
+            .collect();
+        if wrong.is_empty() {
+            return Ok(parts);
+        }
+        Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), wrong.join("; "))))
     }
 }
 
-/// A part of the data, as a word.
+/// Help of `--data`: one line per data set.
+fn help() -> String {
+    format!("Data set:\n{}", catalogue::help())
+}
+
+/// Name of a part of the data.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PartName {
     Train,
@@ -83,7 +104,7 @@ pub(crate) enum PartName {
 }
 
 impl PartName {
-    /// The word.
+    /// Name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Train => "train",

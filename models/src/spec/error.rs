@@ -1,4 +1,4 @@
-//! What can be wrong with a spec.
+//! Errors of a spec.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum SpecError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// Not TOML, or a key that is missing, unknown or of another type.
@@ -22,7 +22,7 @@ pub enum SpecError {
         file: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What the parser says.
+        /// Message of the parser.
         message: String,
     },
     /// The parts do not fit together.
@@ -32,11 +32,11 @@ pub enum SpecError {
         file: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// Which part.
+        /// The part.
         what: String,
-        /// What would fit.
+        /// A value that fits.
         expected: String,
-        /// What is there.
+        /// The value found.
         found: String,
     },
 }

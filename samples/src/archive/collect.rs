@@ -1,150 +1,150 @@
-//! What `.tar.gz` and folder have in common: sorting members into labels and frames, within bounds.
+//! Sorts the members of a `.tar.gz` or folder into labels and frames, within limits.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::member::{Member, Place};
-use super::{ArchiveError, ArchiveOptions, Labels};
+use super::labels::Labels;
+use super::member::{FrameId, Member};
+use super::options::ArchiveOptions;
+use crate::DataError;
+use crate::error::Mismatch;
 
-const STRAY: &str =
-    "expected frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
-
-/// A frame as found: its name and its file, or why it cannot be used.
-pub(super) struct Stored {
+/// File of a frame: its name, and its content or the reason why the frame is broken.
+pub(super) struct FrameFile {
     pub(super) name: String,
-    pub(super) file: Result<Vec<u8>, String>,
+    pub(super) content: Result<Vec<u8>, String>,
 }
 
-/// What to do with a file of the archive.
+/// Member that the archive needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Nothing,
+pub(super) enum Needed {
     Labels,
-    Frame(Place),
+    Frame(FrameId),
 }
 
-/// Takes members in any order; [`Collector::finish`] checks that they belong together.
+/// Takes members in any order; [`Collector::finish`] checks that labels and frames agree.
 pub(super) struct Collector<'a> {
     path: &'a Path,
     options: &'a ArchiveOptions,
     labels: Option<Labels>,
-    frames: BTreeMap<Place, Stored>,
-    members: usize,
-    frames_seen: usize,
-    /// Highest sample and highest slot seen.
-    corner: Place,
+    frames: BTreeMap<FrameId, FrameFile>,
+    member_count: usize,
+    frame_count: usize,
+    /// Highest sample and highest slot of all frames.
+    highest: FrameId,
 }
 
 impl<'a> Collector<'a> {
     pub(super) fn new(path: &'a Path, options: &'a ArchiveOptions) -> Self {
-        let corner = Place { sample: 0, slot: 0 };
-        Self { path, options, labels: None, frames: BTreeMap::new(), members: 0, frames_seen: 0, corner }
+        let highest = FrameId { sample: 0, slot: 0 };
+        Self {
+            path,
+            options,
+            labels: None,
+            frames: BTreeMap::new(),
+            member_count: 0,
+            frame_count: 0,
+            highest,
+        }
     }
 
-    /// Archive or folder.
-    pub(super) fn path(&self) -> &'a Path {
-        self.path
+    /// Archive or folder, for errors.
+    pub(super) fn at(&self) -> String {
+        format!("frames {}", self.path.display())
     }
 
-    /// Looks at a name and a size before anything is read.
-    pub(super) fn look(&mut self, name: &str, size: u64) -> Result<Wanted, ArchiveError> {
+    /// Judges a member by name and size, before any byte is read. Returns `None` for a member to skip.
+    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Option<Needed>, DataError> {
         let limits = self.options.limits;
-        self.members += 1;
-        if self.members > limits.members {
-            return Err(self.too_large("files", limits.members as u64));
+        self.member_count += 1;
+        if self.member_count > limits.members {
+            return Err(self.too_large(limits.members as u64, "files"));
         }
         match Member::of(name) {
-            Member::Other => Ok(Wanted::Nothing),
-            Member::Stray => Err(self.bad_member(name, STRAY)),
-            Member::Labels if size > limits.member_bytes => {
-                Err(self.too_large("bytes in labels.json", limits.member_bytes))
+            Member::Other => Ok(None),
+            Member::Misnamed => {
+                let expected =
+                    "frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
+                Err(self.invalid(expected, format!("`{name}`")))
             }
-            Member::Labels => Ok(Wanted::Labels),
-            Member::Frame(place) => {
-                self.frames_seen += 1;
-                self.corner.sample = self.corner.sample.max(place.sample);
-                self.corner.slot = self.corner.slot.max(place.slot);
-                if self.options.slot.is_some_and(|slot| slot != place.slot) {
-                    return Ok(Wanted::Nothing);
+            Member::Labels if size > limits.member_bytes => {
+                Err(self.too_large(limits.member_bytes, "bytes in labels.json"))
+            }
+            Member::Labels => Ok(Some(Needed::Labels)),
+            Member::Frame(id) => {
+                self.frame_count += 1;
+                self.highest.sample = self.highest.sample.max(id.sample);
+                self.highest.slot = self.highest.slot.max(id.slot);
+                if self.options.slot.is_some_and(|slot| slot != id.slot) {
+                    return Ok(None);
                 }
                 if size <= limits.member_bytes {
-                    return Ok(Wanted::Frame(place));
+                    return Ok(Some(Needed::Frame(id)));
                 }
                 let reason = format!("expected at most {} bytes, found {size}", limits.member_bytes);
-                self.put_frame(name, place, Err(reason))?;
-                Ok(Wanted::Nothing)
+                self.add_frame(name, id, Err(reason))?;
+                Ok(None)
             }
         }
     }
 
-    pub(super) fn put_labels(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let labels = Labels::parse(bytes).map_err(|reason| self.bad_labels(reason))?;
+    pub(super) fn add_labels(&mut self, bytes: &[u8]) -> Result<(), DataError> {
+        let labels = Labels::parse(bytes).map_err(|mismatch| self.wrong_labels(mismatch))?;
         match self.labels.replace(labels) {
             None => Ok(()),
-            Some(_) => Err(self.bad_labels("expected one, found two".into())),
+            Some(_) => Err(self.wrong_labels(Mismatch::new("one file", "two"))),
         }
     }
 
-    pub(super) fn put_frame(
+    pub(super) fn add_frame(
         &mut self,
         name: &str,
-        place: Place,
-        file: Result<Vec<u8>, String>,
-    ) -> Result<(), ArchiveError> {
-        match self.frames.insert(place, Stored { name: name.into(), file }) {
+        id: FrameId,
+        content: Result<Vec<u8>, String>,
+    ) -> Result<(), DataError> {
+        match self.frames.insert(id, FrameFile { name: name.into(), content }) {
             None => Ok(()),
-            Some(first) => Err(self.bad_member(name, &format!("the same place as {}", first.name))),
+            Some(first) => Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.name))),
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<(Labels, BTreeMap<Place, Stored>), ArchiveError> {
-        let Some(labels) = self.labels.take() else {
-            return Err(self.bad_labels("expected one beside the samples, found none".into()));
-        };
-        let samples = labels.classes.len();
-        if self.frames_seen > 0 && (self.corner.sample >= samples || self.corner.slot >= labels.slots) {
-            let reason =
-                format!("expected samples below {samples} and slots below {} (labels.json)", labels.slots);
-            return Err(self.bad_member(&format!("frames up to {}", self.corner), &reason));
+    /// Labels and frames.
+    pub(super) fn finish(mut self) -> Result<(Labels, BTreeMap<FrameId, FrameFile>), DataError> {
+        let labels = self.labels.take();
+        let labels =
+            labels.ok_or_else(|| self.wrong_labels(Mismatch::new("one file next to the samples", "none")))?;
+        let (samples, slots) = (labels.classes.len(), labels.slots);
+        if self.frame_count > 0 && (self.highest.sample >= samples || self.highest.slot >= slots) {
+            let expected = format!("samples below {samples} and slots below {slots} (labels.json)");
+            return Err(self.invalid(expected, format!("frames up to {}", self.highest)));
         }
-        if let Some(slot) = self.options.slot.filter(|&slot| slot >= labels.slots) {
-            return Err(ArchiveError::NoSuchSlot { path: self.path.into(), slot, slots: labels.slots });
+        if let Some(slot) = self.options.slot.filter(|&slot| slot >= slots) {
+            return Err(Mismatch::new(format!("a slot below {slots}"), slot.to_string()).options(self.at()));
         }
         match labels.frames {
-            Some(expected) if expected != self.frames_seen => {
-                Err(ArchiveError::FrameCount { path: self.path.into(), expected, found: self.frames_seen })
+            Some(expected) if expected != self.frame_count => {
+                let expected = format!("{expected} frames (labels.json)");
+                Err(Mismatch::new(expected, self.frame_count.to_string()).damaged(self.at()))
             }
             _ => Ok((labels, self.frames)),
         }
     }
 
-    pub(super) fn bad_member(&self, name: &str, reason: &str) -> ArchiveError {
-        ArchiveError::Member { path: self.path.into(), name: name.into(), reason: reason.into() }
+    pub(super) fn invalid(&self, expected: impl Into<String>, found: impl Into<String>) -> DataError {
+        Mismatch::new(expected, found).invalid(self.at())
     }
 
-    pub(super) fn io(&self, source: io::Error) -> ArchiveError {
-        ArchiveError::Io { path: self.path.into(), source }
+    pub(super) fn too_large(&self, limit: u64, unit: &'static str) -> DataError {
+        DataError::TooLarge { at: self.at(), limit, unit }
     }
 
-    pub(super) fn too_large(&self, what: &'static str, limit: u64) -> ArchiveError {
-        ArchiveError::TooLarge { path: self.path.into(), what, limit }
-    }
-
-    pub(super) fn damaged(&self, reason: String) -> ArchiveError {
-        ArchiveError::Damaged { path: self.path.into(), reason }
-    }
-
-    pub(super) fn cut_off(&self, inflated_bytes: u64) -> ArchiveError {
-        ArchiveError::CutOff { path: self.path.into(), inflated_bytes }
-    }
-
-    fn bad_labels(&self, reason: String) -> ArchiveError {
-        ArchiveError::Labels { path: self.path.into(), reason }
+    fn wrong_labels(&self, mismatch: Mismatch) -> DataError {
+        mismatch.invalid(format!("{}: labels.json", self.at()))
     }
 }
 
-/// Reads a file whose size [`Collector::look`] has accepted. The buffer grows with what arrives.
+/// Reads a file whose size [`Collector::judge`] has accepted. The buffer grows with the bytes that arrive.
 pub(super) fn read_whole(file: impl Read, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(size).read_to_end(&mut bytes)?;

@@ -1,43 +1,40 @@
-//! Members of a folder laid out like the archive.
+//! Reads a folder with the layout of an archive.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::ArchiveError;
-use super::collect::{Collector, Wanted, read_whole};
+use super::collect::{Collector, Needed, read_whole};
+use crate::DataError;
 
-/// Reads `labels.json` and the frames one folder below, in the order of their names.
-pub(super) fn read(root: &Path, into: &mut Collector<'_>) -> Result<(), ArchiveError> {
-    for name in names(root).map_err(|source| into.io(source))? {
+/// Reads `labels.json` and the frames one level below, in the order of their names.
+pub(super) fn read(root: &Path, collector: &mut Collector<'_>) -> Result<(), DataError> {
+    let names = |dir: &Path| file_names(dir).map_err(DataError::read(format!("frames {}", root.display())));
+    for name in names(root)? {
         let path = root.join(&name);
         if path.is_dir() {
-            for file in names(&path).map_err(|source| into.io(source))? {
-                read_file(&path.join(&file), &format!("{name}/{file}"), into)?;
+            for file in names(&path)? {
+                read_file(&path.join(&file), &format!("{name}/{file}"), collector)?;
             }
         } else {
-            read_file(&path, &name, into)?;
+            read_file(&path, &name, collector)?;
         }
     }
     Ok(())
 }
 
-/// A frame that the file system refuses is a broken frame, like one that does not decode.
-fn read_file(path: &Path, name: &str, into: &mut Collector<'_>) -> Result<(), ArchiveError> {
+/// Reads a file. A frame that the file system refuses to read is a broken frame.
+fn read_file(path: &Path, name: &str, collector: &mut Collector<'_>) -> Result<(), DataError> {
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let wanted = into.look(name, size)?;
-    if wanted == Wanted::Nothing {
-        return Ok(());
-    }
+    let Some(needed) = collector.judge(name, size)? else { return Ok(()) };
     let bytes = File::open(path).and_then(|file| read_whole(file, size));
-    match wanted {
-        Wanted::Nothing => Ok(()),
-        Wanted::Labels => into.put_labels(&bytes.map_err(|source| into.io(source))?),
-        Wanted::Frame(place) => into.put_frame(name, place, bytes.map_err(|error| error.to_string())),
+    match needed {
+        Needed::Labels => collector.add_labels(&bytes.map_err(DataError::read(collector.at()))?),
+        Needed::Frame(id) => collector.add_frame(name, id, bytes.map_err(|error| error.to_string())),
     }
 }
 
-fn names(dir: &Path) -> io::Result<Vec<String>> {
+fn file_names(dir: &Path) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(dir)?;
     let mut names: Vec<_> = entries
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))

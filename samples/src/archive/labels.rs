@@ -1,42 +1,41 @@
-//! `labels.json`: what the samples of an archive are.
+//! `labels.json`: labels, classes and shape of an archive's samples.
 
 use serde::{Deserialize, Serialize};
 
-use super::ArchiveError;
-use crate::Shape;
+use crate::error::Mismatch;
+use crate::{DataError, Shape};
 
-/// Version of the archive's form.
+/// Version of the archive's format.
 pub(super) const FORMAT: u32 = 1;
-/// Most slots an archive may have.
+/// Limit of slots in an archive.
 const MAX_SLOTS: usize = 256;
 
 /// Content of `labels.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Labels {
-    /// Version of the form: 1.
+    /// Version of the format: 1.
     pub format: u32,
-    /// Where the samples come from, for people.
+    /// Origin of the samples, for people.
     #[serde(default)]
     pub source: String,
-    /// Device slots; frames are `cam0` up to one below it.
+    /// Number of device slots. Frames are `cam0` to `cam{slots - 1}`.
     pub slots: usize,
-    /// Channels, height and width of a view; frames of another size are resized.
+    /// Channels, height and width of a view. Frames of another size are resized.
     pub view: [usize; 3],
-    /// Frames in the archive, so that a lost one is not taken for "not in view"; `None` when nobody counted.
+    /// Number of frames, which shows a lost frame; `None` when unknown.
     #[serde(default)]
     pub frames: Option<usize>,
-    /// Names of the classes.
+    /// Class names.
     pub labels: Vec<String>,
-    /// Class of each sample, an index into `labels`; `None` where unknown. Its length is the number of
-    /// samples.
+    /// Class of each sample, an index into `labels`; `None` where unknown. One entry per sample.
     pub classes: Vec<Option<u16>>,
 }
 
 impl Labels {
-    /// Describes samples to be written.
+    /// Labels of an archive without samples.
     #[must_use]
-    pub fn new(source: &str, slots: usize, view: Shape, labels: &[&str]) -> Self {
+    pub fn new(source: &str, slots: usize, view: Shape, labels: &[impl ToString]) -> Self {
         Self {
             format: FORMAT,
             source: source.into(),
@@ -55,34 +54,32 @@ impl Labels {
         Shape { channels, height, width }
     }
 
-    /// Reads and checks the member; the message goes into an [`ArchiveError`] that names the archive.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let labels: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    /// Parses and checks the content of `labels.json`.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Mismatch> {
+        let labels: Self = serde_json::from_slice(bytes)
+            .map_err(|error| Mismatch::new("labels of an archive as JSON", error.to_string()))?;
         labels.check()?;
         Ok(labels)
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         if self.format != FORMAT {
-            return Err(format!("expected format {FORMAT}, found {}", self.format));
+            return Err(Mismatch::new(format!("format {FORMAT}"), self.format.to_string()));
         }
         if !(1..=MAX_SLOTS).contains(&self.slots) {
-            return Err(format!("expected 1 to {MAX_SLOTS} slots, found {}", self.slots));
+            return Err(Mismatch::new(format!("1 to {MAX_SLOTS} slots"), self.slots.to_string()));
         }
-        let outside =
-            |class: &Option<u16>| class.is_some_and(|class| usize::from(class) >= self.labels.len());
-        match self.classes.iter().position(outside) {
-            Some(sample) => Err(format!(
-                "expected classes below {} (number of labels), found {} at sample {sample}",
-                self.labels.len(),
-                self.classes[sample].unwrap_or_default()
-            )),
-            None => Ok(()),
+        for (sample, class) in self.classes.iter().enumerate() {
+            if let Some(class) = class.filter(|&class| usize::from(class) >= self.labels.len()) {
+                let expected = format!("classes below {} (number of labels)", self.labels.len());
+                return Err(Mismatch::new(expected, format!("{class} at sample {sample}")));
+            }
         }
+        Ok(())
     }
 
-    pub(super) fn to_json(&self) -> Result<Vec<u8>, ArchiveError> {
-        let mut json = serde_json::to_vec(self).map_err(|error| ArchiveError::Write(error.into()))?;
+    pub(super) fn to_json(&self) -> Result<Vec<u8>, DataError> {
+        let mut json = serde_json::to_vec(self).map_err(|error| DataError::write("frames")(error.into()))?;
         json.push(b'\n');
         Ok(json)
     }

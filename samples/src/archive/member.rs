@@ -1,34 +1,34 @@
-//! Names inside an archive: `labels.json`, and one file per frame.
+//! Names of members: `labels.json`, and one file per frame.
 
 use std::fmt;
 
 /// Name of the member with labels and classes.
 pub(super) const LABELS: &str = "labels.json";
-/// Frames are told apart by content; these are the names they go by.
+/// Extensions of frames. The content decides about the format, not the extension.
 const EXTENSIONS: [&str; 4] = ["webp", "png", "jpg", "jpeg"];
 
-/// Place of a frame.
+/// Sample and slot of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct FrameId {
     pub(super) sample: usize,
     pub(super) slot: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FrameId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:05}/cam{}", self.sample, self.slot)
     }
 }
 
-/// What a file of an archive is, by its name.
+/// Kind of a member, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Labels,
-    Frame(Place),
-    /// Not ours and not in the way: a README beside the samples.
+    Frame(FrameId),
+    /// A file that the archive ignores, such as a README next to the samples.
     Other,
-    /// In a sample's folder, but no frame: a misspelt one would pass for "not in view".
-    Stray,
+    /// A file in a sample's folder that is no frame. A misspelt frame would count as "not in view".
+    Misnamed,
 }
 
 impl Member {
@@ -38,8 +38,8 @@ impl Member {
             None if name == LABELS => Self::Labels,
             None => Self::Other,
             Some((folder, file)) => match (number(folder), slot(file)) {
-                (Some(sample), Some(slot)) if folder.len() >= 5 => Self::Frame(Place { sample, slot }),
-                (Some(_), _) => Self::Stray,
+                (Some(sample), Some(slot)) if folder.len() >= 5 => Self::Frame(FrameId { sample, slot }),
+                (Some(_), _) => Self::Misnamed,
                 (None, _) => Self::Other,
             },
         }
@@ -52,8 +52,8 @@ fn slot(file: &str) -> Option<usize> {
 }
 
 fn number(digits: &str) -> Option<usize> {
-    let sound = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if sound { digits.parse().ok() } else { None }
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -66,16 +66,16 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_a_member_is() {
+    fn a_name_determines_the_kind_of_a_member() {
         check("labels.json", Member::Labels);
-        check("./00012/cam3.webp", Member::Frame(Place { sample: 12, slot: 3 }));
-        check("123456/cam10.jpeg", Member::Frame(Place { sample: 123_456, slot: 10 }));
+        check("./00012/cam3.webp", Member::Frame(FrameId { sample: 12, slot: 3 }));
+        check("123456/cam10.jpeg", Member::Frame(FrameId { sample: 123_456, slot: 10 }));
         check("README.md", Member::Other);
         check("docs/cam1.png", Member::Other);
     }
 
     #[test]
-    fn a_misspelt_frame_does_not_pass_for_an_absent_one() {
+    fn a_misspelt_frame_is_not_taken_for_an_absent_one() {
         for name in [
             "00001/Cam1.png",
             "00001/cam1.bmp",
@@ -84,13 +84,13 @@ mod tests {
             "1/cam1.png",
             "00001/x/cam1.png",
         ] {
-            check(name, Member::Stray);
+            check(name, Member::Misnamed);
         }
     }
 
     #[test]
-    fn a_written_place_is_read_back() {
-        let place = Place { sample: 7, slot: 5 };
-        check(&format!("{place}.png"), Member::Frame(place));
+    fn a_written_frame_id_is_read_back() {
+        let id = FrameId { sample: 7, slot: 5 };
+        check(&format!("{id}.png"), Member::Frame(id));
     }
 }

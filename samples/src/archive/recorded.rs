@@ -1,24 +1,23 @@
-//! Samples of a data set as an archive of frames, for devices to play.
+//! Records a part of a data set as an archive, for devices to replay.
 
-use super::{ArchiveError, ArchiveWriter, FrameFormat, Labels};
-use crate::{DataSet, Part, SampleViews, View};
+use super::labels::Labels;
+use super::writer::{ArchiveWriter, FrameFormat};
+use crate::{DataError, DataSet, Part, SampleViews, View};
 
-/// At most `limit` samples of a part, without loss, spread over it and out of its order: many data sets have one class after the other, and
-/// any stretch of a recording should be like the whole. The same part gives the same recording.
+/// Records at most `limit` samples of a part, without loss. The same part gives the same recording.
+///
+/// The samples are spread over the part, because many data sets are sorted by class:
+///
+/// ```text
+/// part        0 0 0 0 0 1 1 1 1 1 2 2 2 2 2      classes of the samples
+/// recording   0 1 0 2 0 1 0 2 1 2 ...            any stretch is like the whole
+/// ```
 ///
 /// # Errors
-/// [`ArchiveError::Encode`].
-pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveWriter, ArchiveError> {
+/// [`DataError::Image`].
+pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveWriter, DataError> {
     let (shape, slots) = (data.shape(), data.slots());
-    let labels = Labels {
-        format: 1,
-        source: "a data set".into(),
-        slots,
-        view: [shape.channels, shape.height, shape.width],
-        frames: None,
-        labels: data.labels(),
-        classes: Vec::new(),
-    };
+    let labels = Labels::new("a data set", slots, shape, &data.labels());
     let mut writer = ArchiveWriter::new(labels, FrameFormat::Png);
     for index in spread(data.len(part)).take(limit) {
         let view = |slot| {
@@ -31,7 +30,7 @@ pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveW
     Ok(writer)
 }
 
-/// All numbers below `count`, each once, neighbours far apart: steps of about the golden section of `count`, which shares no factor with it.
+/// All numbers below `count`, each once, with distant neighbours. The step is near the golden section of `count` and shares no factor with it.
 fn spread(count: usize) -> impl Iterator<Item = usize> {
     let golden = (count as f64 * 0.618_033_988_749_895) as usize;
     let step = (golden.max(1)..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
@@ -54,13 +53,13 @@ mod tests {
     use crate::{DataSet, Part};
 
     #[test]
-    fn every_sample_comes_once_and_any_stretch_is_spread_over_the_whole() {
+    fn every_sample_is_recorded_once_and_any_stretch_is_like_the_whole() {
         for count in [0, 1, 2, 3, 10, 64, 999, 1000] {
             let mut all: Vec<_> = spread(count).collect();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..count), "{count}");
         }
-        // Ten classes of a hundred, one after the other: each is met in any thirty.
+        // Ten classes of a hundred, one after the other: each is in any thirty.
         let order: Vec<_> = spread(1000).map(|index| index / 100).collect();
         for stretch in order.windows(30) {
             assert!((0..10).all(|class| stretch.contains(&class)), "{stretch:?}");
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_part_plays_the_same_views() {
+    fn a_recorded_part_replays_the_same_views() {
         let data = Fashion6Cam::drawn(4, 4, 6);
         let bytes = super::recorded(&data, Part::Test, 5).unwrap().finish(Vec::new()).unwrap();
         let archive = Archive::read(&bytes, "recorded", &ArchiveOptions::default()).unwrap();

@@ -1,116 +1,92 @@
-//! Members of a `.tar.gz`, read once from front to end.
+//! Reads a `.tar.gz` once, from front to end.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 use tar::{Archive, EntryType};
 
-use super::ArchiveError;
-use super::collect::{Collector, Wanted, read_whole};
+use super::collect::{Collector, Needed, read_whole};
 use super::member::Member;
+use crate::DataError;
+use crate::error::Mismatch;
+use crate::files::GZIP_MAGIC;
 
-/// Reads every member, then the end of the gzip stream, whose checksum proves that all of it was sound.
-pub(super) fn read(file: impl Read, total_bytes: u64, into: &mut Collector<'_>) -> Result<(), ArchiveError> {
+/// Reads every member, then the end of the gzip stream, where the decoder compares the checksum.
+pub(super) fn read(file: impl Read, max_bytes: u64, collector: &mut Collector<'_>) -> Result<(), DataError> {
+    let at = collector.at();
+    let damaged = |found: String| Mismatch::new("a whole .tar.gz archive", found).damaged(&at);
     let mut file = BufReader::new(file);
-    let start = file.fill_buf().map_err(|source| into.io(source))?;
-    if !start.starts_with(&[0x1f, 0x8b]) {
+    let start = file.fill_buf().map_err(DataError::read(&at))?;
+    if !start.starts_with(&GZIP_MAGIC) {
         let start = &start[..start.len().min(4)];
-        return Err(into.damaged(format!("a file that begins with {start:02x?} instead of 1f 8b (gzip)")));
+        return Err(damaged(format!("a file that begins with {start:02x?} instead of 1f 8b (gzip)")));
     }
     let mut stream =
-        Watched { source: MultiGzDecoder::new(file), inflated: 0, limit: total_bytes, end: End::NotYet };
-    match read_members(&mut stream, into) {
+        Stream { source: MultiGzDecoder::new(file), inflated: 0, max_bytes, end: End::NotReached };
+    match read_members(&mut stream, collector) {
         Ok(()) => Ok(()),
-        Err(Fault::Archive(error)) => Err(error),
-        Err(Fault::Stream(error)) => Err(match stream.end {
-            End::Limit => into.too_large("bytes in all (inflated)", total_bytes),
-            End::Reached => into.cut_off(stream.inflated),
-            End::NotYet => into.damaged(error.to_string()),
+        Err(DataError::Read { source, .. }) => Err(match stream.end {
+            End::Limit => collector.too_large(max_bytes, "bytes in all (inflated)"),
+            End::Reached => damaged(format!("one that ends after {} bytes (inflated)", stream.inflated)),
+            End::NotReached => damaged(source.to_string()),
         }),
+        Err(error) => Err(error),
     }
 }
 
-enum Fault {
-    Archive(ArchiveError),
-    Stream(io::Error),
-}
-
-impl From<ArchiveError> for Fault {
-    fn from(error: ArchiveError) -> Self {
-        Self::Archive(error)
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Stream(error)
-    }
-}
-
-fn read_members(stream: &mut impl Read, into: &mut Collector<'_>) -> Result<(), Fault> {
+/// Reads every member. A fault of the stream is a [`DataError::Read`].
+fn read_members(stream: &mut impl Read, collector: &mut Collector<'_>) -> Result<(), DataError> {
+    let fault = DataError::read(collector.at());
     let mut tar = Archive::new(&mut *stream);
-    for entry in tar.entries()? {
-        let entry = entry?;
+    for entry in tar.entries().map_err(&fault)? {
+        let entry = entry.map_err(&fault)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let size = entry.size();
         match entry.header().entry_type() {
             EntryType::Regular => {}
             EntryType::Directory | EntryType::XGlobalHeader => continue,
             _ if Member::of(&name) == Member::Other => continue,
-            other => {
-                return Err(into
-                    .bad_member(&name, &format!("expected a plain file, found {other:?}"))
-                    .into());
-            }
+            other => return Err(collector.invalid("a plain file", format!("`{name}` of type {other:?}"))),
         }
-        match into.look(&name, size)? {
-            Wanted::Nothing => {}
-            Wanted::Labels => into.put_labels(&read_whole(entry, size)?)?,
-            Wanted::Frame(place) => into.put_frame(&name, place, Ok(read_whole(entry, size)?))?,
+        let Some(needed) = collector.judge(&name, size)? else { continue };
+        let bytes = read_whole(entry, size).map_err(&fault)?;
+        match needed {
+            Needed::Labels => collector.add_labels(&bytes)?,
+            Needed::Frame(id) => collector.add_frame(&name, id, Ok(bytes))?,
         }
     }
-    io::copy(stream, &mut io::sink())?;
+    io::copy(stream, &mut io::sink()).map_err(fault)?;
     Ok(())
 }
 
-/// Knows how the stream ended when the reader of the tar only says that it failed.
-struct Watched<R> {
+/// Inflated stream that remembers how it ended. The reader of the tar only reports a failure.
+struct Stream<R> {
     source: R,
     inflated: u64,
-    limit: u64,
+    max_bytes: u64,
     end: End,
 }
 
 #[derive(Clone, Copy)]
 enum End {
-    NotYet,
+    NotReached,
     Reached,
     Limit,
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for Stream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.source.read(buffer) {
-            Ok(0) => {
-                if !buffer.is_empty() {
-                    self.end = End::Reached;
-                }
-                Ok(0)
-            }
-            Ok(read) => {
-                self.inflated += read as u64;
-                if self.inflated > self.limit {
-                    self.end = End::Limit;
-                    return Err(io::ErrorKind::FileTooLarge.into());
-                }
-                Ok(read)
-            }
-            Err(error) => {
-                if error.kind() == io::ErrorKind::UnexpectedEof {
-                    self.end = End::Reached;
-                }
-                Err(error)
-            }
+        let result = self.source.read(buffer);
+        match &result {
+            Ok(0) if !buffer.is_empty() => self.end = End::Reached,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.end = End::Reached,
+            Ok(read) => self.inflated += *read as u64,
+            Err(_) => {}
         }
+        if self.inflated > self.max_bytes {
+            self.end = End::Limit;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        result
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::image_codec;
+use crate::{View, image_codec};
 
 const SHAPE: Shape = Shape::rgb(4, 5);
 
@@ -49,7 +49,7 @@ fn stored(bytes: &[u8]) -> OnDisk {
     OnDisk { _dir: dir, path }
 }
 
-fn open(bytes: &[u8]) -> Result<Archive, ArchiveError> {
+fn open(bytes: &[u8]) -> Result<Archive, DataError> {
     Archive::open(&stored(bytes).path)
 }
 
@@ -71,15 +71,15 @@ fn json(samples: usize, frames: Option<usize>) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused(result: Result<Archive, ArchiveError>, words: &[&str]) {
+fn refused(result: Result<Archive, DataError>, words: &[&str]) {
     let error = result.err().expect("refused").to_string();
     for word in words {
-        assert!(error.contains(word), "`{error}` does not say `{word}`");
+        assert!(error.contains(word), "`{error}` does not contain `{word}`");
     }
 }
 
 #[test]
-fn samples_come_back_from_an_archive_in_either_format() {
+fn samples_are_read_back_from_an_archive_in_either_format() {
     for format in [FrameFormat::WebP, FrameFormat::Png] {
         let archive = open(&archive_bytes(&samples(), format)).unwrap();
         let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
@@ -94,10 +94,10 @@ fn the_same_samples_give_the_same_bytes() {
 }
 
 #[test]
-fn a_folder_reads_like_the_archive_packed_from_it() {
+fn a_folder_and_its_packed_archive_have_the_same_samples() {
     let dir = tempfile::tempdir().unwrap();
-    let place = stored(&archive_bytes(&samples(), FrameFormat::Png));
-    tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&place.path).unwrap()))
+    let file = stored(&archive_bytes(&samples(), FrameFormat::Png));
+    tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&file.path).unwrap()))
         .unpack(dir.path())
         .unwrap();
     fs::write(dir.path().join("README.md"), "not a frame").unwrap();
@@ -107,33 +107,33 @@ fn a_folder_reads_like_the_archive_packed_from_it() {
 }
 
 #[test]
-fn one_slot_alone_holds_its_frames_and_no_others() {
-    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
-    let archive = Archive::open_slot(&place.path, 2).unwrap();
+fn an_archive_opened_for_one_slot_has_its_frames_only() {
+    let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+    let archive = Archive::open_slot(&file.path, 2).unwrap();
     assert_eq!(archive.frame(0, 2), Frame::View(Cow::Owned(view(2))));
     assert_eq!(archive.frame(1, 2), Frame::NotInView);
     assert_eq!(archive.frames.len(), 1);
-    refused(Archive::open_slot(&place.path, 3), &["expected a slot below 3, found 3"]);
+    refused(Archive::open_slot(&file.path, 3), &["expected a slot below 3, found 3"]);
 }
 
 #[test]
-fn decoding_later_gives_the_same_frames() {
-    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
-    let options = ArchiveOptions { decode: Decode::WhenAsked, ..ArchiveOptions::default() };
-    let archive = Archive::open_with(&place.path, &options).unwrap();
+fn decoding_on_request_gives_the_same_frames() {
+    let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+    let options = ArchiveOptions { decode: Decode::OnRequest, ..ArchiveOptions::default() };
+    let archive = Archive::open_with(&file.path, &options).unwrap();
     assert_eq!(archive.sample(0).unwrap(), samples()[0]);
 }
 
 #[test]
-fn frames_are_resized_to_the_shape_asked_for() {
-    let place = stored(&archive_bytes(&samples(), FrameFormat::WebP));
+fn frames_are_resized_to_the_requested_shape() {
+    let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
     let options = ArchiveOptions { shape: Some(Shape::rgb(2, 2)), ..ArchiveOptions::default() };
-    let sample = Archive::open_with(&place.path, &options).unwrap().sample(0).unwrap();
+    let sample = Archive::open_with(&file.path, &options).unwrap().sample(0).unwrap();
     assert_eq!(sample.views[0].as_ref().unwrap().shape(), Shape::rgb(2, 2));
 }
 
 #[test]
-fn a_broken_frame_is_named_and_the_others_stay() {
+fn a_broken_frame_is_named_and_the_others_stay_usable() {
     let png = image_codec::png(&view(9)).unwrap();
     let bytes = packed(&[
         ("labels.json", &json(2, Some(3))),
@@ -141,10 +141,10 @@ fn a_broken_frame_is_named_and_the_others_stay() {
         ("00000/cam1.png", &png),
         ("00001/cam0.webp", b""),
     ]);
-    let place = stored(&bytes);
-    for decode in [Decode::AtOpen, Decode::WhenAsked] {
+    let file = stored(&bytes);
+    for decode in [Decode::AtOpen, Decode::OnRequest] {
         let archive =
-            Archive::open_with(&place.path, &ArchiveOptions { decode, ..Default::default() }).unwrap();
+            Archive::open_with(&file.path, &ArchiveOptions { decode, ..Default::default() }).unwrap();
         assert!(matches!(archive.frame(0, 0), Frame::Broken { name, .. } if name == "00000/cam0.png"));
         assert!(
             archive.sample(0).unwrap_err().to_string().starts_with("frame 00000/cam0.png: decode 20 bytes")
@@ -155,10 +155,10 @@ fn a_broken_frame_is_named_and_the_others_stay() {
 }
 
 #[test]
-fn a_frame_too_large_is_a_broken_one() {
-    let place = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 2000])]));
+fn a_frame_beyond_the_limit_is_broken() {
+    let file = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 2000])]));
     let limits = ArchiveLimits { member_bytes: 1000, ..ArchiveLimits::default() };
-    let archive = Archive::open_with(&place.path, &ArchiveOptions { limits, ..Default::default() }).unwrap();
+    let archive = Archive::open_with(&file.path, &ArchiveOptions { limits, ..Default::default() }).unwrap();
     let reason = "expected at most 1000 bytes, found 2000".to_string();
     assert_eq!(archive.frame(0, 0), Frame::Broken { name: "00000/cam0.png".into(), reason });
 }
@@ -168,13 +168,13 @@ fn an_archive_cut_anywhere_is_refused() {
     let bytes = archive_bytes(&samples(), FrameFormat::WebP);
     for length in 0..bytes.len() {
         let error = open(&bytes[..length]).err().expect("refused");
-        let expected = matches!(error, ArchiveError::CutOff { .. }) || length < 2;
+        let expected = error.to_string().contains("found one that ends after") || length < 2;
         assert!(expected, "cut to {length} of {} bytes: {error}", bytes.len());
     }
 }
 
 #[test]
-fn a_tar_cut_before_it_was_compressed_is_refused() {
+fn a_tar_cut_before_compression_is_refused() {
     let mut tar = Vec::new();
     let whole = archive_bytes(&samples(), FrameFormat::WebP);
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&whole[..]), &mut tar).unwrap();
@@ -203,12 +203,12 @@ fn a_flipped_bit_is_refused_or_changes_nothing() {
 
 #[test]
 fn other_files_are_refused_by_their_first_bytes() {
-    refused(open(b"PK\x03\x04 a zip"), &["expected a .tar.gz", "[50, 4b, 03, 04]"]);
+    refused(open(b"PK\x03\x04 a zip"), &["expected a whole .tar.gz archive", "[50, 4b, 03, 04]"]);
     refused(Archive::open(Path::new("no/such.tar.gz")), &["no/such.tar.gz", "cannot be read"]);
 }
 
 #[test]
-fn labels_that_do_not_fit_are_refused() {
+fn invalid_labels_are_refused() {
     refused(open(&packed(&[("00000/cam0.png", b"")])), &["labels.json", "found none"]);
     refused(open(&packed(&[("labels.json", b"{")])), &["labels.json", "EOF"]);
     let with = |labels: Labels| open(&packed(&[("labels.json", &labels.to_json().unwrap())]));
@@ -230,16 +230,16 @@ fn frames_beyond_the_labels_are_refused() {
 }
 
 #[test]
-fn two_frames_in_one_place_are_refused() {
+fn two_files_for_one_view_are_refused() {
     let files: [(&str, &[u8]); 3] =
         [("labels.json", &json(1, None)), ("00000/cam0.png", b""), ("00000/cam0.webp", b"")];
-    refused(open(&packed(&files)), &["00000/cam0.webp", "the same place as 00000/cam0.png"]);
+    refused(open(&packed(&files)), &["one file for a view", "`00000/cam0.png` and `00000/cam0.webp`"]);
 }
 
 #[test]
-fn every_bound_is_kept() {
-    let place = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 5000])]));
-    let with = |limits| Archive::open_with(&place.path, &ArchiveOptions { limits, ..Default::default() });
+fn every_limit_is_enforced() {
+    let file = stored(&packed(&[("labels.json", &json(1, None)), ("00000/cam0.png", &[0; 5000])]));
+    let with = |limits| Archive::open_with(&file.path, &ArchiveOptions { limits, ..Default::default() });
     let limits = ArchiveLimits::default();
     refused(with(ArchiveLimits { members: 1, ..limits }), &["at most 1 files"]);
     refused(with(ArchiveLimits { member_bytes: 10, ..limits }), &["at most 10 bytes in labels.json"]);
@@ -247,7 +247,7 @@ fn every_bound_is_kept() {
 }
 
 #[test]
-fn a_sample_that_does_not_fit_is_not_written() {
+fn a_sample_with_other_slots_or_another_shape_is_not_written() {
     let mut writer = ArchiveWriter::new(labels(2), FrameFormat::Png);
     let error = writer.push(&samples()[0]).unwrap_err().to_string();
     assert_eq!(error, "frames: sample 0: expected 2 slots, found 3 slots");
@@ -268,14 +268,14 @@ proptest! {
     }
 
     #[test]
-    fn garbage_inside_a_sound_gzip_never_panics(content in vec(any::<u8>(), 0..2000)) {
+    fn garbage_inside_a_valid_gzip_never_panics(content in vec(any::<u8>(), 0..2000)) {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&content).unwrap();
         prop_assert!(open(&gzip.finish().unwrap()).is_err());
     }
 
     #[test]
-    fn any_samples_come_back(present in vec(vec(any::<Option<u8>>(), 3), 0..6)) {
+    fn any_written_samples_are_read_back(present in vec(vec(any::<Option<u8>>(), 3), 0..6)) {
         let samples: Vec<_> = present
             .iter()
             .map(|slots| slots.iter().map(|fill| fill.map(view)).collect())

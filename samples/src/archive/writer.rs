@@ -1,20 +1,20 @@
-//! Writes samples as one `.tar.gz`. The same samples give the same bytes: fixed order, times, owners and gzip
-//! header.
+//! Writes samples as one `.tar.gz`. The same samples give the same bytes: order, times, owners and gzip header are fixed.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 
-use super::member::{self, Place};
-use super::{ArchiveError, Labels};
-use crate::image_codec;
-use crate::{SampleViews, View};
+use super::labels::Labels;
+use super::member::{self, FrameId};
+use crate::error::Mismatch;
+use crate::image_codec::{self, CodecError};
+use crate::{DataError, SampleViews, View};
 
-/// How frames are stored. Neither loses anything.
+/// Lossless file format of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFormat {
-    /// Lossless WebP; for small photographs and noise the shorter one.
+    /// Lossless WebP, the shorter one for small photographs and noise.
     WebP,
     /// PNG.
     Png,
@@ -28,7 +28,7 @@ impl FrameFormat {
         }
     }
 
-    fn encode(self, view: &View) -> Result<Vec<u8>, image_codec::CodecError> {
+    fn encode(self, view: &View) -> Result<Vec<u8>, CodecError> {
         match self {
             Self::WebP => image_codec::webp_lossless(view),
             Self::Png => image_codec::png(view),
@@ -36,15 +36,15 @@ impl FrameFormat {
     }
 }
 
-/// Collects samples (encoded, in memory) and writes them in one go.
+/// Collects encoded samples in memory, then writes the archive.
 pub struct ArchiveWriter {
     labels: Labels,
     format: FrameFormat,
-    frames: Vec<(Place, Vec<u8>)>,
+    frames: Vec<(FrameId, Vec<u8>)>,
 }
 
 impl ArchiveWriter {
-    /// An archive without samples. `classes` and `frames` of `labels` are filled in here.
+    /// An archive without samples. The writer fills in `classes` and `frames` of `labels`.
     #[must_use]
     pub fn new(labels: Labels, format: FrameFormat) -> Self {
         Self { labels: Labels { classes: Vec::new(), frames: None, ..labels }, format, frames: Vec::new() }
@@ -53,29 +53,28 @@ impl ArchiveWriter {
     /// Adds the next sample.
     ///
     /// # Errors
-    /// [`ArchiveError::Sample`] when slots or shape differ from the archive's, [`ArchiveError::Encode`].
-    pub fn push(&mut self, sample: &SampleViews) -> Result<(), ArchiveError> {
+    /// [`DataError::Invalid`] when slots or shape differ from the archive's, [`DataError::Image`].
+    pub fn push(&mut self, sample: &SampleViews) -> Result<(), DataError> {
         let index = self.labels.classes.len();
-        let differs =
-            |expected: String, found: String| ArchiveError::Sample { sample: index, expected, found };
-        if sample.views.len() != self.labels.slots {
-            let found = format!("{} slots", sample.views.len());
-            return Err(differs(format!("{} slots", self.labels.slots), found));
+        let at = format!("frames: sample {index}");
+        let (slots, found) = (self.labels.slots, sample.views.len());
+        if found != slots {
+            return Err(Mismatch::new(format!("{slots} slots"), format!("{found} slots")).invalid(at));
         }
         for (slot, view) in sample.views.iter().enumerate() {
             let Some(view) = view else { continue };
             if view.shape() != self.labels.shape() {
-                return Err(differs(self.labels.shape().to_string(), view.shape().to_string()));
+                let (expected, found) = (self.labels.shape().to_string(), view.shape().to_string());
+                return Err(Mismatch::new(expected, found).invalid(at));
             }
-            let bytes = self.format.encode(view);
-            let bytes = bytes.map_err(|source| ArchiveError::Encode { sample: index, slot, source })?;
-            self.frames.push((Place { sample: index, slot }, bytes));
+            let bytes = self.format.encode(view).map_err(DataError::image(format!("{at}, slot {slot}")))?;
+            self.frames.push((FrameId { sample: index, slot }, bytes));
         }
         self.labels.classes.push(sample.label);
         Ok(())
     }
 
-    /// Bytes of all frames so far, before the archive's own.
+    /// Bytes of all frames so far, without the archive around them.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.frames.iter().map(|(_, bytes)| bytes.len()).sum()
@@ -84,25 +83,26 @@ impl ArchiveWriter {
     /// Writes the archive.
     ///
     /// # Errors
-    /// [`ArchiveError::Write`]; [`ArchiveError::Sample`] for a class without a label.
-    pub fn finish<W: Write>(mut self, out: W) -> Result<W, ArchiveError> {
+    /// [`DataError::Write`]; [`DataError::Invalid`] for a class without a label.
+    pub fn finish<W: Write>(mut self, out: W) -> Result<W, DataError> {
         self.labels.frames = Some(self.frames.len());
-        self.labels.check().map_err(|found| ArchiveError::Sample {
-            sample: self.labels.classes.len(),
-            expected: "labels that fit the samples".into(),
-            found,
-        })?;
+        self.labels.check().map_err(|mismatch| mismatch.invalid("frames: labels.json"))?;
+        let labels = self.labels.to_json()?;
+        self.write_files(&labels, out).map_err(DataError::write("frames"))
+    }
+
+    fn write_files<W: Write>(&self, labels: &[u8], out: W) -> io::Result<W> {
         let gzip = GzBuilder::new().mtime(0).operating_system(255).write(out, Compression::best());
         let mut tar = tar::Builder::new(gzip);
-        append(&mut tar, member::LABELS, &self.labels.to_json()?)?;
-        for (place, bytes) in &self.frames {
-            append(&mut tar, &format!("{place}.{}", self.format.extension()), bytes)?;
+        append(&mut tar, member::LABELS, labels)?;
+        for (id, bytes) in &self.frames {
+            append(&mut tar, &format!("{id}.{}", self.format.extension()), bytes)?;
         }
-        Ok(tar.into_inner()?.finish()?)
+        tar.into_inner()?.finish()
     }
 }
 
-fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> Result<(), ArchiveError> {
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
     let mut header = Header::new_ustar();
     header.set_path(name)?;
     header.set_entry_type(EntryType::Regular);
@@ -112,5 +112,5 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> Resu
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();
-    Ok(tar.append(&header, bytes)?)
+    tar.append(&header, bytes)
 }

@@ -1,33 +1,33 @@
-//! The six fixed cameras: where each hangs, and how it maps an article onto its frame.
+//! The six fixed cameras: pose, exposure, and projection of an article onto the frame.
 //!
-//! Coordinates have their origin in the centre, x to the right, y downwards. A canvas point `q` (article
-//! pixels) is seen at the frame point `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering goes the
-//! other way: each frame pixel has its four canvas neighbours and their weights, computed once per camera.
+//! ```text
+//! article, 28x28   q --- scale by 32/28, shear, rotate, shift --->   p   frame, 32x32
+//! ```
+//! Coordinates have their origin in the centre, x to the right, y downwards: `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering
+//! inverts the map: each frame pixel is a weighted sum of four article pixels. The weights are computed once per camera.
 
-use super::random::Stream;
-use super::{FRAME_SIDE, SEED, SLOTS};
+use super::frame::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS, SEED, SLOTS};
+use super::random_stream::RandomStream;
 use crate::mnist::IMAGE_SIDE;
 
 /// Position steps per article pixel; weights of four neighbours are products of two, so they fit 16 bits.
 const STEPS: i64 = 128;
 /// Fraction bits of a weight: `STEPS * STEPS` is one.
 const WEIGHT_BITS: u32 = 14;
-/// Fraction bits of a brightness.
-pub(super) const LUMA_BITS: u32 = 8;
 /// Fraction bits of a channel's gain.
 pub(super) const GAIN_BITS: u32 = 12;
 
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
-/// Keeps the cameras' draws apart from those of the views, whose second key word is the part.
+/// Second word of a camera's key. A view has its part there, so the random streams differ.
 const CAMERA_DOMAIN: u64 = 0xca3e_7a00;
 
-/// Pose and colour of one camera; never changes.
+/// Pose and colour of one camera.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
     /// Clockwise, in degrees, within ±25.
     pub rotation_degrees: f64,
-    /// 0.7 to 1; at 1 the canvas of 28 pixels fills the frame of 32.
+    /// 0.7 to 1; at 1 the article of 28 pixels fills the frame of 32.
     pub scale: f64,
     /// To the right, in frame pixels, within ±4.
     pub shift_x_px: f64,
@@ -35,7 +35,7 @@ pub struct Camera {
     pub shift_y_px: f64,
     /// Frame pixels to the right per pixel downwards, within ±0.15.
     pub shear: f64,
-    /// Brightness factor, 0.6 to 1.3; what exceeds white is clipped.
+    /// Brightness factor, 0.6 to 1.3; values above white are clipped.
     pub exposure: f64,
     /// Factor of red, green and blue, 0.85 to 1.
     pub tint: [f64; 3],
@@ -45,15 +45,15 @@ impl Camera {
     /// The camera of a slot, drawn from [`SEED`].
     #[must_use]
     pub(super) fn of_slot(slot: usize) -> Self {
-        let mut draw = Stream::keyed(&[SEED, CAMERA_DOMAIN, slot as u64]);
+        let mut random = RandomStream::keyed(&[SEED, CAMERA_DOMAIN, slot as u64]);
         Self {
-            rotation_degrees: draw.uniform(-25.0, 25.0),
-            scale: draw.uniform(0.7, 1.0),
-            shift_x_px: draw.uniform(-4.0, 4.0),
-            shift_y_px: draw.uniform(-4.0, 4.0),
-            shear: draw.uniform(-0.15, 0.15),
-            exposure: draw.uniform(0.6, 1.3),
-            tint: [(); 3].map(|()| draw.uniform(0.85, 1.0)),
+            rotation_degrees: random.uniform(-25.0, 25.0),
+            scale: random.uniform(0.7, 1.0),
+            shift_x_px: random.uniform(-4.0, 4.0),
+            shift_y_px: random.uniform(-4.0, 4.0),
+            shear: random.uniform(-0.15, 0.15),
+            exposure: random.uniform(0.6, 1.3),
+            tint: [(); 3].map(|()| random.uniform(0.85, 1.0)),
         }
     }
 
@@ -63,8 +63,8 @@ impl Camera {
         std::array::from_fn(Self::of_slot)
     }
 
-    /// Where the centre of a frame pixel lies on the canvas, in article pixels from the centre of pixel 0.
-    fn canvas_point(&self, frame_x: usize, frame_y: usize) -> (f64, f64) {
+    /// Position of a frame pixel's centre on the article, in article pixels from the centre of pixel 0.
+    fn article_point(&self, frame_x: usize, frame_y: usize) -> (f64, f64) {
         let centre = FRAME_SIDE as f64 / 2.0;
         let x = frame_x as f64 + 0.5 - centre - self.shift_x_px;
         let y = frame_y as f64 + 0.5 - centre - self.shift_y_px;
@@ -72,31 +72,31 @@ impl Camera {
         let (x, y) = (cos * x + sin * y, cos * y - sin * x);
         let x = x - self.shear * y;
         let enlarge = self.scale * FRAME_SIDE as f64 / IMAGE_SIDE as f64;
-        let canvas = IMAGE_SIDE as f64 / 2.0 - 0.5;
-        (x / enlarge + canvas, y / enlarge + canvas)
+        let centre = IMAGE_SIDE as f64 / 2.0 - 0.5;
+        (x / enlarge + centre, y / enlarge + centre)
     }
 }
 
-/// A camera made ready for rendering.
-pub(super) struct Lens {
-    taps: Vec<Tap>,
+/// Projection of articles onto the frame of one camera.
+pub(super) struct Projection {
+    /// One entry per frame pixel, row by row.
+    samplers: Vec<Sampler>,
     /// Exposure times tint per channel, with [`GAIN_BITS`].
     pub(super) gains: [i32; 3],
 }
 
-/// The four article pixels behind one frame pixel. Neighbours beyond the canvas, which is black there, weigh
-/// nothing.
+/// Weighted sum of four article pixels: bilinear interpolation. A pixel outside the article has weight 0.
 #[derive(Clone, Copy, Default)]
-struct Tap {
+struct Sampler {
     pixels: [u16; 4],
     weights: [u16; 4],
 }
 
-impl Lens {
+impl Projection {
     pub(super) fn new(camera: &Camera) -> Self {
         let frame = (0..FRAME_SIDE).flat_map(|y| (0..FRAME_SIDE).map(move |x| (x, y)));
         Self {
-            taps: frame.map(|(x, y)| Tap::at(camera.canvas_point(x, y))).collect(),
+            samplers: frame.map(|(x, y)| Sampler::at(camera.article_point(x, y))).collect(),
             gains: camera
                 .tint
                 .map(|tint| (camera.exposure * tint * f64::from(1 << GAIN_BITS)).round() as i32),
@@ -104,10 +104,10 @@ impl Lens {
     }
 
     /// Brightness of the article at each frame pixel, row by row, with [`LUMA_BITS`].
-    pub(super) fn project(&self, article: &[u8; IMAGE_SIDE * IMAGE_SIDE]) -> [u16; FRAME_SIDE * FRAME_SIDE] {
-        let mut luma = [0; FRAME_SIDE * FRAME_SIDE];
-        for (luma, tap) in luma.iter_mut().zip(&self.taps) {
-            let sum: u32 = (tap.pixels.iter().zip(tap.weights))
+    pub(super) fn project(&self, article: &[u8]) -> [u16; FRAME_PIXELS] {
+        let mut luma = [0; FRAME_PIXELS];
+        for (luma, sampler) in luma.iter_mut().zip(&self.samplers) {
+            let sum: u32 = (sampler.pixels.iter().zip(sampler.weights))
                 .map(|(&pixel, weight)| u32::from(article[usize::from(pixel)]) * u32::from(weight))
                 .sum();
             *luma = (sum >> (WEIGHT_BITS - LUMA_BITS)) as u16;
@@ -116,13 +116,13 @@ impl Lens {
     }
 }
 
-impl Tap {
+impl Sampler {
     fn at((x, y): (f64, f64)) -> Self {
         let steps = |position: f64| (position * STEPS as f64).round() as i64;
         let (x, y) = (steps(x), steps(y));
         let (left, top) = (x.div_euclid(STEPS), y.div_euclid(STEPS));
         let (right_part, lower_part) = (x.rem_euclid(STEPS), y.rem_euclid(STEPS));
-        let mut tap = Self::default();
+        let mut sampler = Self::default();
         for neighbour in 0..4 {
             let (dx, dy) = (neighbour & 1, neighbour >> 1);
             let (x, y) = (left + dx, top + dy);
@@ -130,16 +130,17 @@ impl Tap {
             if side.contains(&x) && side.contains(&y) {
                 let weight_x = if dx == 1 { right_part } else { STEPS - right_part };
                 let weight_y = if dy == 1 { lower_part } else { STEPS - lower_part };
-                tap.pixels[neighbour as usize] = (y * IMAGE_SIDE as i64 + x) as u16;
-                tap.weights[neighbour as usize] = (weight_x * weight_y) as u16;
+                sampler.pixels[neighbour as usize] = (y * IMAGE_SIDE as i64 + x) as u16;
+                sampler.weights[neighbour as usize] = (weight_x * weight_y) as u16;
             }
         }
-        tap
+        sampler
     }
 }
 
-/// Taylor series, exact to the last bits below half a radian. The system's `sin` may differ in its last bit
-/// from one platform to the next; sums and products do not.
+/// Sine and cosine by their Taylor series, exact to the last bits below half a radian.
+///
+/// The system's `sin` may differ between platforms in its last bit; sums and products do not.
 fn sin_cos(radians: f64) -> (f64, f64) {
     let square = radians * radians;
     let series = |first: f64, from: u32| {
@@ -172,13 +173,13 @@ mod tests {
     fn seen(camera: Camera, x: usize, y: usize) -> Vec<(usize, usize)> {
         let mut article = [0; IMAGE_SIDE * IMAGE_SIDE];
         article[y * IMAGE_SIDE + x] = 255;
-        let luma = Lens::new(&camera).project(&article);
+        let luma = Projection::new(&camera).project(&article);
         let bright = luma.iter().enumerate().filter(|&(_, &luma)| luma >> LUMA_BITS >= 128);
         bright.map(|(at, _)| (at % FRAME_SIDE, at / FRAME_SIDE)).collect()
     }
 
     #[test]
-    fn the_own_sine_agrees_with_the_system() {
+    fn the_series_agrees_with_the_sine_of_the_system() {
         for tenth in -250..=250 {
             let radians = (f64::from(tenth) / 10.0).to_radians();
             let (sin, cos) = sin_cos(radians);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_camera_copies_the_canvas_into_the_middle() {
+    fn a_straight_camera_copies_the_article_into_the_middle() {
         assert_eq!(seen(STRAIGHT, 0, 0), [(2, 2)]);
         assert_eq!(seen(STRAIGHT, 27, 5), [(29, 7)]);
     }
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_clockwise() {
+    fn a_rotation_is_clockwise() {
         let above = seen(Camera { rotation_degrees: 25.0, scale: 1.0, ..STRAIGHT }, 14, 2);
         assert!(!above.is_empty() && above.iter().all(|&(x, _)| x > 18), "{above:?}");
     }
@@ -209,13 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn at_scale_one_the_canvas_fills_the_frame() {
-        let luma = Lens::new(&Camera { scale: 1.0, ..STRAIGHT }).project(&[255; IMAGE_SIDE * IMAGE_SIDE]);
+    fn at_scale_one_the_article_fills_the_frame() {
+        let luma =
+            Projection::new(&Camera { scale: 1.0, ..STRAIGHT }).project(&[255; IMAGE_SIDE * IMAGE_SIDE]);
         assert!(luma.iter().all(|&luma| luma >> LUMA_BITS >= 204));
     }
 
     #[test]
-    fn every_camera_keeps_to_its_ranges() {
+    fn every_camera_is_within_its_ranges() {
         for camera in Camera::all() {
             assert!(camera.rotation_degrees.abs() <= 25.0 && camera.shear.abs() <= 0.15);
             assert!((0.7..=1.0).contains(&camera.scale) && (0.6..=1.3).contains(&camera.exposure));

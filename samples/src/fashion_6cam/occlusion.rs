@@ -1,13 +1,12 @@
-//! The grey rectangle that stands in the way of half of the views.
+//! The grey rectangle that covers a part of every second view.
 
-use super::FRAME_SIDE;
-use super::camera::LUMA_BITS;
-use super::random::Stream;
+use super::frame::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS};
+use super::random_stream::RandomStream;
 
-/// Largest part of the frame that is covered.
+/// Largest covered share of the frame.
 const MAX_AREA: f64 = 0.3;
 
-/// A rectangle that lies fully inside the frame, in frame pixels.
+/// A rectangle inside the frame, in frame pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Occlusion {
     left: usize,
@@ -18,26 +17,27 @@ pub(super) struct Occlusion {
 }
 
 impl Occlusion {
-    /// Area uniform in 0 to 30 % of the frame, width by height uniform in 0.5 to 2 (before both become whole
-    /// pixels), place and level uniform.
-    pub(super) fn draw(draw: &mut Stream) -> Self {
-        let area = draw.uniform(0.0, MAX_AREA) * (FRAME_SIDE * FRAME_SIDE) as f64;
-        let aspect = draw.uniform(0.5, 2.0);
+    /// Draws a rectangle: area up to 30 % of the frame, aspect ratio 0.5 to 2, position and level, each uniform.
+    ///
+    /// Width and height are then rounded to whole pixels.
+    pub(super) fn draw(random: &mut RandomStream) -> Self {
+        let area = random.uniform(0.0, MAX_AREA) * FRAME_PIXELS as f64;
+        let aspect = random.uniform(0.5, 2.0);
         let width = (area * aspect).sqrt().round();
-        // The height makes up for the rounding of the width, and never covers more than `area`.
+        // The height compensates for the rounded width, and the product never exceeds `area`.
         let height = if width < 1.0 { 0 } else { (area / width) as usize };
         let width = width as usize;
         Self {
-            left: draw.below((FRAME_SIDE - width + 1) as u32) as usize,
-            top: draw.below((FRAME_SIDE - height + 1) as u32) as usize,
+            left: random.below((FRAME_SIDE - width + 1) as u32) as usize,
+            top: random.below((FRAME_SIDE - height + 1) as u32) as usize,
             width,
             height,
-            level: draw.below(256) as u8,
+            level: random.below(256) as u8,
         }
     }
 
-    /// Puts it in front of the article. Exposure and tint come later: the rectangle stands in the scene.
-    pub(super) fn cover(self, luma: &mut [u16; FRAME_SIDE * FRAME_SIDE]) {
+    /// Draws the rectangle over the article, before exposure and tint.
+    pub(super) fn cover(self, luma: &mut [u16; FRAME_PIXELS]) {
         for row in luma.chunks_exact_mut(FRAME_SIDE).skip(self.top).take(self.height) {
             row[self.left..self.left + self.width].fill(u16::from(self.level) << LUMA_BITS);
         }
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rectangles_lie_inside_and_cover_up_to_thirty_percent_evenly() {
-        let mut stream = Stream::keyed(&[1]);
+    fn rectangles_are_inside_the_frame_and_cover_up_to_thirty_percent_evenly() {
+        let mut stream = RandomStream::keyed(&[1]);
         let mut covered = 0;
         let draws = 20_000;
         for _ in 0..draws {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn only_the_rectangle_is_covered() {
-        let mut luma = [1; FRAME_SIDE * FRAME_SIDE];
+        let mut luma = [1; FRAME_PIXELS];
         Occlusion { left: 30, top: 1, width: 2, height: 3, level: 9 }.cover(&mut luma);
         let covered: Vec<_> = (0..luma.len()).filter(|&at| luma[at] == 9 << LUMA_BITS).collect();
         assert_eq!(covered, [62, 63, 94, 95, 126, 127]);

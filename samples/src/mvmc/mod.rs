@@ -1,172 +1,168 @@
-//! MVMC, the data set of DDNN: cars, buses and persons before six street cameras, in one file, `MVMC.npz`.
+//! MVMC, the data set of DDNN: cars, buses and persons seen by six street cameras, in one file.
 //!
-//! `X` holds the views, `[samples, 6, 3, 32, 32]`, floats of which the largest of each view is 1; `y` the class that each camera sees,
-//! `[samples, 6]`, 3 where it does not see the sample. That is all: the file has neither parts nor the frames that samples are from.
+//! ```text
+//! X  [samples, 6, 3, 32, 32]   views; the largest float of each view is 1
+//! y  [samples, 6]              class that each camera sees; 3 where the camera does not see the sample
+//! ```
+//! The file has neither parts nor frame numbers. DDNN draws its 680 train samples from the whole recording, so one parked car can be in
+//! train and test. Here the parts follow each other in time, with the same sizes:
 //!
-//! Samples lie in the order of the recording. DDNN drew its 680 train samples from all of it, so that the same parked car may be trained
-//! on and tested; here the parts follow each other in time, of the same sizes: the first eight tenths, whose last tenth is the
-//! validation part, and the rest for test. A sample that shares a picture with one before it goes where that one is.
+//! ```text
+//! +-------------------------------------+-------+---------------+
+//! | train, 72 %                         | val   | test, 20 %    |
+//! +-------------------------------------+-------+---------------+
+//! ```
+//! A sample that shares an image with an earlier one goes to the part of the earlier one.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::numpy::{Array, ArrayError, Npz, NumpyError};
+use crate::data_set::{DataSetInfo, PartsOrigin};
+use crate::error::Mismatch;
+use crate::in_memory::{InMemory, InMemoryPart};
+use crate::numpy::{Array, Npz};
 use crate::split::Groups;
-use crate::stored::{Stored, StoredPart};
-use crate::{Shape, data_dir};
+use crate::{DataError, Shape, files};
+
+/// Declaration of MVMC.
+pub(crate) const INFO: DataSetInfo = DataSetInfo {
+    name: "mvmc",
+    content: "cars, buses and persons, 1 to 6 slots, 3x32x32",
+    files: "MVMC.npz, as DDNN (kunglab/ddnn) loads it",
+    licence: "copyright CVLab-EPFL, research use",
+    parts: PartsOrigin::Fixed,
+    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(CAMERAS))?)),
+};
 
 const LABELS: [&str; 3] = ["car", "bus", "person"];
 const NOT_IN_VIEW: i64 = 3;
 /// Cameras of the recording.
-pub const CAMERAS: usize = 6;
+const CAMERAS: usize = 6;
 const SHAPE: Shape = Shape::rgb(32, 32);
-/// As the original calls it, where it comes from and where it puts it.
-const FILES: [&str; 2] = ["MVMC.npz", "mvmc.npz"];
+/// Names of the file: where DDNN fetches the file, and where DDNN stores it.
+const NAMES: [&str; 2] = ["MVMC.npz", "mvmc.npz"];
 
-/// Why MVMC could not be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum MvmcError {
-    /// The file is not there.
-    #[error("found no `{}` in {}", FILES[0], dir.display())]
-    Missing {
-        /// Folder looked into.
-        dir: PathBuf,
-    },
-    /// The file is damaged, or its arrays are others.
-    #[error(transparent)]
-    Numpy(#[from] NumpyError),
-    /// A label that names no class.
-    #[error("{}: y[{sample}, {camera}]: expected 0 (car), 1 (bus), 2 (person) or 3 (not in view), found {found}", path.display())]
-    Label {
-        /// File.
-        path: PathBuf,
-        /// Position in the file.
-        sample: usize,
-        /// Camera.
-        camera: usize,
-        /// Label found.
-        found: i64,
-    },
-    /// Cameras that see different things.
-    #[error("{}: y[{sample}]: expected one class for all cameras that see the sample, found {first} and {second}", path.display())]
-    Disagree {
-        /// File.
-        path: PathBuf,
-        /// Position in the file.
-        sample: usize,
-        /// One class.
-        first: &'static str,
-        /// The other.
-        second: &'static str,
-    },
-    /// Too few samples for three parts.
-    #[error("{}: expected at least 3 samples that a camera sees, found {found}", path.display())]
-    TooFew {
-        /// File.
-        path: PathBuf,
-        /// Samples found.
-        found: usize,
-    },
-    /// Cameras that the recording does not have.
-    #[error("mvmc: expected 1 to {CAMERAS} cameras, found {0}")]
-    Cameras(usize),
+/// The arrays of the file.
+struct Recording {
+    /// `[samples, cameras]`: classes, or [`NOT_IN_VIEW`].
+    labels: Vec<i64>,
+    /// `[samples, cameras, view]`.
+    pixels: Vec<u8>,
 }
 
-/// Loads the data set as the first `cameras` see it.
+/// A sample that at least one camera sees.
+#[derive(Clone, Copy)]
+struct SeenSample {
+    /// Index in the file.
+    index: usize,
+    class: u16,
+}
+
+/// Opens the data set as the first `cameras` see it.
 ///
 /// # Errors
-/// [`MvmcError`] naming the file and what is wrong with it.
-pub fn open(dir: &Path, cameras: usize) -> Result<Stored, MvmcError> {
+/// [`DataError`] naming the file and its fault.
+fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
     if !(1..=CAMERAS).contains(&cameras) {
-        return Err(MvmcError::Cameras(cameras));
+        return Err(Mismatch::new(format!("1 to {CAMERAS} cameras"), cameras.to_string()).options("mvmc"));
     }
-    let path = FILES.iter().find_map(|name| data_dir::file(dir, name, &[""]));
-    let path = path.ok_or_else(|| MvmcError::Missing { dir: dir.into() })?;
-    let mut file = Npz::open(&path)?;
-    let of_label = file.array("y")?;
-    let samples = of_label.shape.first().copied().unwrap_or(0);
-    let of_label = expect(&file, "y", of_label, &[samples, CAMERAS])?;
-    let labels = of_label.integers().map_err(|reason| file.mismatch("y", reason))?;
-    let classes = classes(&path, &labels)?;
-    let views = file.array("X")?;
-    let Shape { channels, height, width } = SHAPE;
-    let views = expect(&file, "X", views, &[samples, CAMERAS, channels, height, width])?;
-    let pixels = views.pixels().map_err(|reason| file.mismatch("X", reason))?;
-
-    let kept: Vec<(usize, u16)> =
-        classes.iter().enumerate().filter_map(|(sample, class)| Some((sample, (*class)?))).collect();
-    if kept.len() < 3 {
-        return Err(MvmcError::TooFew { path, found: kept.len() });
+    let path = files::find(dir, &NAMES.map(str::to_owned), INFO.files)?;
+    let recording = Recording::read(&path)?;
+    let seen = recording.seen_samples(&path)?;
+    if seen.len() < 3 {
+        let mismatch = Mismatch::new("at least 3 samples that a camera sees", seen.len().to_string());
+        return Err(mismatch.wrong_file(path.display()));
     }
-    let view = |sample: usize, camera: usize| {
-        let at = sample * CAMERAS + camera;
-        (labels[at] != NOT_IN_VIEW).then(|| &pixels[at * SHAPE.bytes()..][..SHAPE.bytes()])
-    };
-    let firsts = firsts(&kept, view);
-    let behind_train = kept.len() * 8 / 10;
-    let validation = (behind_train / 10).max(1);
-    let part_of = |at: usize| usize::from(at >= behind_train - validation) + usize::from(at >= behind_train);
-    let mut parts = [StoredPart::default(), StoredPart::default(), StoredPart::default()];
+    let test_start = seen.len() * 8 / 10;
+    let validation_start = test_start - (test_start / 10).max(1);
+    let part_at = |at: usize| usize::from(at >= validation_start) + usize::from(at >= test_start);
+    let mut parts = [(); 3].map(|()| InMemoryPart::default());
     let mut moved = 0;
-    for (at, (sample, class)) in kept.iter().enumerate() {
-        let part = part_of(firsts[at]);
-        moved += usize::from(part != part_of(at));
-        parts[part].push(*class, SHAPE, (0..cameras).map(|camera| view(*sample, camera)));
+    for (at, first) in recording.first_with_shared_image(&seen).into_iter().enumerate() {
+        let SeenSample { index, class } = seen[at];
+        let part = part_at(first);
+        moved += usize::from(part != part_at(at));
+        parts[part].push(class, SHAPE, (0..cameras).map(|camera| recording.view(index, camera)));
     }
+    let samples = recording.labels.len() / CAMERAS;
     let mut notes = Vec::new();
-    if kept.len() < samples {
+    if seen.len() < samples {
+        let unseen = samples - seen.len();
         notes.push(format!(
-            "{} of {samples} samples are left out: no camera sees them, so their class is unknown",
-            samples - kept.len()
+            "{unseen} of {samples} samples are left out: no camera sees them, so their class is unknown"
         ));
     }
     if moved > 0 {
-        notes.push(format!("{moved} samples share a picture with an earlier part and are put there"));
+        notes.push(format!("{moved} samples share an image with an earlier part and are moved to that part"));
     }
-    Ok(Stored::new(LABELS.map(str::to_owned).into(), cameras, SHAPE, parts).with_notes(notes))
+    Ok(InMemory::new(LABELS, cameras, SHAPE, parts).with_notes(notes))
 }
 
-fn expect(file: &Npz, name: &str, array: Array, shape: &[usize]) -> Result<Array, MvmcError> {
+impl Recording {
+    fn read(path: &Path) -> Result<Self, DataError> {
+        let mut file = Npz::open(path)?;
+        let labels = file.array("y")?;
+        let samples = labels.shape.first().copied().unwrap_or(0);
+        let labels = expect_shape(labels, &[samples, CAMERAS]).and_then(|labels| labels.integers());
+        let labels = labels.map_err(|mismatch| file.wrong_array("y", mismatch))?;
+        let Shape { channels, height, width } = SHAPE;
+        let pixels = expect_shape(file.array("X")?, &[samples, CAMERAS, channels, height, width])
+            .and_then(Array::pixels)
+            .map_err(|mismatch| file.wrong_array("X", mismatch))?;
+        Ok(Self { labels, pixels })
+    }
+
+    fn view(&self, index: usize, camera: usize) -> Option<&[u8]> {
+        let view = index * CAMERAS + camera;
+        (self.labels[view] != NOT_IN_VIEW).then(|| &self.pixels[view * SHAPE.bytes()..][..SHAPE.bytes()])
+    }
+
+    /// The samples that a camera sees, in the order of the file. The cameras must agree on the class.
+    fn seen_samples(&self, path: &Path) -> Result<Vec<SeenSample>, DataError> {
+        let mut seen = Vec::new();
+        for (index, labels) in self.labels.chunks_exact(CAMERAS).enumerate() {
+            let mut class = None;
+            for (camera, &found) in labels.iter().enumerate() {
+                if !(0..=NOT_IN_VIEW).contains(&found) {
+                    let at = format!("{}: y[{index}, {camera}]", path.display());
+                    let expected = "0 (car), 1 (bus), 2 (person) or 3 (not in view)";
+                    return Err(Mismatch::new(expected, found.to_string()).wrong_file(at));
+                }
+                if found == NOT_IN_VIEW {
+                    continue;
+                }
+                let first = *class.get_or_insert(found);
+                if first != found {
+                    let at = format!("{}: y[{index}]", path.display());
+                    let found = format!("{} and {}", LABELS[first as usize], LABELS[found as usize]);
+                    let expected = "one class for all cameras that see the sample";
+                    return Err(Mismatch::new(expected, found).wrong_file(at));
+                }
+            }
+            seen.extend(class.map(|class| SeenSample { index, class: class as u16 }));
+        }
+        Ok(seen)
+    }
+
+    /// For each sample the first one of its group. Samples that share an image form a group.
+    fn first_with_shared_image(&self, seen: &[SeenSample]) -> Vec<usize> {
+        let mut groups = Groups::new(seen.len());
+        let mut first_with = HashMap::new();
+        for (at, sample) in seen.iter().enumerate() {
+            for view in (0..CAMERAS).filter_map(|camera| self.view(sample.index, camera)) {
+                groups.join(*first_with.entry(view).or_insert(at), at);
+            }
+        }
+        (0..seen.len()).map(|at| groups.first(at)).collect()
+    }
+}
+
+fn expect_shape(array: Array, shape: &[usize]) -> Result<Array, Mismatch> {
     if array.shape == shape {
         return Ok(array);
     }
-    let found = format!("{:?}", array.shape);
-    Err(file.mismatch(name, ArrayError::new(format!("the shape {shape:?}"), found)).into())
-}
-
-/// The class of each sample; `None` where no camera sees it.
-fn classes(path: &Path, labels: &[i64]) -> Result<Vec<Option<u16>>, MvmcError> {
-    let of_sample = |(sample, labels): (usize, &[i64])| {
-        let mut class = None;
-        for (camera, &found) in labels.iter().enumerate() {
-            if !(0..=NOT_IN_VIEW).contains(&found) {
-                return Err(MvmcError::Label { path: path.into(), sample, camera, found });
-            }
-            if found == NOT_IN_VIEW {
-                continue;
-            }
-            let first = *class.get_or_insert(found);
-            if first != found {
-                let [first, second] = [first, found].map(|class| LABELS[class as usize]);
-                return Err(MvmcError::Disagree { path: path.into(), sample, first, second });
-            }
-        }
-        Ok(class.map(|class| class as u16))
-    };
-    labels.chunks_exact(CAMERAS).enumerate().map(of_sample).collect()
-}
-
-/// For each sample the first that shares a picture with it, with one that does, and so on.
-fn firsts<'a>(kept: &[(usize, u16)], view: impl Fn(usize, usize) -> Option<&'a [u8]>) -> Vec<usize> {
-    let mut groups = Groups::new(kept.len());
-    let mut pictures = HashMap::new();
-    for (at, (sample, _)) in kept.iter().enumerate() {
-        for picture in (0..CAMERAS).filter_map(|camera| view(*sample, camera)) {
-            groups.join(*pictures.entry(picture).or_insert(at), at);
-        }
-    }
-    (0..kept.len()).map(|at| groups.first(at)).collect()
+    Err(Mismatch::new(format!("the shape {shape:?}"), format!("{:?}", array.shape)))
 }

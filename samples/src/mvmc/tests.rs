@@ -4,7 +4,7 @@ use std::io::Write;
 use super::*;
 use crate::{DataSet, Part};
 
-/// Twelve samples that `NumPy` wrote with the names, types and shapes of the original; `tests/goldens/make.py` says what is in them.
+/// Twelve samples that `NumPy` wrote with the names, types and shapes of the original; `tests/goldens/make.py` makes them.
 fn golden() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/mvmc-12.npz");
@@ -67,13 +67,13 @@ fn refused(dir: &Path, words: &[&str]) {
 }
 
 #[test]
-fn a_file_of_numpy_is_read_view_by_view() {
+fn every_view_of_a_numpy_file_is_read() {
     let dir = golden();
     let data = open(dir.path(), CAMERAS).unwrap();
     assert_eq!((data.labels(), data.slots()), (LABELS.map(str::to_owned).to_vec(), 6));
     assert_eq!(Part::ALL.map(|part| data.len(part)), [7, 1, 3]);
     let mut view = vec![0; SHAPE.bytes()];
-    // The last of twelve; the one before it is seen by nobody.
+    // The last of twelve; the one before it is seen by no camera.
     let samples = (0..7).map(|at| (Part::Train, at, at)).chain([(Part::Validation, 0, 7)]);
     for (part, index, sample) in samples.chain([(Part::Test, 0, 8), (Part::Test, 1, 9), (Part::Test, 2, 11)])
     {
@@ -91,7 +91,7 @@ fn a_file_of_numpy_is_read_view_by_view() {
 }
 
 #[test]
-fn fewer_cameras_see_less_and_their_samples_stay() {
+fn fewer_cameras_keep_all_samples() {
     let dir = golden();
     let data = open(dir.path(), 1).unwrap();
     assert_eq!((data.slots(), Part::ALL.map(|part| data.len(part))), (1, [7, 1, 3]));
@@ -104,17 +104,17 @@ fn fewer_cameras_see_less_and_their_samples_stay() {
 }
 
 #[test]
-fn samples_that_share_a_picture_are_in_one_part() {
+fn samples_that_share_an_image_are_in_one_part() {
     let of = |fill| (fill, [0, 3, 3, 1, 3, 3].map(|label| if label == 1 { 0 } else { label }));
     let mut samples: Vec<(u8, [u8; 6])> = (0..20).map(of).collect();
     samples[17].0 = 2;
     let data = open(written(&samples).path(), CAMERAS).unwrap();
     assert_eq!(Part::ALL.map(|part| data.len(part)), [16, 1, 3]);
-    assert_eq!(data.notes(), ["1 samples share a picture with an earlier part and are put there"]);
+    assert_eq!(data.notes(), ["1 samples share an image with an earlier part and are moved to that part"]);
 }
 
 #[test]
-fn labels_that_disagree_or_mean_nothing_are_named() {
+fn contradicting_and_unknown_labels_are_named() {
     let mut samples: Vec<(u8, [u8; 6])> = (0..5).map(|fill| (fill, [2, 3, 2, 2, 3, 3])).collect();
     samples[3].1[5] = 1;
     refused(written(&samples).path(), &["mvmc.npz: y[3]", "one class", "person and bus"]);
@@ -128,7 +128,7 @@ fn labels_that_disagree_or_mean_nothing_are_named() {
 #[test]
 fn arrays_of_another_shape_or_type_are_named() {
     let dir = tempfile::tempdir().unwrap();
-    refused(dir.path(), &["found no `MVMC.npz` in", dir.path().to_str().unwrap()]);
+    refused(dir.path(), &["expected `MVMC.npz` or `mvmc.npz`, found none", dir.path().to_str().unwrap()]);
     let path = dir.path().join("MVMC.npz");
     let labels = || ("y.npy", npy("|i1", &[3, 6], &[0; 18]));
     let floats = |shape: &[usize]| npy("<f4", shape, &vec![0; 4 * shape.iter().product::<usize>()]);

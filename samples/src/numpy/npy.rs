@@ -1,4 +1,4 @@
-//! `.npy`: one array behind a header that says its type, order and shape.
+//! `.npy`: a header with type, order and shape, then the values of one array.
 //!
 //! ```text
 //!  0               6      8        10 (version 1) or 12 (2, 3)
@@ -6,19 +6,19 @@
 //! | 93 N U M P Y  | 1 0  | length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  | values, LE  |
 //! +---------------+------+--------+--------------------------------------------------------------+------ ... --+
 //! ```
-//! The length is that of the text, a little-endian u16 in version 1 and a u32 in 2 and 3.
+//! The length counts the bytes of the text. It is a little-endian u16 in version 1 and a u32 in versions 2 and 3.
 
-use super::ArrayError;
+use crate::error::Mismatch;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longest header that is read, in bytes; `NumPy`'s own are below 200.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-/// Most axes of an array, as in `NumPy`.
-const AXES_MAX: usize = 64;
+/// Longest header, in bytes; those of `NumPy` are below 200.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// Limit of axes, as in `NumPy`.
+const MAX_AXES: usize = 64;
 
 /// Type of the values of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
+pub(super) enum Element {
     /// `bool`, a byte each.
     Bool,
     /// `int8`.
@@ -37,7 +37,7 @@ pub enum Element {
     F64,
 }
 
-/// Types as headers name them.
+/// Name in headers, type, and bytes of a value.
 const ELEMENTS: [(&str, Element, usize); 8] = [
     ("|b1", Element::Bool, 1),
     ("|i1", Element::I8, 1),
@@ -51,11 +51,11 @@ const ELEMENTS: [(&str, Element, usize); 8] = [
 
 /// An array, row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Array {
+pub(crate) struct Array {
     /// Type of the values.
-    pub element: Element,
+    pub(super) element: Element,
     /// Sizes, outermost first.
-    pub shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// The values, little-endian.
     data: Vec<u8>,
 }
@@ -64,30 +64,30 @@ impl Array {
     /// Reads a whole `.npy`.
     ///
     /// # Errors
-    /// [`ArrayError`]: not an array, one in Fortran order, of another type, or with more or fewer values than its shape says.
-    pub fn parse(mut file: Vec<u8>) -> Result<Self, ArrayError> {
+    /// [`Mismatch`]: no array, Fortran order, another type, or a number of values that differs from the shape.
+    pub(crate) fn parse(mut file: Vec<u8>) -> Result<Self, Mismatch> {
         let start = text_range(&file)?;
         let text = std::str::from_utf8(&file[start.clone()])
-            .map_err(|_| ArrayError::new("a header of text", "other bytes"))?;
+            .map_err(|_| Mismatch::new("a header of text", "other bytes"))?;
         let Header { descr, fortran_order, shape } = Header::parse(text).ok_or_else(|| {
             let known =
                 "a header {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } of a plain type";
-            ArrayError::new(known, format!("{:?}", text.trim_end().chars().take(120).collect::<String>()))
+            Mismatch::new(known, format!("{:?}", text.trim_end().chars().take(120).collect::<String>()))
         })?;
         let Some((_, element, bytes)) = ELEMENTS.iter().find(|(name, ..)| *name == descr) else {
             let known = ELEMENTS.map(|(name, ..)| name).join(", ");
-            return Err(ArrayError::new(format!("values of type {known}"), format!("`{descr}`")));
+            return Err(Mismatch::new(format!("values of type {known}"), format!("`{descr}`")));
         };
         if fortran_order {
             let (expected, found) =
                 ("values in C order (save numpy.ascontiguousarray of it)", "Fortran order");
-            return Err(ArrayError::new(expected, found));
+            return Err(Mismatch::new(expected, found));
         }
         let len = shape.iter().try_fold(*bytes, |product, &size| product.checked_mul(size));
         let data = file.split_off(start.end);
         if len != Some(data.len()) {
             let expected = len.map_or("a shape that fits into memory".into(), |len| format!("{len} bytes"));
-            return Err(ArrayError::new(
+            return Err(Mismatch::new(
                 format!("{expected} for the shape {shape:?}"),
                 format!("{} bytes", data.len()),
             ));
@@ -95,85 +95,73 @@ impl Array {
         Ok(Self { element: *element, shape, data })
     }
 
-    /// Number of values.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
-    }
-
     /// The values as integers.
     ///
     /// # Errors
-    /// [`ArrayError`] for an array of floats.
-    pub fn integers(&self) -> Result<Vec<i64>, ArrayError> {
+    /// [`Mismatch`] for an array of floats.
+    pub(crate) fn integers(&self) -> Result<Vec<i64>, Mismatch> {
         let data = &self.data;
         Ok(match self.element {
             Element::Bool | Element::U8 => data.iter().map(|&value| value.into()).collect(),
             Element::I8 => data.iter().map(|&value| value.cast_signed().into()).collect(),
-            Element::I16 => each(data, |bytes| i16::from_le_bytes(bytes).into()),
-            Element::I32 => each(data, |bytes| i32::from_le_bytes(bytes).into()),
-            Element::I64 => each(data, i64::from_le_bytes),
+            Element::I16 => values(data, |bytes| i16::from_le_bytes(bytes).into()),
+            Element::I32 => values(data, |bytes| i32::from_le_bytes(bytes).into()),
+            Element::I64 => values(data, i64::from_le_bytes),
             Element::F32 | Element::F64 => {
-                return Err(ArrayError::new("integers", format!("{:?}", self.element)));
+                return Err(Mismatch::new("integers", format!("{:?}", self.element)));
             }
         })
     }
 
-    /// The values as pixels: bytes as they are, floats from 0 to 1 as `round(255 x)`.
+    /// The values as pixels: bytes unchanged, floats from 0 to 1 as `round(255 x)`.
     ///
     /// # Errors
-    /// [`ArrayError`] for other types, and naming the first value that is no number from 0 to 1.
-    pub fn pixels(self) -> Result<Vec<u8>, ArrayError> {
-        let values: Vec<f64> = match self.element {
-            Element::U8 => return Ok(self.data),
-            Element::F32 => each(&self.data, |bytes| f32::from_le_bytes(bytes).into()),
-            Element::F64 => each(&self.data, f64::from_le_bytes),
-            other => return Err(ArrayError::new("pixels of type U8, F32 or F64", format!("{other:?}"))),
-        };
-        values.into_iter().enumerate().map(|(at, value)| pixel(value, at)).collect()
+    /// [`Mismatch`] for other types, and naming the first value outside 0 to 1.
+    pub(crate) fn pixels(self) -> Result<Vec<u8>, Mismatch> {
+        match self.element {
+            Element::U8 => Ok(self.data),
+            Element::F32 => to_pixels(values(&self.data, |bytes| f32::from_le_bytes(bytes).into())),
+            Element::F64 => to_pixels(values(&self.data, f64::from_le_bytes)),
+            other => Err(Mismatch::new("pixels of type U8, F32 or F64", format!("{other:?}"))),
+        }
     }
 }
 
-/// A pixel of a value from 0 to 1, the one at index `at`.
-pub(crate) fn pixel(value: f64, at: usize) -> Result<u8, ArrayError> {
-    if (0.0..=1.0).contains(&value) {
-        return Ok((value * 255.0).round() as u8);
-    }
-    Err(ArrayError::new("values from 0 to 1", format!("{value} at index {at}")))
+/// Pixels of values from 0 to 1: `round(255 x)`.
+///
+/// # Errors
+/// [`Mismatch`] naming the first value outside 0 to 1.
+pub(crate) fn to_pixels(values: Vec<f64>) -> Result<Vec<u8>, Mismatch> {
+    let pixel = |(at, value): (usize, f64)| match value {
+        0.0..=1.0 => Ok((value * 255.0).round() as u8),
+        _ => Err(Mismatch::new("values from 0 to 1", format!("{value} at index {at}"))),
+    };
+    values.into_iter().enumerate().map(pixel).collect()
 }
 
-/// Values of as many bytes each.
-pub(crate) fn each<const N: usize, T>(data: &[u8], value: impl Fn([u8; N]) -> T) -> Vec<T> {
+/// Values of `N` bytes each.
+pub(crate) fn values<const N: usize, T>(data: &[u8], value: impl Fn([u8; N]) -> T) -> Vec<T> {
     data.as_chunks::<N>().0.iter().map(|bytes| value(*bytes)).collect()
 }
 
-/// Where the text of the header lies.
-fn text_range(file: &[u8]) -> Result<std::ops::Range<usize>, ArrayError> {
+/// Position of the header's text.
+fn text_range(file: &[u8]) -> Result<std::ops::Range<usize>, Mismatch> {
     let known = "a .npy array of version 1 to 3";
     let Some([major, minor, rest @ ..]) = file.strip_prefix(MAGIC) else {
-        return Err(ArrayError::new(
-            known,
-            format!("a file that begins {:02x?}", &file[..file.len().min(8)]),
-        ));
+        return Err(Mismatch::new(known, format!("a file that begins {:02x?}", &file[..file.len().min(8)])));
     };
     let (start, length) = match (major, minor, rest) {
         (1, 0, [a, b, ..]) => (10, usize::from(u16::from_le_bytes([*a, *b]))),
         (2 | 3, 0, [a, b, c, d, ..]) => (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize),
-        (1..=3, 0, _) => return Err(ArrayError::new("a whole header", format!("{} bytes", file.len()))),
-        _ => return Err(ArrayError::new(known, format!("version {major}.{minor}"))),
+        (1..=3, 0, _) => return Err(Mismatch::new("a whole header", format!("{} bytes", file.len()))),
+        _ => return Err(Mismatch::new(known, format!("version {major}.{minor}"))),
     };
-    if length > HEADER_BYTES_MAX {
-        let expected = format!("a header of up to {HEADER_BYTES_MAX} bytes");
-        return Err(ArrayError::new(expected, format!("one of {length}")));
+    if length > MAX_HEADER_BYTES {
+        let expected = format!("a header of up to {MAX_HEADER_BYTES} bytes");
+        return Err(Mismatch::new(expected, format!("one of {length}")));
     }
     if start + length > file.len() {
-        return Err(ArrayError::new(
+        return Err(Mismatch::new(
             format!("a header of {length} bytes"),
             format!("{} bytes in all", file.len()),
         ));
@@ -188,33 +176,33 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the Python dictionary of a header; each key once, in any order, and no other.
+    /// Parses the Python dictionary of a header. Each key must appear once, in any order.
     fn parse(text: &str) -> Option<Self> {
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-        let mut words = Words(text);
-        words.take('{')?;
-        while words.take('}').is_none() {
-            let key = words.quoted()?;
-            words.take(':')?;
+        let mut literal = Literal(text);
+        literal.take('{')?;
+        while literal.take('}').is_none() {
+            let key = literal.quoted()?;
+            literal.take(':')?;
             let first = match key {
-                "descr" => descr.replace(words.quoted()?.to_owned()).is_none(),
-                "fortran_order" => fortran_order.replace(words.boolean()?).is_none(),
-                "shape" => shape.replace(words.tuple()?).is_none(),
+                "descr" => descr.replace(literal.quoted()?.to_owned()).is_none(),
+                "fortran_order" => fortran_order.replace(literal.boolean()?).is_none(),
+                "shape" => shape.replace(literal.tuple()?).is_none(),
                 _ => false,
             };
-            if !first || (words.take(',').is_none() && !words.0.trim_start().starts_with('}')) {
+            if !first || (literal.take(',').is_none() && !literal.0.trim_start().starts_with('}')) {
                 return None;
             }
         }
-        words.0.trim().is_empty().then_some(())?;
+        literal.0.trim().is_empty().then_some(())?;
         Some(Self { descr: descr?, fortran_order: fortran_order?, shape: shape? })
     }
 }
 
-/// What is left of a Python literal.
-struct Words<'a>(&'a str);
+/// Rest of a Python literal that is not parsed yet.
+struct Literal<'a>(&'a str);
 
-impl<'a> Words<'a> {
+impl<'a> Literal<'a> {
     fn take(&mut self, mark: char) -> Option<()> {
         self.0 = self.0.trim_start().strip_prefix(mark)?;
         Some(())
@@ -250,6 +238,6 @@ impl<'a> Words<'a> {
         // Python 2 wrote long integers as `3L`.
         let size = |word: &str| word.trim().trim_end_matches('L').parse().ok();
         let sizes: Vec<usize> = inside.split(',').map(size).collect::<Option<_>>()?;
-        (sizes.len() <= AXES_MAX).then_some(sizes)
+        (sizes.len() <= MAX_AXES).then_some(sizes)
     }
 }

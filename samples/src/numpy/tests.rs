@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use super::npy::Element;
 use super::*;
 
 const TYPES: [(&str, Element); 8] = [
@@ -13,7 +14,7 @@ const TYPES: [(&str, Element); 8] = [
     ("f8", Element::F64),
 ];
 
-/// A file that `NumPy` wrote; `tests/goldens/make.py` says how.
+/// A file that `NumPy` wrote, by `tests/goldens/make.py`.
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
@@ -29,11 +30,11 @@ fn refused(file: Vec<u8>, words: &[&str]) {
 }
 
 #[test]
-fn every_type_that_numpy_writes_is_read() {
+fn every_supported_type_is_read() {
     let mut file = Npz::open(&golden("types.npz")).unwrap();
     for (name, element) in TYPES {
         let array = file.array(name).unwrap();
-        assert_eq!((array.element, array.shape.as_slice(), array.len()), (element, &[2, 3][..], 6), "{name}");
+        assert_eq!((array.element, array.shape.as_slice()), (element, &[2, 3][..]), "{name}");
         if matches!(element, Element::F32 | Element::F64) {
             assert!(array.integers().unwrap_err().to_string().contains("expected integers"));
             assert_eq!(array.pixels().unwrap(), [0, 255, 255, 255, 0, 255]);
@@ -44,13 +45,13 @@ fn every_type_that_numpy_writes_is_read() {
     assert_eq!(file.array("negative").unwrap().integers().unwrap(), [-3, 2]);
     let scalar = file.array("scalar").unwrap();
     assert_eq!((scalar.shape.len(), scalar.integers().unwrap()), (0, vec![7]));
-    assert!(file.array("none").unwrap().is_empty());
+    assert_eq!(file.array("none").unwrap().pixels().unwrap(), [0; 0]);
     let version_2 = Array::parse(std::fs::read(golden("version-2.npy")).unwrap()).unwrap();
     assert_eq!((version_2.shape.as_slice(), version_2.integers().unwrap()), (&[2, 3][..], (0..6).collect()));
 }
 
 #[test]
-fn arrays_that_are_not_read_are_refused_by_their_names() {
+fn unsupported_arrays_are_refused_by_name() {
     let mut file = Npz::open(&golden("types.npz")).unwrap();
     for (name, word) in [
         ("fortran", "found Fortran order"),
@@ -67,7 +68,7 @@ fn arrays_that_are_not_read_are_refused_by_their_names() {
 }
 
 #[test]
-fn headers_are_read_as_python_would_write_them() {
+fn headers_are_parsed_as_python_dictionaries() {
     let header = "{\"shape\" : ( 2 ,3L), 'fortran_order':False,'descr': '|u1'}  \n";
     assert_eq!(Array::parse(npy(header, &[1, 2, 3, 4, 5, 6])).unwrap().shape, [2, 3]);
     for header in [
@@ -88,7 +89,7 @@ fn headers_are_read_as_python_would_write_them() {
 }
 
 #[test]
-fn a_file_that_is_no_array_or_of_another_length_is_refused() {
+fn a_file_without_an_array_or_of_another_length_is_refused() {
     let header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }\n";
     refused(npy(header, &[0; 23]), &["expected 24 bytes for the shape [2, 3]", "found 23"]);
     refused(npy(header, &[0; 25]), &["found 25"]);
@@ -133,7 +134,7 @@ fn a_file_cut_off_anywhere_is_refused() {
 }
 
 #[test]
-fn a_bit_that_turned_is_an_error_or_makes_no_difference_but_no_panic() {
+fn a_flipped_bit_is_an_error_or_makes_no_difference() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("turned.npz");
     let whole = std::fs::read(golden("mvmc-12.npz")).unwrap();
@@ -152,7 +153,7 @@ fn a_bit_that_turned_is_an_error_or_makes_no_difference_but_no_panic() {
 }
 
 #[test]
-fn a_file_that_is_not_there_and_one_that_is_no_zip_are_named() {
+fn a_missing_file_and_a_file_that_is_no_zip_are_named() {
     let error = Npz::open(&golden("none.npz")).unwrap_err().to_string();
     assert!(error.contains("none.npz: cannot be read"), "{error}");
     let error = Npz::open(&golden("make.py")).unwrap_err().to_string();

@@ -1,29 +1,30 @@
-//! Samples that belong together, found pair by pair.
+//! Groups of samples that belong together, joined pair by pair.
 
-/// A partition of samples into groups, each known by its first sample.
+/// Groups of samples (disjoint sets). The first sample identifies a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
-    before: Vec<usize>,
+    /// An earlier sample of the same group, or the sample itself.
+    earlier: Vec<usize>,
 }
 
 impl Groups {
-    /// Every sample by itself.
+    /// One group per sample.
     pub(crate) fn new(samples: usize) -> Self {
-        Self { before: (0..samples).collect() }
+        Self { earlier: (0..samples).collect() }
     }
 
-    /// Says that two samples belong together.
+    /// Joins the groups of two samples.
     pub(crate) fn join(&mut self, one: usize, other: usize) {
         let (one, other) = (self.first(one), self.first(other));
-        self.before[one.max(other)] = one.min(other);
+        self.earlier[one.max(other)] = one.min(other);
     }
 
-    /// The first sample of the group that a sample is in.
+    /// First sample of a sample's group.
     pub(crate) fn first(&mut self, sample: usize) -> usize {
         let mut at = sample;
-        while self.before[at] != at {
-            self.before[at] = self.before[self.before[at]];
-            at = self.before[at];
+        while self.earlier[at] != at {
+            self.earlier[at] = self.earlier[self.earlier[at]];
+            at = self.earlier[at];
         }
         at
     }
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_of_pairs_is_one_group_known_by_its_first() {
+    fn a_chain_of_pairs_is_one_group_identified_by_its_first_sample() {
         let mut groups = Groups::new(6);
         for (one, other) in [(5, 3), (1, 5), (4, 2)] {
             groups.join(one, other);

@@ -1,9 +1,11 @@
-//! Parts for data that has none: whole groups of samples, drawn by a seed, so that shares and classes come out as asked.
+//! Draws parts for data that has none, so that shares and classes come out as requested.
 //!
-//! A group is what must not be torn apart: frames of one scene, views of one object, copies of one picture. Classes are served rarest
-//! first, and of each the largest groups first (equal ones in an order drawn by the seed); a group goes to the part that lacks most of
-//! that class. This is stratification by groups after Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data",
-//! ECML PKDD 2011, section 3.
+//! Samples that belong together form a group: frames of one scene, views of one object, copies of one image. A group goes to one part.
+//! The rarest class is divided first, and within a class the largest group. A group goes to the part that lacks the most samples of the
+//! class. A hash of seed and name orders equal groups.
+//!
+//! This is stratification by groups after Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", ECML PKDD 2011,
+//! section 3.
 
 mod groups;
 #[cfg(test)]
@@ -16,23 +18,23 @@ use std::str::FromStr;
 use sha2::{Digest, Sha256};
 
 use crate::Part;
+use crate::error::Mismatch;
 
 pub(crate) use groups::Groups;
 
-/// Orders that are drawn before a class that is missing in a part is given up.
-const DRAWS: u64 = 16;
-const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
+/// Attempts, each with another order of equal groups, to bring every class into every part.
+const ATTEMPTS: u64 = 16;
 
-/// How data without parts is cut into them.
+/// Rule that divides data without parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// How much each part gets.
+    /// Share of each part.
     pub shares: Shares,
-    /// Draws which groups go where.
+    /// Seed of the order of equal groups.
     pub seed: u64,
 }
 
-/// Shares of train, validation and test, as weights: `80,10,10` is eight tenths, a tenth and a tenth. None is zero.
+/// Positive weights of train, validation and test: `80,10,10` is eight tenths, a tenth and a tenth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares([u16; 3]);
 
@@ -42,21 +44,15 @@ impl Default for Shares {
     }
 }
 
-/// Shares that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "shares: expected three whole numbers above 0 for train, validation and test, such as 80,10,10; found `{0}`"
-)]
-pub struct SharesError(String);
-
 impl FromStr for Shares {
-    type Err = SharesError;
+    type Err = Mismatch;
 
-    fn from_str(text: &str) -> Result<Self, SharesError> {
-        let error = || SharesError(text.into());
-        let shares = text.split(',').map(|share| share.trim().parse().ok().filter(|&share: &u16| share > 0));
-        let shares: Vec<u16> = shares.collect::<Option<_>>().ok_or_else(error)?;
-        Ok(Self(shares.try_into().map_err(|_| error())?))
+    fn from_str(text: &str) -> Result<Self, Mismatch> {
+        let share = |share: &str| share.trim().parse().ok().filter(|&share: &u16| share > 0);
+        let shares: Option<Vec<u16>> = text.split(',').map(share).collect();
+        let shares = shares.and_then(|shares| shares.try_into().ok()).map(Self);
+        let expected = "three whole numbers above 0 for train, validation and test, such as 80,10,10";
+        shares.ok_or_else(|| Mismatch::new(expected, format!("`{text}`")))
     }
 }
 
@@ -67,114 +63,145 @@ impl std::fmt::Display for Shares {
     }
 }
 
-/// A class that would be missing in a part.
+/// Error of a class that cannot be in every part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lacking {
+pub(crate) struct MissingClass {
     pub(crate) class: usize,
-    /// Groups that have samples of it.
+    /// Groups with samples of the class.
     pub(crate) groups: usize,
 }
 
-/// One group.
-struct Whole {
+/// Samples that stay in one part.
+#[derive(Default)]
+struct Group {
     members: Vec<usize>,
-    /// Samples of each class.
+    /// Number of samples of each class.
     classes: BTreeMap<usize, usize>,
 }
 
+/// Parts of the groups so far.
+struct Division<'a> {
+    shares: Shares,
+    groups: &'a [Group],
+    part_of: Vec<Option<usize>>,
+    /// Samples in each part, by class.
+    of_class: BTreeMap<usize, [usize; 3]>,
+    /// Samples in each part.
+    of_all: [usize; 3],
+}
+
 impl Split {
-    /// The part of each sample. `classes` and `names` have an entry each; names make the draw independent of what else there is.
+    /// The part of each sample. `classes` and `names` have one entry per sample. The name makes the draw of a group independent of the
+    /// other groups.
     pub(crate) fn parts(
         &self,
         classes: &[usize],
         names: &[&str],
         groups: &mut Groups,
-    ) -> Result<Vec<Part>, Lacking> {
-        let mut wholes: BTreeMap<usize, Whole> = BTreeMap::new();
+    ) -> Result<Vec<Part>, MissingClass> {
+        let mut by_first: BTreeMap<usize, Group> = BTreeMap::new();
         for (sample, class) in classes.iter().enumerate() {
-            let whole = wholes
-                .entry(groups.first(sample))
-                .or_insert_with(|| Whole { members: Vec::new(), classes: BTreeMap::new() });
-            whole.members.push(sample);
-            *whole.classes.entry(*class).or_default() += 1;
+            let group = by_first.entry(groups.first(sample)).or_default();
+            group.members.push(sample);
+            *group.classes.entry(*class).or_default() += 1;
         }
-        let wholes: Vec<Whole> = wholes.into_values().collect();
-        let mut lacking = None;
-        for draw in 0..DRAWS {
-            let order: Vec<u64> =
-                wholes.iter().map(|whole| self.place(draw, names[whole.members[0]])).collect();
-            match self.drawn(&wholes, &order) {
-                Ok(of_whole) => {
+        let groups: Vec<Group> = by_first.into_values().collect();
+        let mut missing = None;
+        for attempt in 0..ATTEMPTS {
+            let rank = |group: &Group| self.rank(attempt, names[group.members[0]]);
+            let ranks: Vec<u64> = groups.iter().map(rank).collect();
+            match Division::new(self.shares, &groups).divide(&ranks) {
+                Ok(part_of) => {
                     let mut parts = vec![Part::Train; classes.len()];
-                    for (whole, part) in wholes.iter().zip(of_whole) {
-                        whole.members.iter().for_each(|&sample| parts[sample] = PARTS[part]);
+                    for (group, part) in groups.iter().zip(part_of) {
+                        group.members.iter().for_each(|&sample| parts[sample] = Part::ALL[part]);
                     }
                     return Ok(parts);
                 }
-                Err(found) => lacking = lacking.or(Some(found)),
+                Err(error) => missing = missing.or(Some(error)),
             }
         }
-        Err(lacking.expect("a draw that gave no parts said what it lacked"))
+        Err(missing.expect("every failed attempt names a class"))
     }
 
-    /// Where a group stands among its equals.
-    fn place(&self, draw: u64, name: &str) -> u64 {
+    /// Rank of a group among equal groups.
+    fn rank(&self, attempt: u64, name: &str) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.seed.to_le_bytes());
-        hash.update(draw.to_le_bytes());
+        hash.update(attempt.to_le_bytes());
         hash.update(name);
         let hash: [u8; 32] = hash.finalize().into();
-        hash.iter().take(8).fold(0, |place, &byte| place << 8 | u64::from(byte))
+        hash.iter().take(8).fold(0, |rank, &byte| rank << 8 | u64::from(byte))
+    }
+}
+
+impl<'a> Division<'a> {
+    fn new(shares: Shares, groups: &'a [Group]) -> Self {
+        Self { shares, groups, part_of: vec![None; groups.len()], of_class: BTreeMap::new(), of_all: [0; 3] }
     }
 
     /// The part of each group.
-    fn drawn(&self, wholes: &[Whole], order: &[u64]) -> Result<Vec<usize>, Lacking> {
+    fn divide(mut self, ranks: &[u64]) -> Result<Vec<usize>, MissingClass> {
         let mut groups_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (index, whole) in wholes.iter().enumerate() {
-            whole.classes.keys().for_each(|&class| groups_of.entry(class).or_default().push(index));
+        for (index, group) in self.groups.iter().enumerate() {
+            group.classes.keys().for_each(|&class| groups_of.entry(class).or_default().push(index));
         }
-        let mut rarest: Vec<usize> = groups_of.keys().copied().collect();
-        rarest.sort_by_key(|class| (groups_of[class].len(), *class));
-
-        let mut part_of: Vec<Option<usize>> = vec![None; wholes.len()];
-        let mut held: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
-        let mut held_in_all = [0; 3];
-        let samples: usize = wholes.iter().map(|whole| whole.members.len()).sum();
-        for class in rarest {
-            let of_class = |whole: usize| wholes[whole].classes[&class];
-            let total: usize = groups_of[&class].iter().map(|&whole| of_class(whole)).sum();
+        let mut rarest_first: Vec<(usize, Vec<usize>)> = groups_of.into_iter().collect();
+        rarest_first.sort_by_key(|(class, groups)| (groups.len(), *class));
+        let samples: usize = self.groups.iter().map(|group| group.members.len()).sum();
+        for (class, groups) in rarest_first {
+            let count = |group: usize| self.groups[group].classes[&class];
+            let of_class: usize = groups.iter().map(|&group| count(group)).sum();
             let mut open: Vec<usize> =
-                groups_of[&class].iter().copied().filter(|&whole| part_of[whole].is_none()).collect();
-            open.sort_by_key(|&whole| (Reverse(of_class(whole)), order[whole]));
-            for (at, &whole) in open.iter().enumerate() {
-                let held_of = held.get(&class).copied().unwrap_or_default();
-                let without = held_of.iter().filter(|&&count| count == 0).count();
-                let must = open.len() - at <= without;
-                let wish = |part: usize| {
-                    (self.lacks(part, total, held_of[part]), self.lacks(part, samples, held_in_all[part]))
-                };
-                // The first of equals, so that train comes before the others.
-                let part = (0..3)
-                    .filter(|&part| !must || held_of[part] == 0)
-                    .reduce(|best, part| if wish(part) > wish(best) { part } else { best })
-                    .unwrap_or(0);
-                part_of[whole] = Some(part);
-                for (class, count) in &wholes[whole].classes {
-                    held.entry(*class).or_default()[part] += count;
-                }
-                held_in_all[part] += wholes[whole].members.len();
+                groups.iter().copied().filter(|&group| self.part_of[group].is_none()).collect();
+            open.sort_by_key(|&group| (Reverse(count(group)), ranks[group]));
+            for (at, &group) in open.iter().enumerate() {
+                let part = self.next_part(class, open.len() - at, Totals { of_class, samples });
+                self.assign(group, part);
             }
-            if held[&class].contains(&0) {
-                return Err(Lacking { class, groups: groups_of[&class].len() });
+            if self.of_class[&class].contains(&0) {
+                return Err(MissingClass { class, groups: groups.len() });
             }
         }
-        Ok(part_of.into_iter().map(|part| part.expect("every group has a class")).collect())
+        Ok(self.part_of.into_iter().map(|part| part.expect("every group has a class")).collect())
     }
 
-    /// What a part still lacks of `total`, in units of a sum of shares: whole numbers, so that nothing depends on rounding.
-    fn lacks(&self, part: usize, total: usize, held: usize) -> i64 {
+    /// The part that lacks the most samples of the class, or of all classes. Empty parts go first when few groups are `left`.
+    fn next_part(&self, class: usize, left: usize, totals: Totals) -> usize {
+        let counts = self.of_class.get(&class).copied().unwrap_or_default();
+        let only_empty = left <= counts.iter().filter(|&&count| count == 0).count();
+        let lack = |part: usize| {
+            (
+                self.lack(part, totals.of_class, counts[part]),
+                self.lack(part, totals.samples, self.of_all[part]),
+            )
+        };
+        // Of equal parts the first one wins, so that train comes before the others.
+        (0..3)
+            .filter(|&part| !only_empty || counts[part] == 0)
+            .reduce(|best, part| if lack(part) > lack(best) { part } else { best })
+            .unwrap_or(0)
+    }
+
+    fn assign(&mut self, group: usize, part: usize) {
+        self.part_of[group] = Some(part);
+        for (class, count) in &self.groups[group].classes {
+            self.of_class.entry(*class).or_default()[part] += count;
+        }
+        self.of_all[part] += self.groups[group].members.len();
+    }
+
+    /// Samples of `total` that a part lacks, times the sum of the shares. Whole numbers avoid rounding.
+    fn lack(&self, part: usize, total: usize, count: usize) -> i64 {
         let Shares(shares) = self.shares;
         let sum: i64 = shares.iter().copied().map(i64::from).sum();
-        i64::from(shares[part]) * total as i64 - sum * held as i64
+        i64::from(shares[part]) * total as i64 - sum * count as i64
     }
+}
+
+/// Numbers of samples to divide.
+#[derive(Clone, Copy)]
+struct Totals {
+    of_class: usize,
+    samples: usize,
 }

@@ -9,7 +9,7 @@ fn names(samples: usize) -> Vec<String> {
     (0..samples).map(|sample| format!("sample {sample}")).collect()
 }
 
-fn cut(split: Split, classes: &[usize], groups: &[usize]) -> Result<Vec<Part>, Lacking> {
+fn cut(split: Split, classes: &[usize], groups: &[usize]) -> Result<Vec<Part>, MissingClass> {
     let names = names(classes.len());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut joined = Groups::new(classes.len());
@@ -21,7 +21,7 @@ fn cut(split: Split, classes: &[usize], groups: &[usize]) -> Result<Vec<Part>, L
 }
 
 fn counts(parts: &[Part]) -> [usize; 3] {
-    PARTS.map(|part| parts.iter().filter(|found| **found == part).count())
+    Part::ALL.map(|part| parts.iter().filter(|found| **found == part).count())
 }
 
 fn alone(samples: usize) -> Vec<usize> {
@@ -47,7 +47,7 @@ fn the_same_seed_gives_the_same_parts_and_another_seed_others() {
     let with = |seed| cut(Split { seed, ..Split::default() }, &classes, &alone(50)).unwrap();
     assert_eq!(with(7), with(7));
     assert_ne!(with(7), with(8));
-    // The order of the data is not that of the parts.
+    // The parts do not follow the order of the data.
     assert!(with(7)[..40].contains(&Part::Test) || with(7)[..40].contains(&Part::Validation));
 }
 
@@ -57,16 +57,16 @@ fn a_class_of_three_groups_is_in_every_part() {
 }
 
 #[test]
-fn a_class_whose_groups_are_too_few_is_named() {
+fn a_class_with_too_few_groups_is_named() {
     let mut classes = vec![0; 20];
     classes.extend([1, 1, 1, 1]);
     let mut groups = alone(20);
     groups.extend([20, 20, 21, 21]);
-    assert_eq!(cut(Split::default(), &classes, &groups), Err(Lacking { class: 1, groups: 2 }));
+    assert_eq!(cut(Split::default(), &classes, &groups), Err(MissingClass { class: 1, groups: 2 }));
 }
 
 #[test]
-fn shares_that_cannot_be_are_refused() {
+fn invalid_shares_are_refused() {
     for text in ["", "80", "80,10", "80,20,0", "80,10,10,5", "80,10,x", "-1,1,1"] {
         let error = text.parse::<Shares>().unwrap_err().to_string();
         assert!(error.contains(&format!("found `{text}`")), "{error}");
@@ -74,9 +74,27 @@ fn shares_that_cannot_be_are_refused() {
     assert_eq!("70, 15,15".parse::<Shares>().unwrap().to_string(), "70,15,15");
 }
 
+/// One digit per sample.
+fn digits(parts: &[Part]) -> String {
+    parts.iter().map(|part| (*part as usize).to_string()).collect()
+}
+
+#[test]
+fn the_parts_of_a_seed_never_change() {
+    let classes: Vec<usize> = (0..300).map(|sample| sample * sample % 7 % 3).collect();
+    let groups: Vec<usize> = (0..300).map(|sample| sample * 37 % 101 % 80).collect();
+    let mut hash = Sha256::new();
+    for seed in 0..10 {
+        let split = Split { shares: "70,15,15".parse().unwrap(), seed };
+        hash.update(digits(&cut(split, &classes, &groups).unwrap()));
+    }
+    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hash, "e692c3a4136a5dbd7f5c950299dda9aa2cb78f2ff7c2ed0d19519a03f1acff75");
+}
+
 proptest! {
     #[test]
-    fn a_group_is_never_torn_apart_and_no_class_is_forgotten(
+    fn a_group_is_in_one_part_and_every_class_in_every_part(
         samples in vec((0..4_usize, 0..25_usize), 1..120), seed in any::<u64>(),
     ) {
         let (classes, groups): (Vec<usize>, Vec<usize>) = samples.into_iter().unzip();

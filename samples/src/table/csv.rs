@@ -1,88 +1,88 @@
-//! CSV as RFC 4180 has it: fields between commas, in quotes where they hold a comma, a quote (doubled) or a line break.
+//! Records of a CSV file as RFC 4180 defines them, read by the crate `csv`.
+//!
+//! The crate `csv` accepts misplaced quotes. A check before it refuses them.
 
-/// A line of the table.
+use csv::StringRecord;
+
+use crate::error::Mismatch;
+
+/// Record of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Line in the file that it begins at, from 1.
+    /// First line of the record in the file, from 1.
     pub(super) line: usize,
-    pub(super) fields: Vec<String>,
+    pub(super) fields: StringRecord,
 }
 
-/// What is wrong, and in which line.
+/// Fault in a line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct LineError {
+    /// Line in the file, from 1.
     pub(super) line: usize,
-    pub(super) found: &'static str,
+    pub(super) mismatch: Mismatch,
 }
 
-/// The records of a file, blank lines left out.
-pub(super) fn parse(text: &str) -> Result<Vec<Record>, Mistake> {
-    let mut letters = text.trim_start_matches('\u{feff}').chars().peekable();
-    let mut records = Vec::new();
-    let mut line = 1;
-    while letters.peek().is_some() {
-        let begin = line;
-        let mut fields = Vec::new();
-        loop {
-            let (field, end) = field(&mut letters, &mut line)?;
-            fields.push(field);
-            if end == End::Record {
-                break;
-            }
-        }
-        if fields != [""] {
-            records.push(Record { line: begin, fields });
+impl LineError {
+    pub(super) fn new(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { line, mismatch: Mismatch::new(expected, found) }
+    }
+}
+
+/// Records of a file without its blank lines.
+pub(super) fn parse(text: &str) -> Result<Vec<Record>, LineError> {
+    let text = text.trim_start_matches('\u{feff}');
+    check_quotes(text)?;
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let (mut records, mut line, mut counted) = (Vec::new(), 1, 0);
+    for fields in reader.records() {
+        let fields = fields.map_err(|error| LineError::new(line, "a record", error.to_string()))?;
+        let start = fields.position().map_or(counted, |position| position.byte() as usize);
+        // The crate's position comes before the blank lines that it skips.
+        let start = text.len() - text[start..].trim_start_matches(['\r', '\n']).len();
+        line += newlines(&text[counted..start]);
+        counted = start;
+        if fields.len() > 1 || !fields[0].is_empty() {
+            records.push(Record { line, fields });
         }
     }
     Ok(records)
 }
 
-/// What a field ends with.
-#[derive(PartialEq, Eq)]
-enum End {
-    Field,
-    Record,
+/// Refuses quotes that are not closed, or that begin or end within a field.
+///
+/// ```text
+/// text      a , " b , c " , d
+/// pieces    bare   quoted   bare
+/// ```
+fn check_quotes(text: &str) -> Result<(), LineError> {
+    let error = |line, found: &str| {
+        Err(LineError::new(line, "fields as in RFC 4180 (\"\" for a quote in quotes)", found))
+    };
+    let last = text.matches('"').count();
+    let (mut line, mut field_line) = (1, 1);
+    for (at, piece) in text.split('"').enumerate() {
+        let is_quoted = at % 2 == 1;
+        if is_quoted && at == last {
+            return error(field_line, "a quote that is not closed");
+        }
+        let is_bare = !is_quoted && !piece.is_empty();
+        if is_bare && at > 0 && !piece.starts_with([',', '\n']) && !piece.starts_with("\r\n") {
+            return error(line, "text after a closing quote");
+        }
+        line += newlines(piece);
+        if is_bare && at < last && !piece.ends_with([',', '\n']) {
+            return error(line, "a quote within a field that does not begin with one");
+        }
+        // An empty bare piece is a doubled quote, which continues the field.
+        if is_bare {
+            field_line = line;
+        }
+    }
+    Ok(())
 }
 
-type Letters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
-
-fn field(letters: &mut Letters<'_>, line: &mut usize) -> Result<(String, End), Mistake> {
-    let mut field = String::new();
-    let quoted = letters.next_if_eq(&'"').is_some();
-    let begin = *line;
-    if quoted {
-        loop {
-            match letters.next() {
-                None => return Err(Mistake { line: begin, found: "a quote that is not closed" }),
-                Some('"') if letters.next_if_eq(&'"').is_none() => break,
-                Some(letter) => {
-                    *line += usize::from(letter == '\n');
-                    field.push(letter);
-                }
-            }
-        }
-    }
-    loop {
-        match letters.next() {
-            None => return Ok((field, End::Record)),
-            Some(',') => return Ok((field, End::Field)),
-            Some('\r') if letters.peek() == Some(&'\n') => {}
-            Some('\n') => {
-                *line += 1;
-                return Ok((field, End::Record));
-            }
-            Some(_) if quoted => {
-                return Err(Mistake { line: *line, found: "something behind a closing quote" });
-            }
-            Some('"') => {
-                return Err(Mistake {
-                    line: *line,
-                    found: "a quote within a field that does not begin with one",
-                });
-            }
-            Some(letter) => field.push(letter),
-        }
-    }
+fn newlines(text: &str) -> usize {
+    text.bytes().filter(|&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -95,24 +95,23 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &[(usize, &[&str])]) {
         let found = parse(text).unwrap();
-        let found: Vec<(usize, Vec<&str>)> = found
-            .iter()
-            .map(|record| (record.line, record.fields.iter().map(String::as_str).collect()))
-            .collect();
+        let found: Vec<(usize, Vec<&str>)> =
+            found.iter().map(|record| (record.line, record.fields.iter().collect())).collect();
         let expected: Vec<(usize, Vec<&str>)> =
             expected.iter().map(|(line, fields)| (*line, fields.to_vec())).collect();
         assert_eq!(found, expected, "{text:?}");
     }
 
     #[test]
-    fn fields_lie_between_commas_and_lines_end_either_way() {
+    fn commas_separate_fields_and_either_line_break_ends_a_record() {
         check("a,b\r\n1,\n\n,2", &[(1, &["a", "b"]), (2, &["1", ""]), (4, &["", "2"])]);
+        check("a\r\n\r\n\r\nb\r\n\"\"\r\nc", &[(1, &["a"]), (4, &["b"]), (6, &["c"])]);
         check("\u{feff}a\n", &[(1, &["a"])]);
         check("", &[]);
     }
 
     #[test]
-    fn quotes_hold_commas_quotes_and_line_breaks() {
+    fn a_quoted_field_may_contain_commas_quotes_and_line_breaks() {
         check(
             "\"a,b\",\"say \"\"x\"\"\",\"two\r\nlines\"\nnext",
             &[(1, &["a,b", "say \"x\"", "two\r\nlines"]), (3, &["next"])],
@@ -121,32 +120,38 @@ mod tests {
     }
 
     #[test]
-    fn quotes_that_do_not_fit_are_named_with_their_line() {
+    fn misplaced_quotes_are_refused_with_their_line() {
         for (text, line, found) in [
             ("a\n\"b\nc", 2, "not closed"),
-            ("a\n\"b\"c", 2, "behind a closing"),
+            ("a\n\"b\"c", 2, "after a closing"),
+            ("\"b\" ,c", 1, "after a closing"),
             ("a\nb\"c\"", 2, "within a field"),
+            ("a\nb\"\"", 2, "within a field"),
+            ("\"a\n\"\"\"\"", 1, "not closed"),
         ] {
-            let mistake = parse(text).unwrap_err();
-            assert!(mistake.line == line && mistake.found.contains(found), "{mistake:?}");
+            let error = parse(text).unwrap_err();
+            assert!(error.line == line && error.mismatch.found.contains(found), "{text:?}: {error:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(table in vec(vec("[a\",\r\n ]{0,6}", 2..4), 0..6)) {
+        fn written_fields_are_read_back(table in vec(vec("[a\",\r\n ]{0,6}", 2..4), 0..6)) {
             let quote = |field: &String| format!("\"{}\"", field.replace('"', "\"\""));
             let text: String = table
                 .iter()
                 .map(|record| record.iter().map(quote).collect::<Vec<_>>().join(",") + "\r\n")
                 .collect();
-            let found: Vec<Vec<String>> =
-                parse(&text).unwrap().into_iter().map(|record| record.fields).collect();
+            let found: Vec<Vec<String>> = parse(&text)
+                .unwrap()
+                .into_iter()
+                .map(|record| record.fields.iter().map(str::to_owned).collect())
+                .collect();
             prop_assert_eq!(found, table);
         }
 
         #[test]
-        fn any_text_is_a_table_or_a_mistake(text in "[a\",\r\n]{0,40}") {
+        fn any_text_gives_records_or_an_error(text in "[a\",\r\n]{0,40}") {
             let _ = parse(&text);
         }
     }

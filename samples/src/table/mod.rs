@@ -1,19 +1,17 @@
-//! Samples by a table: `labels.csv` names for each its class and its files, in a directory or a `.tar.gz`.
+//! Samples by a table: `labels.csv` names class and files of each sample, in a directory or a `.tar.gz`.
 //!
 //! ```text
 //! part,class,sample,group,cam0,cam1
-//! train,car,0001,scene-7,a/0001.png,b/0001.u8      slot 1 sees it as a raw tensor
-//! train,bus,0002,scene-7,a/0002.png,               slot 1 does not see it
+//! train,car,0001,scene-7,a/0001.png,b/0001.u8      slot 1 sees the sample as a raw tensor
+//! train,bus,0002,scene-7,a/0002.png,               slot 1 does not see the sample
 //! ```
-//! Columns come in any order. `class` must be there, and `file` (one slot) or `cam0`, `cam1`, ... (several; empty: not in view). Without
-//! `part` the parts are drawn (see [`split`](crate::split)); samples of one `group` stay in one part, and so do equal files.
-//!
-//! Files are images (PNG, JPEG, WebP, brought to the shape asked for or to that of the first one) or raw tensors of exactly the shape asked
-//! for, CHW: `.u8`, a byte a value, and `.f32`, little-endian floats from 0 to 1 that become `round(255 x)`. Classes are those of the
-//! train part in the order of their names; samples keep the order of the table.
+//! - Columns are in any order. Needed are `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
+//! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
+//! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
+//! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
+//! - Labels number the classes of the train part in alphabetical order. Samples keep the order of the table.
 
 mod csv;
-mod error;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -21,30 +19,42 @@ mod tests;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::data_set::{Rules, Wanted};
-use crate::files::{self, Found};
-use crate::gathered::{Gathered, Picture, Pictures, Sample};
-use crate::numpy::{ArrayError, each, pixel};
-use crate::stored::Stored;
+use crate::DataError;
+use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
+use crate::error::Mismatch;
+use crate::files::{self, Entry};
+use crate::in_memory::InMemory;
+use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
+use crate::numpy::{to_pixels, values};
 
-pub use error::TableError;
-
+use csv::LineError;
 use rows::Row;
+
+/// Declaration of own data in a table.
+pub(crate) const INFO: DataSetInfo = DataSetInfo {
+    name: "table",
+    content: "images or raw tensors of your own, labelled in a CSV file",
+    files: "labels.csv and the files that it names, in a directory or .tar.gz",
+    licence: "yours",
+    parts: PartsOrigin::Files,
+    open: |dir, options| Ok(Box::new(open(dir, options)?)),
+};
 
 const TABLE: &str = "labels.csv";
 
 /// Reads a table and its files.
 ///
 /// # Errors
-/// [`TableError`] naming the file or the line and what is wrong with it.
-pub fn open(path: &Path, wanted: Wanted, rules: Rules) -> Result<Stored, TableError> {
-    let mut table = Table { root: path, wanted, pictures: Pictures::new(wanted.shape) };
+/// [`DataError`] naming the file or the line and its fault.
+fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
+    let mut table = Table { root: path, options, images: ImageReader::new(options.shape) };
     let rows = table.rows()?;
     let mut views = table.views(&rows)?;
-    let shape =
-        table.pictures.shape().or(wanted.shape).ok_or_else(|| TableError::NoViews { root: path.into() })?;
+    let Some(shape) = table.images.shape() else {
+        return Err(Mismatch::new("files in labels.csv", "none").invalid(path.display()));
+    };
     let slots = rows.first().map_or(0, |row| row.files.len());
-    let mut sample = |row: Row| Sample {
+    let mut sample = |row: Row| LabelledSample {
         views: row.files.iter().map(|file| views.remove(file.as_ref()?)).collect(),
         part: row.part,
         class: row.class,
@@ -52,124 +62,128 @@ pub fn open(path: &Path, wanted: Wanted, rules: Rules) -> Result<Stored, TableEr
         group: row.group,
     };
     let samples = rows.into_iter().map(&mut sample).collect();
-    let gathered = Gathered { root: path.into(), samples, classes: None, notes: table.pictures.notes() };
-    Ok(gathered.finish(slots, shape, rules)?)
+    let files = LabelledFiles { root: path.into(), samples, classes: None, notes: table.images.notes() };
+    files.into_data_set(slots, shape, options)
 }
 
 struct Table<'a> {
     root: &'a Path,
-    wanted: Wanted,
-    pictures: Pictures,
+    options: OpenOptions,
+    images: ImageReader,
 }
 
 impl Table<'_> {
-    fn rows(&self) -> Result<Vec<Row>, TableError> {
+    /// Position in the folder or archive, for errors.
+    fn at(&self, file: &str) -> String {
+        format!("{}: `{file}`", self.root.display())
+    }
+
+    fn rows(&self) -> Result<Vec<Row>, DataError> {
         let mut table = None;
         if self.root.is_dir() {
             let path = self.root.join(TABLE);
             if path.is_file() {
-                table = Some(files::one(&path)?);
+                table = Some(files::read(&path)?);
             }
         } else {
-            files::each(self.root, &mut |found| {
-                if let Found::File(name, bytes) = found
-                    && inside(name) == TABLE
-                    && table.replace(bytes.to_vec()).is_some()
-                {
-                    return Err(TableError::Twice { root: self.root.into(), file: TABLE.into() });
+            files::visit(self.root, &mut |entry| match entry {
+                Entry::File(name, bytes) if relative(name) == TABLE => {
+                    self.expect_first(TABLE, table.replace(bytes.to_vec()).is_none())
                 }
-                Ok(())
+                Entry::File(..) | Entry::Folder(_) => Ok(()),
             })?;
         }
-        let table = table.ok_or_else(|| TableError::Missing { root: self.root.into() })?;
-        let line = |mistake: rows::Mistake| TableError::Line {
-            root: self.root.into(),
-            line: mistake.line,
-            expected: mistake.expected,
-            found: mistake.found,
+        let table =
+            table.ok_or_else(|| Mismatch::new("a file labels.csv", "none").missing(self.root.display()))?;
+        let invalid = |error: LineError| {
+            error.mismatch.invalid(format!("{}: {TABLE}:{}", self.root.display(), error.line))
         };
         let text = String::from_utf8(table).map_err(|error| {
-            let before = error.utf8_error().valid_up_to();
-            let lines = error.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
-            line(rows::Mistake { line: lines + 1, expected: "UTF-8".into(), found: "other bytes".into() })
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+            invalid(LineError::new(line, "UTF-8", "other bytes"))
         })?;
-        rows::parse(&text).map_err(line)
+        rows::parse(&text).map_err(invalid)
     }
 
-    /// The pictures of all rows by their files.
-    fn views(&mut self, rows: &[Row]) -> Result<HashMap<String, Picture>, TableError> {
-        let of_row =
-            |row: &Row| row.files.iter().flatten().map(|file| (file.clone(), row.line)).collect::<Vec<_>>();
-        let named: Vec<(String, usize)> = rows.iter().flat_map(of_row).collect();
-        let mut views = HashMap::with_capacity(named.len());
+    /// Images of all rows by their paths.
+    fn views(&mut self, rows: &[Row]) -> Result<HashMap<String, ImageFile>, DataError> {
+        let line_of: HashMap<&str, usize> = rows
+            .iter()
+            .flat_map(|row| row.files.iter().flatten().map(|file| (file.as_str(), row.line)))
+            .collect();
+        let mut views = HashMap::with_capacity(line_of.len());
+        let named = rows.iter().flat_map(|row| row.files.iter().flatten());
         if self.root.is_dir() {
-            for (file, line) in named {
-                let path = self.root.join(&file);
+            for file in named {
+                let path = self.root.join(file);
                 if !path.is_file() {
-                    return Err(TableError::NoFile { root: self.root.into(), file, line });
+                    return Err(self.missing(file, line_of[file.as_str()]));
                 }
-                let picture = self.picture(&file, &files::one(&path)?)?;
-                views.insert(file, picture);
+                let view = self.view(file, &files::read(&path)?)?;
+                views.insert(file.clone(), view);
             }
             return Ok(views);
         }
-        let lines: HashMap<String, usize> = named.iter().cloned().collect();
-        files::each(self.root, &mut |found| {
-            if let Found::File(name, bytes) = found
-                && lines.contains_key(inside(name))
-            {
-                let picture = self.picture(inside(name), bytes)?;
-                if let Some(before) = views.insert(inside(name).to_owned(), picture) {
-                    return Err(TableError::Twice { root: self.root.into(), file: before.file });
-                }
+        files::visit(self.root, &mut |entry| match entry {
+            Entry::File(name, bytes) if line_of.contains_key(relative(name)) => {
+                let view = self.view(relative(name), bytes)?;
+                let is_first = views.insert(relative(name).to_owned(), view).is_none();
+                self.expect_first(relative(name), is_first)
             }
-            Ok::<(), TableError>(())
+            Entry::File(..) | Entry::Folder(_) => Ok(()),
         })?;
-        match named.into_iter().find(|(file, _)| !views.contains_key(file)) {
-            Some((file, line)) => Err(TableError::NoFile { root: self.root.into(), file, line }),
-            None => Ok(views),
+        for file in named {
+            if !views.contains_key(file) {
+                return Err(self.missing(file, line_of[file.as_str()]));
+            }
+        }
+        Ok(views)
+    }
+
+    fn missing(&self, file: &str, line: usize) -> DataError {
+        let expected = format!("this file, which labels.csv names in line {line}");
+        Mismatch::new(expected, "none").missing(self.at(file))
+    }
+
+    /// Refuses a second file of one name in an archive.
+    fn expect_first(&self, file: &str, is_first: bool) -> Result<(), DataError> {
+        if is_first {
+            Ok(())
+        } else {
+            Err(Mismatch::new("one file of this name", "two").invalid(self.at(file)))
         }
     }
 
-    fn picture(&mut self, file: &str, bytes: &[u8]) -> Result<Picture, TableError> {
-        let ending = file.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let value_bytes = match ending.to_ascii_lowercase().as_str() {
+    fn view(&mut self, file: &str, bytes: &[u8]) -> Result<ImageFile, DataError> {
+        let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let value_bytes = match extension.to_ascii_lowercase().as_str() {
             "u8" => 1,
             "f32" => 4,
-            _ => {
-                return self.pictures.decode(file, bytes).map_err(|source| TableError::Image {
-                    root: self.root.into(),
-                    file: file.into(),
-                    source,
-                });
-            }
+            _ => return self.images.decode(file, bytes).map_err(DataError::image(self.at(file))),
         };
-        self.tensor(bytes, value_bytes)
-            .map(|pixels| Picture::new(file, bytes, pixels))
-            .map_err(|reason| TableError::Tensor { root: self.root.into(), file: file.into(), reason })
+        let pixels = self.tensor(bytes, value_bytes).map_err(|mismatch| mismatch.invalid(self.at(file)))?;
+        Ok(ImageFile::new(file, bytes, pixels))
     }
 
-    fn tensor(&self, bytes: &[u8], value_bytes: usize) -> Result<Vec<u8>, ArrayError> {
-        let Some(shape) = self.wanted.shape else {
-            return Err(ArrayError::new(
-                "a shape to be asked for, since a raw tensor has none of its own",
-                "none",
-            ));
+    /// Pixels of a raw tensor with values of one byte, or floats of four bytes.
+    fn tensor(&self, bytes: &[u8], value_bytes: usize) -> Result<Vec<u8>, Mismatch> {
+        let Some(shape) = self.options.shape else {
+            return Err(Mismatch::new("a requested shape, since a raw tensor has none of its own", "none"));
         };
         let expected = shape.bytes() * value_bytes;
         if bytes.len() != expected {
-            let expected = format!("{expected} bytes for {shape}, {value_bytes} a value");
-            return Err(ArrayError::new(expected, bytes.len().to_string()));
+            let expected = format!("{expected} bytes for {shape}, {value_bytes} per value");
+            return Err(Mismatch::new(expected, bytes.len().to_string()));
         }
         if value_bytes == 1 {
             return Ok(bytes.to_vec());
         }
-        let values = each(bytes, |value| f64::from(f32::from_le_bytes(value)));
-        values.into_iter().enumerate().map(|(at, value)| pixel(value, at)).collect()
+        to_pixels(values(bytes, |value| f64::from(f32::from_le_bytes(value))))
     }
 }
 
-/// A member's path as tables write it.
-fn inside(name: &str) -> &str {
+/// Path of an archive's member as tables write it.
+fn relative(name: &str) -> &str {
     name.strip_prefix("./").unwrap_or(name)
 }

@@ -1,40 +1,29 @@
-//! What `labels.csv` says: a sample a line, by columns of known names.
+//! Rows of `labels.csv`: one sample per line, in columns of known names.
 
 use std::collections::HashMap;
 
-use super::csv::{self, Record};
-use crate::data_set::Part;
-use crate::gathered::SLOTS_MAX;
+use headwater_protocol::Slot;
 
-/// A line of the table.
+use super::csv::{self, LineError, Record};
+use crate::Part;
+
+/// Row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.
     pub(super) line: usize,
     pub(super) part: Option<Part>,
     pub(super) class: String,
-    /// The `sample` column, or the line.
+    /// Content of the column `sample`, or the line number.
     pub(super) name: String,
     pub(super) group: Option<String>,
-    /// File of each slot; `None`: not in view.
+    /// File of each slot; `None` when the slot does not see the sample.
     pub(super) files: Vec<Option<String>>,
-}
-
-/// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
-    pub(super) line: usize,
-    pub(super) expected: String,
-    pub(super) found: String,
 }
 
 const COLUMNS: &str = "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group`";
 
-fn mistake(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Mistake {
-    Mistake { line, expected: expected.into(), found: found.into() }
-}
-
-/// Where each column stands.
+/// Index of each column.
 #[derive(Debug, Default)]
 struct Columns {
     count: usize,
@@ -42,37 +31,39 @@ struct Columns {
     class: usize,
     sample: Option<usize>,
     group: Option<usize>,
-    /// By slot.
+    /// Columns of the files, by slot.
     files: Vec<usize>,
 }
 
 impl Columns {
-    fn of(header: &Record) -> Result<Self, Mistake> {
+    fn of(header: &Record) -> Result<Self, LineError> {
         let mut known: HashMap<String, usize> = HashMap::new();
         for (at, name) in header.fields.iter().enumerate() {
             let name = name.trim().to_ascii_lowercase();
             let camera = name.strip_prefix("cam").is_some_and(|slot| slot.parse::<usize>().is_ok());
             if !camera && !["part", "class", "sample", "group", "file"].contains(&name.as_str()) {
-                return Err(mistake(header.line, COLUMNS, format!("`{name}`")));
+                return Err(LineError::new(header.line, COLUMNS, format!("`{name}`")));
             }
             if known.insert(name.clone(), at).is_some() {
-                return Err(mistake(header.line, "every column once", format!("`{name}` twice")));
+                return Err(LineError::new(header.line, "every column once", format!("`{name}` twice")));
             }
         }
         let mut column = |name: &str| known.remove(name);
-        let class = column("class").ok_or_else(|| mistake(header.line, "a column `class`", "none"))?;
+        let class = column("class").ok_or_else(|| LineError::new(header.line, "a column `class`", "none"))?;
         let (part, sample, group, file) = (column("part"), column("sample"), column("group"), column("file"));
-        let cameras: Vec<usize> = (0..SLOTS_MAX).map_while(|slot| column(&format!("cam{slot}"))).collect();
+        let cameras: Vec<usize> = (0..Slot::MAX).map_while(|slot| column(&format!("cam{slot}"))).collect();
         if let Some(left) = known.keys().min() {
-            let expected = format!("cameras without a gap, from cam0 up to cam{} at most", SLOTS_MAX - 1);
-            return Err(mistake(header.line, expected, format!("`{left}`")));
+            let expected = format!("cameras without a gap, from cam0 up to cam{} at most", Slot::MAX - 1);
+            return Err(LineError::new(header.line, expected, format!("`{left}`")));
         }
         let files = match (file, cameras.is_empty()) {
             (Some(file), true) => vec![file],
             (None, false) => cameras,
-            (Some(_), false) => return Err(mistake(header.line, "`file` or `cam0`, `cam1`, ...", "both")),
+            (Some(_), false) => {
+                return Err(LineError::new(header.line, "`file` or `cam0`, `cam1`, ...", "both"));
+            }
             (None, true) => {
-                return Err(mistake(
+                return Err(LineError::new(
                     header.line,
                     "a column `file` or columns `cam0`, `cam1`, ...",
                     "neither",
@@ -82,28 +73,30 @@ impl Columns {
         Ok(Self { count: header.fields.len(), part, class, sample, group, files })
     }
 
-    fn row(&self, record: &Record) -> Result<Row, Mistake> {
+    fn row(&self, record: &Record) -> Result<Row, LineError> {
         let Record { line, fields } = record;
         if fields.len() != self.count {
             let expected = format!("{} fields as in the first line", self.count);
-            return Err(mistake(*line, expected, fields.len().to_string()));
+            return Err(LineError::new(*line, expected, fields.len().to_string()));
         }
         let field = |at: usize| Some(fields[at].trim()).filter(|field| !field.is_empty());
         let part = match self.part.and_then(field) {
             None => None,
             Some(word) => Some(
                 Part::named(word)
-                    .ok_or_else(|| mistake(*line, "a part train, val or test", format!("`{word}`")))?,
+                    .ok_or_else(|| LineError::new(*line, "a part train, val or test", format!("`{word}`")))?,
             ),
         };
-        let class = field(self.class).ok_or_else(|| mistake(*line, "a class", "none"))?;
+        let class = field(self.class).ok_or_else(|| LineError::new(*line, "a class", "none"))?;
         let name = self.sample.and_then(field).map_or_else(|| format!("line {line}"), str::to_owned);
         let file = |at: &usize| match field(*at) {
             None => Ok(None),
-            Some(file) if stays_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
-            Some(file) => {
-                Err(mistake(*line, "a path within the folder, with / between the steps", format!("`{file}`")))
-            }
+            Some(file) if is_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
+            Some(file) => Err(LineError::new(
+                *line,
+                "a path within the folder, with / as separator",
+                format!("`{file}`"),
+            )),
         };
         Ok(Row {
             line: *line,
@@ -116,34 +109,38 @@ impl Columns {
     }
 }
 
-/// The rows of a table. A sample or a file that stands in two of them is a mistake.
-pub(super) fn parse(text: &str) -> Result<Vec<Row>, Mistake> {
-    let records = csv::parse(text).map_err(|found| {
-        mistake(found.line, "fields as in RFC 4180 (\"\" for a quote in quotes)", found.found)
-    })?;
-    let Some((header, records)) = records.split_first() else { return Err(mistake(1, COLUMNS, "nothing")) };
+/// Parses the rows of a table. Two rows with one sample or one file are an error.
+pub(super) fn parse(text: &str) -> Result<Vec<Row>, LineError> {
+    let records = csv::parse(text)?;
+    let Some((header, records)) = records.split_first() else {
+        return Err(LineError::new(1, COLUMNS, "nothing"));
+    };
     let columns = Columns::of(header)?;
     let rows: Vec<Row> = records.iter().map(|record| columns.row(record)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
-        return Err(mistake(header.line, "a sample a line", "none behind the first line"));
+        return Err(LineError::new(header.line, "one sample per line", "none after the first line"));
     }
     let (mut samples, mut files) = (HashMap::new(), HashMap::new());
     for row in &rows {
         if let Some(before) = samples.insert(&row.name, row.line) {
             let found = format!("`{}` in line {before} too", row.name);
-            return Err(mistake(row.line, "every sample once", found));
+            return Err(LineError::new(row.line, "every sample once", found));
         }
         for file in row.files.iter().flatten() {
             if let Some(before) = files.insert(file, row.line) {
-                return Err(mistake(row.line, "every file once", format!("`{file}` in line {before} too")));
+                return Err(LineError::new(
+                    row.line,
+                    "every file once",
+                    format!("`{file}` in line {before} too"),
+                ));
             }
         }
     }
     Ok(rows)
 }
 
-/// Whether a path leads to something below the folder on every system.
-fn stays_inside(file: &str) -> bool {
+/// Whether a path stays below the folder on every system.
+fn is_inside(file: &str) -> bool {
     let file = file.strip_prefix("./").unwrap_or(file);
     !file.contains(['\\', ':']) && file.split('/').all(|step| !matches!(step, "" | "." | ".."))
 }
@@ -154,17 +151,13 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, line: usize, words: &[&str]) {
-        let mistake = parse(text).unwrap_err();
-        let all = format!("expected {}, found {}", mistake.expected, mistake.found);
-        assert!(
-            mistake.line == line && words.iter().all(|word| all.contains(word)),
-            "line {}: {all}",
-            mistake.line
-        );
+        let error = parse(text).unwrap_err();
+        let all = error.mismatch.to_string();
+        assert!(error.line == line && words.iter().all(|word| all.contains(word)), "{error:?}");
     }
 
     #[test]
-    fn columns_come_in_any_order_and_an_empty_camera_does_not_see_the_sample() {
+    fn columns_are_in_any_order_and_an_empty_field_is_a_slot_without_a_view() {
         let rows = parse("cam1,Class,cam0,group,part,sample\nb.png,car,a.png,g,val,s\n,bus,,,,\n").unwrap();
         let file = |name: &str| Some(name.to_owned());
         let first = Row {
@@ -187,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_does_not_fit_is_refused() {
+    fn a_header_with_unknown_missing_or_repeated_columns_is_refused() {
         refused("", 1, &["columns `class`", "nothing"]);
         refused("class,file,colour\n", 1, &["columns `class`", "`colour`"]);
         refused("class;file\n", 1, &["columns `class`", "`class;file`"]);
@@ -196,11 +189,11 @@ mod tests {
         refused("class,file,cam0\n", 1, &["both"]);
         refused("class,file,class\n", 1, &["`class` twice"]);
         refused("class,cam0,cam2\n", 1, &["without a gap", "`cam2`"]);
-        refused("class,file\n", 1, &["a sample a line"]);
+        refused("class,file\n", 1, &["one sample per line"]);
     }
 
     #[test]
-    fn a_line_that_does_not_fit_is_refused() {
+    fn a_line_that_breaks_a_rule_is_refused() {
         refused("class,file\ncar\n", 2, &["2 fields", "found 1"]);
         refused("class,file\n\n,a.png\n", 3, &["a class"]);
         refused("class,file,part\ncar,a.png,dev\n", 2, &["train, val or test", "`dev`"]);
@@ -211,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_stands_twice_is_refused() {
+    fn a_sample_or_a_file_in_two_rows_is_refused() {
         refused(
             "class,file\ncar,a.png\nbus,b.png\ncar,./a.png\n",
             4,

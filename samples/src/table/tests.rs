@@ -6,13 +6,17 @@ use crate::split::Split;
 use crate::{DataSet, Part, Shape, View, image_codec};
 
 const SHAPE: Shape = Shape::rgb(2, 3);
-const WANTED: Wanted = Wanted { shape: Some(SHAPE), slots: None };
+
+/// Options that request a shape, which raw tensors need.
+fn with_shape() -> OpenOptions {
+    OpenOptions { shape: Some(SHAPE), ..OpenOptions::default() }
+}
 
 fn png(fill: u8) -> Vec<u8> {
     image_codec::png(&View::new(SHAPE, vec![fill; SHAPE.bytes()])).unwrap()
 }
 
-/// A table beside pictures, each filled with its own number.
+/// A table and images, each filled with its own number.
 fn directory(table: &str, names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(TABLE), table).unwrap();
@@ -36,12 +40,12 @@ fn packed(dir: &Path) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused(path: &Path, wanted: Wanted, words: &[&str]) {
-    let error = open(path, wanted, Rules::default()).expect_err("it is refused").to_string();
+fn refused(path: &Path, options: OpenOptions, words: &[&str]) {
+    let error = open(path, options).expect_err("it is refused").to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error}");
 }
 
-fn fill(data: &Stored, part: Part, index: usize, slot: usize) -> Option<u8> {
+fn fill(data: &InMemory, part: Part, index: usize, slot: usize) -> Option<u8> {
     let mut view = [0; 18];
     data.view_into(part, index, slot, &mut view).then(|| {
         assert!(view.iter().all(|pixel| *pixel == view[0]));
@@ -60,7 +64,7 @@ fn a_line_is_a_sample_in_a_directory_and_in_an_archive() {
     let archive = elsewhere.path().join("packed.tar.gz");
     fs::write(&archive, packed(dir.path())).unwrap();
     for path in [dir.path(), &archive] {
-        let data = open(path, Wanted::default(), Rules::default()).unwrap();
+        let data = open(path, OpenOptions::default()).unwrap();
         assert_eq!((data.labels(), data.slots(), data.shape()), (vec!["bus".into(), "car".into()], 1, SHAPE));
         assert_eq!(Part::ALL.map(|part| data.len(part)), [2, 1, 1]);
         assert_eq!((0..2).map(|at| data.label(Part::Train, at)).collect::<Vec<_>>(), [1, 0]);
@@ -74,68 +78,70 @@ fn cameras_are_columns_and_files_may_be_raw() {
     let dir = directory(table, &[]);
     write(dir.path(), "a.u8", &[7; 18]);
     write(dir.path(), "b.f32", &[100.4_f32 / 255.0; 18].map(f32::to_le_bytes).concat());
-    let data = open(dir.path(), WANTED, Rules::default()).unwrap();
+    let data = open(dir.path(), with_shape()).unwrap();
     assert_eq!(data.slots(), 2);
     let seen = |part| [0, 1].map(|slot| fill(&data, part, 0, slot));
     assert_eq!(Part::ALL.map(seen), [[Some(7), None], [None, Some(100)], [None, None]]);
 }
 
 #[test]
-fn a_tensor_that_does_not_fit_is_named() {
+fn a_tensor_of_another_length_or_range_is_named() {
     let table = "class,part,file\ncar,train,a.u8\ncar,val,b.f32\ncar,test,c.png\n";
     let dir = directory(table, &[]);
     write(dir.path(), "c.png", &png(3));
     write(dir.path(), "a.u8", &[7; 17]);
-    refused(dir.path(), Wanted::default(), &["`a.u8`", "expected a shape to be asked for"]);
-    refused(dir.path(), WANTED, &["`a.u8`", "18 bytes for 3x2x3, 1 a value, found 17"]);
+    refused(dir.path(), OpenOptions::default(), &["`a.u8`", "expected a requested shape"]);
+    refused(dir.path(), with_shape(), &["`a.u8`", "18 bytes for 3x2x3, 1 per value, found 17"]);
     write(dir.path(), "a.u8", &[7; 18]);
     let mut values = [0.5_f32; 18];
     for (at, value, found) in [(4, f32::NAN, "NaN"), (17, 1.5, "1.5"), (0, -0.5, "-0.5")] {
         values[at] = value;
         write(dir.path(), "b.f32", &values.map(f32::to_le_bytes).concat());
         let found = format!("values from 0 to 1, found {found}");
-        refused(dir.path(), WANTED, &["`b.f32`", &found, &format!("at index {at}")]);
+        refused(dir.path(), with_shape(), &["`b.f32`", &found, &format!("at index {at}")]);
         values[at] = 0.5;
     }
     write(dir.path(), "b.f32", &[0; 18]);
-    refused(dir.path(), WANTED, &["`b.f32`", "72 bytes for 3x2x3, 4 a value, found 18"]);
+    refused(dir.path(), with_shape(), &["`b.f32`", "72 bytes for 3x2x3, 4 per value, found 18"]);
 }
 
 #[test]
-fn groups_stay_together_where_parts_are_drawn() {
+fn groups_stay_together_when_parts_are_drawn() {
     let rows: String =
         (0..40).map(|at| format!("{at}.png,{},scene {}\n", ["car", "bus"][at % 2], at / 4)).collect();
     let names: Vec<String> = (0..40).map(|at| format!("{at}.png")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let dir = directory(&format!("file,class,group\n{rows}"), &names);
-    let data = open(dir.path(), Wanted::default(), Rules::default()).unwrap();
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
     assert_eq!(Part::ALL.map(|part| data.len(part)), [32, 4, 4]);
     let scenes = Part::ALL
         .map(|part| (0..data.len(part)).map(|at| fill(&data, part, at, 0).unwrap() / 4).collect::<Vec<_>>());
     for (one, other) in [(0, 1), (0, 2), (1, 2)] {
         assert!(scenes[one].iter().all(|scene| !scenes[other].contains(scene)), "{scenes:?}");
     }
-    let rules =
-        Rules { split: Some(Split { shares: "2,1,1".parse().unwrap(), seed: 1 }), ..Rules::default() };
-    let data = open(dir.path(), Wanted::default(), rules).unwrap();
+    let options = OpenOptions {
+        split: Some(Split { shares: "2,1,1".parse().unwrap(), seed: 1 }),
+        ..OpenOptions::default()
+    };
+    let data = open(dir.path(), options).unwrap();
     assert_eq!(Part::ALL.map(|part| data.len(part)), [20, 12, 8]);
 }
 
 #[test]
-fn a_group_in_two_parts_is_refused_or_said() {
+fn a_group_in_two_parts_is_refused_or_noted() {
     let table = "file,class,part,group\na.png,car,train,g\nb.png,car,val,h\nc.png,car,test,g\n";
     let dir = directory(table, &["a.png", "b.png", "c.png"]);
-    refused(dir.path(), Wanted::default(), &["no group in two parts", "`g`", "`line 2` and `line 4`"]);
-    let rules = Rules { leaks: Leaks::Allowed, ..Rules::default() };
-    let notes = open(dir.path(), Wanted::default(), rules).unwrap().notes();
+    refused(dir.path(), OpenOptions::default(), &["no group in two parts", "`g`", "`line 2` and `line 4`"]);
+    let options = OpenOptions { leaks: Leaks::Allowed, ..OpenOptions::default() };
+    let notes = open(dir.path(), options).unwrap().notes();
     assert!(notes[0].starts_with("leak: 1 times"), "{notes:?}");
     write(dir.path(), "labels.csv", b"file,class,part\na.png,car,train\nb.png,car,val\nc.png,car,test\n");
     write(dir.path(), "c.png", &png(1));
-    refused(dir.path(), Wanted::default(), &["no picture in two parts", "`b.png` and `c.png`"]);
+    refused(dir.path(), OpenOptions::default(), &["no image in two parts", "`b.png` and `c.png`"]);
 }
 
 #[test]
-fn what_the_table_gets_wrong_is_named_with_its_line() {
+fn a_fault_of_the_table_is_named_with_its_line() {
     for (table, words) in [
         ("file,class,colour\n", &["labels.csv:1: expected columns", "found `colour`"][..]),
         (
@@ -157,17 +163,17 @@ fn what_the_table_gets_wrong_is_named_with_its_line() {
         ("file,class\n,car\n", &["expected files in labels.csv, found none"]),
     ] {
         let dir = directory(table, &FILES);
-        refused(dir.path(), Wanted::default(), words);
+        refused(dir.path(), OpenOptions::default(), words);
         let archive = dir.path().join("packed.tar.gz");
         let bytes = packed(dir.path());
         fs::write(&archive, bytes).unwrap();
-        refused(&archive, Wanted::default(), words);
+        refused(&archive, OpenOptions::default(), words);
     }
     let dir = directory("file,class\n", &[]);
     fs::write(dir.path().join(TABLE), b"file,class\n\xff\n").unwrap();
-    refused(dir.path(), Wanted::default(), &["labels.csv:2: expected UTF-8"]);
+    refused(dir.path(), OpenOptions::default(), &["labels.csv:2: expected UTF-8"]);
     fs::remove_file(dir.path().join(TABLE)).unwrap();
-    refused(dir.path(), Wanted::default(), &["expected a file labels.csv"]);
+    refused(dir.path(), OpenOptions::default(), &["expected a file labels.csv"]);
 }
 
 #[test]
@@ -177,7 +183,7 @@ fn an_archive_cut_off_anywhere_is_refused() {
     let path = dir.path().join("cut.tar.gz");
     for length in (0..whole.len()).step_by(7) {
         fs::write(&path, &whole[..length]).unwrap();
-        refused(&path, Wanted::default(), &["cut.tar.gz", "copy or download it again"]);
+        refused(&path, OpenOptions::default(), &["cut.tar.gz", "copy or download it again"]);
     }
 }
 
@@ -194,7 +200,7 @@ fn an_archive_with_two_files_of_one_name_is_refused() {
         tar.into_inner().unwrap().finish().unwrap();
         refused(
             &path,
-            Wanted::default(),
+            OpenOptions::default(),
             &[&format!("`{twice}`: expected one file of this name, found two")],
         );
     }

@@ -1,6 +1,7 @@
-//! Export is refused unless the engine agrees with the trained network.
+//! Parity: the comparison of an engine with the trained network. Export is refused without it.
 
-mod trained;
+mod outputs;
+mod reference;
 
 use headwater_inference::bundle::BundleError;
 use headwater_inference::engine::EngineError;
@@ -8,23 +9,23 @@ use headwater_inference::sections::SectionError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use trained::Trained;
+pub use reference::Reference;
 
-/// Floats may differ by so much, relative to numbers above 1: engines sum in another order.
+/// Tolerance of floats, relative for numbers above 1: engines sum in another order.
 pub const FLOAT_TOLERANCE: f32 = 1e-4;
-/// Bits may differ where the number in front of the sign is closer to 0 than this.
+/// Tolerance of bits: a bit may differ where the input of the sign is closer to 0.
 pub const SIGN_TOLERANCE: f32 = 1e-5;
-/// Samples compared at export, and at once in a comparison of more.
+/// Samples compared at export, and per chunk in a larger comparison.
 pub const SAMPLES: usize = 256;
 
-/// How an engine compares with the trained network.
+/// Comparison of an engine with the trained network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parity {
-    /// Engine.
+    /// Name of the engine.
     pub engine: String,
     /// Samples compared.
     pub samples: usize,
-    /// Largest difference of a score, a logit or a feature that travels as a float.
+    /// Largest difference of a score, a logit or a float feature.
     pub largest_difference: f32,
     /// Feature bits compared.
     pub bits: u64,
@@ -49,21 +50,21 @@ pub enum ParityError {
     Bundle(#[from] BundleError),
     /// A float differs.
     #[error(
-        "parity, {what}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}"
+        "parity, {output}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}"
     )]
     Float {
         /// Section and output.
-        what: String,
+        output: String,
         /// Position in the samples compared.
         sample: usize,
-        /// As trained.
+        /// Value of the trained network.
         expected: f32,
-        /// In the engine.
+        /// Value of the engine.
         found: f32,
-        /// Engine.
+        /// Name of the engine.
         engine: &'static str,
     },
-    /// A bit differs that is not at the threshold.
+    /// A bit differs, and the input of the sign is not at the threshold.
     #[error(
         "parity, features of {section}, sample {sample}, bit {bit}: expected {expected:+} in front of the sign as trained, \
          engine {engine} has the other sign"
@@ -75,21 +76,33 @@ pub enum ParityError {
         sample: usize,
         /// Position in the map.
         bit: usize,
-        /// Number in front of the sign, as trained.
+        /// Input of the sign in the trained network.
         expected: f32,
-        /// Engine.
+        /// Name of the engine.
         engine: &'static str,
     },
 }
 
+/// A compared output of one sample, for messages.
+#[derive(Clone, Copy)]
+struct Position<'a> {
+    /// `scores`, `features` or `logits`.
+    output: &'a str,
+    /// Section or exit.
+    section: &'a str,
+    /// Position in the samples compared.
+    sample: usize,
+    engine: &'static str,
+}
+
 impl Parity {
-    /// This and what another part of the network gave on the same samples in the same engine.
+    /// This comparison and that of another part of the network on the same samples.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         Self { samples: self.samples, ..self.and(other) }
     }
 
-    /// This and what the same engine gave on other samples.
+    /// This comparison and that of the same engine on other samples.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self {
@@ -102,18 +115,18 @@ impl Parity {
         }
     }
 
-    fn floats(
+    fn compare_floats(
         &mut self,
-        what: &str,
-        sample: usize,
+        at: &Position<'_>,
         expected: &[f32],
         found: &[f32],
-        engine: &'static str,
     ) -> Result<(), ParityError> {
+        let Position { output, section, sample, engine } = *at;
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
             if difference.is_nan() || difference > FLOAT_TOLERANCE {
-                return Err(ParityError::Float { what: what.to_owned(), sample, expected, found, engine });
+                let output = format!("{output} of {section}");
+                return Err(ParityError::Float { output, sample, expected, found, engine });
             }
             self.largest_difference = self.largest_difference.max(difference);
         }
@@ -122,11 +135,11 @@ impl Parity {
 
     fn compare_bits(
         &mut self,
-        (section, sample): (&str, usize),
+        at: &Position<'_>,
         before_sign: &[f32],
         packed: &[u8],
-        engine: &'static str,
     ) -> Result<(), ParityError> {
+        let Position { section, sample, engine, .. } = *at;
         self.bits += before_sign.len() as u64;
         for (bit, expected) in before_sign.iter().enumerate() {
             if (*expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {

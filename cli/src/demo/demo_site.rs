@@ -1,0 +1,126 @@
+//! The site of the demo: a broker and every service of one group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use headwater_group::start::{
+    DeviceTotals, InProcessGroup, InProcessSettings, ProgramGroup, ProgramPaths, ProgramSettings, Service,
+    SiteSettings,
+};
+use headwater_inference::policy::Policy;
+use headwater_link::QoS;
+use headwater_link::broker::EmbeddedBroker;
+use headwater_protocol::{GroupId, SiteId};
+use tempfile::TempDir;
+
+use super::inputs::Inputs;
+use super::plan::MAX_UNSETTLED;
+use crate::args::DemoArgs;
+
+/// Limit for all services to find each other.
+pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// The running services of the demo.
+pub(super) enum DemoSite {
+    /// All services in this process.
+    InProcess(InProcessGroup),
+    /// Each service as a program.
+    Programs {
+        group: ProgramGroup,
+        /// Files of the run; removed when dropped.
+        folder: TempDir,
+    },
+}
+
+/// Names, broker and `QoS` of the demo. Starts the embedded broker, unless the arguments name another.
+pub(super) fn site_settings(args: &DemoArgs) -> anyhow::Result<SiteSettings> {
+    let broker = match &args.broker {
+        Some(broker) => broker.clone(),
+        None => EmbeddedBroker::start(args.port).context("starting the embedded broker")?.address(),
+    };
+    let mut settings = SiteSettings::new(SiteId::new("demo")?, GroupId::new("cameras")?, broker);
+    settings.qos = if args.qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce };
+    settings.queue_samples = settings.queue_samples.max(2 * MAX_UNSETTLED);
+    Ok(settings)
+}
+
+impl DemoSite {
+    /// Starts every service. Services in this process have found each other when the function returns.
+    pub(super) async fn start(
+        args: &DemoArgs,
+        mut site: SiteSettings,
+        inputs: &Inputs,
+        policy: Policy,
+    ) -> anyhow::Result<Self> {
+        if !args.processes {
+            let (bundle, frames) = (Arc::clone(&inputs.bundle), Arc::clone(&inputs.frames));
+            let mut settings = InProcessSettings::new(site, bundle, frames);
+            settings.policy = Some(policy);
+            let group = InProcessGroup::start(settings).await?;
+            group.wait_until_ready(READY_LIMIT).await?;
+            return Ok(Self::InProcess(group));
+        }
+        let folder = tempfile::tempdir().context("making a folder for the files of the run")?;
+        site.journal = Some(folder.path().join("journal.jsonl"));
+        let policy_file = folder.path().join("policy.toml");
+        std::fs::write(&policy_file, toml::to_string(&policy)?).context("writing the policy")?;
+        let settings = ProgramSettings {
+            site,
+            paths: program_paths(args)?,
+            bundle: inputs.bundle_file(folder.path())?,
+            frames: inputs.frames_file(folder.path())?,
+            policy: Some(policy_file),
+            // The programs log to the demo's stderr, so only errors by default.
+            log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
+        };
+        let mut group = ProgramGroup::new(settings)?;
+        group.start_all(inputs.bundle.manifest()).await?;
+        Ok(Self::Programs { group, folder })
+    }
+
+    /// Whether samples must be tried until one is complete, because programs cannot be asked whether they are ready.
+    pub(super) fn needs_trial_samples(&self) -> bool {
+        matches!(self, Self::Programs { .. })
+    }
+
+    /// A service that ended by itself, and how.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        match self {
+            Self::InProcess(_) => None,
+            Self::Programs { group, .. } => group.ended(),
+        }
+    }
+
+    /// Ends a service as SIGKILL would.
+    pub(super) async fn kill(&mut self, service: Service) {
+        match self {
+            Self::InProcess(group) => group.kill(service).await,
+            Self::Programs { group, .. } => group.kill(service),
+        }
+    }
+
+    /// Ends every service in order and sums up what the devices counted.
+    pub(super) async fn shutdown(self) -> anyhow::Result<DeviceTotals> {
+        Ok(match self {
+            Self::InProcess(group) => group.shutdown().await?,
+            Self::Programs { group, folder } => {
+                let totals = group.shutdown().await?;
+                drop(folder);
+                totals
+            }
+        })
+    }
+}
+
+fn program_paths(args: &DemoArgs) -> anyhow::Result<ProgramPaths> {
+    let ProgramPaths { device, aggregator, cloud } = match &args.programs {
+        Some(folder) => ProgramPaths::in_folder(folder),
+        None => ProgramPaths::beside_this_program()?,
+    };
+    Ok(ProgramPaths {
+        device: args.device_program.clone().unwrap_or(device),
+        aggregator: args.aggregator_program.clone().unwrap_or(aggregator),
+        cloud: args.cloud_program.clone().unwrap_or(cloud),
+    })
+}

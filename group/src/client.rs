@@ -1,0 +1,196 @@
+//! Connection of an operator's program to one group.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::{
+    Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, Settled, SiteId, Topic,
+    Topics, encode,
+};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::timeout;
+
+use crate::error::GroupError;
+use crate::known_devices::KnownDevices;
+use crate::sample_account::SampleAccount;
+
+/// Settings of a [`GroupClient`].
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Address of the broker.
+    pub broker: BrokerAddress,
+    /// Site of the group.
+    pub site: SiteId,
+    /// The group.
+    pub group: GroupId,
+    /// Network that triggers name.
+    pub network: NetworkId,
+    /// MQTT client id. A broker ends the connection of an earlier client with the same id.
+    pub client_id: String,
+    /// Limit of the connection at the start, and of every waiting function.
+    pub wait_limit: Duration,
+}
+
+/// Sends triggers to one group and receives the group's results, settled notices, births and statuses.
+pub struct GroupClient {
+    link: Link,
+    incoming: mpsc::Receiver<Incoming>,
+    topics: Topics,
+    trigger_topic: String,
+    network: NetworkId,
+    pub(crate) wait_limit: Duration,
+    account: SampleAccount,
+    devices: KnownDevices,
+}
+
+/// A change that the client has received and recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// The broker has accepted the subscriptions.
+    Connected,
+    /// The connection was lost; the client connects again.
+    Disconnected,
+    /// The first decision of a sample.
+    Decided(SampleId),
+    /// A further decision of a sample, equal to the first or not.
+    Repeated(SampleId),
+    /// The leader's account.
+    Settled,
+    /// Birth or status of a device.
+    Device,
+}
+
+impl GroupClient {
+    /// Connects and subscribes. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`GroupError::Link`] for settings that cannot work, [`GroupError::NotConnected`] when the broker does not answer in time.
+    pub async fn connect(settings: ClientSettings) -> Result<Self, GroupError> {
+        let ClientSettings { broker, site, group, network, client_id, wait_limit } = settings;
+        let topics = Topics::new(&site, &group);
+        let config = LinkConfig::new(broker.clone(), client_id)
+            .subscribe(topics.name(&Topic::Result), QoS::AtLeastOnce)
+            .subscribe(topics.name(&Topic::Settled), QoS::AtMostOnce)
+            .subscribe(topics.every_device(DeviceTopic::Birth), QoS::AtLeastOnce)
+            .subscribe(topics.every_device(DeviceTopic::Status), QoS::AtLeastOnce);
+        let (link, incoming) = Link::start(config)?;
+        let trigger_topic = topics.name(&Topic::Trigger);
+        let (account, devices) = (SampleAccount::default(), KnownDevices::default());
+        let mut client =
+            Self { link, incoming, topics, trigger_topic, network, wait_limit, account, devices };
+        let connected = async {
+            while client.next().await? != GroupEvent::Connected {}
+            Ok(client)
+        };
+        let limit = wait_limit;
+        timeout(limit, connected).await.unwrap_or(Err(GroupError::NotConnected { broker, limit }))
+    }
+
+    /// Asks every device of the group to capture, and records the trigger in the account.
+    ///
+    /// # Errors
+    /// [`GroupError::Link`] while the broker is away.
+    pub async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
+        let network = self.network.tag();
+        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
+        let mut payload = Vec::new();
+        encode(&Message { header, body: Body::Trigger(sample) }, &Limits::default(), &mut payload)?;
+        self.account.triggered(sample, Instant::now());
+        self.publish(&self.trigger_topic, payload).await
+    }
+
+    /// Publishes any bytes on any topic, at `QoS` 0.
+    ///
+    /// # Errors
+    /// [`GroupError::Link`] for a topic or length that the link refuses, and while the broker is away.
+    pub async fn publish(&self, topic: &str, payload: impl Into<Bytes>) -> Result<(), GroupError> {
+        Ok(self.link.publish_when_free(topic, payload, QoS::AtMostOnce, false).await?)
+    }
+
+    /// Waits for the next event and records it. Cancelling the wait loses nothing.
+    ///
+    /// # Errors
+    /// [`GroupError::Message`] for a result or settled notice that cannot be read, [`GroupError::Closed`] when the link has ended.
+    pub async fn next(&mut self) -> Result<GroupEvent, GroupError> {
+        loop {
+            let incoming = self.incoming.recv().await.ok_or(GroupError::Closed)?;
+            if let Some(event) = self.record(&incoming)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Records the next event that has already arrived. `None`: nothing has arrived.
+    ///
+    /// # Errors
+    /// As [`GroupClient::next`].
+    pub fn try_next(&mut self) -> Result<Option<GroupEvent>, GroupError> {
+        loop {
+            match self.incoming.try_recv() {
+                Ok(incoming) => {
+                    if let Some(event) = self.record(&incoming)? {
+                        return Ok(Some(event));
+                    }
+                }
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => return Err(GroupError::Closed),
+            }
+        }
+    }
+
+    /// Account of the samples so far.
+    pub fn account(&self) -> &SampleAccount {
+        &self.account
+    }
+
+    /// Ends the account and begins a new one.
+    pub fn take_account(&mut self) -> SampleAccount {
+        let next = SampleAccount::after(self.account.settled());
+        std::mem::replace(&mut self.account, next)
+    }
+
+    /// Sets the limit of the waiting functions.
+    pub fn set_wait_limit(&mut self, limit: Duration) {
+        self.wait_limit = limit;
+    }
+
+    /// Devices whose birth or status has arrived.
+    pub fn devices(&self) -> &KnownDevices {
+        &self.devices
+    }
+
+    /// Topics of the group.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    fn record(&mut self, incoming: &Incoming) -> Result<Option<GroupEvent>, GroupError> {
+        let (topic, payload) = match incoming {
+            Incoming::Connected => return Ok(Some(GroupEvent::Connected)),
+            Incoming::Disconnected { .. } => return Ok(Some(GroupEvent::Disconnected)),
+            Incoming::Message { topic, payload, .. } => (topic, payload),
+        };
+        let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
+        Ok(match self.topics.parse(topic) {
+            Ok(Topic::Result) => {
+                let decision: headwater_protocol::Decision =
+                    serde_json::from_slice(payload).map_err(unreadable)?;
+                let sample = decision.sample;
+                let is_first = self.account.decided(decision, Instant::now());
+                Some(if is_first { GroupEvent::Decided(sample) } else { GroupEvent::Repeated(sample) })
+            }
+            Ok(Topic::Settled) => {
+                let settled: Settled = serde_json::from_slice(payload).map_err(unreadable)?;
+                self.account.settle(settled);
+                Some(GroupEvent::Settled)
+            }
+            Ok(Topic::Device(id, leaf)) => {
+                self.devices.receive(id, leaf, payload);
+                Some(GroupEvent::Device)
+            }
+            _ => None,
+        })
+    }
+}

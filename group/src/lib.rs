@@ -1,0 +1,26 @@
+//! Client of one group of devices: sends triggers, receives results, and keeps account of every sample.
+//!
+//! ```text
+//!                      trigger
+//! GroupClient ───────────────────────> broker ──> devices, leader
+//!      │        result, settled,         │
+//!      │        birth, status            │
+//!      └──────── SampleAccount <─────────┘
+//! ```
+//!
+//! Every sample that is triggered or captured ends in one decision or one drop. [`SampleAccount`] shows which samples are lost
+//! and which have two different decisions. The feature `start` adds [`start`], which runs the services of a group in this
+//! process or as programs. The crate does not know how a sample is decided.
+
+mod client;
+mod error;
+mod known_devices;
+mod sample_account;
+#[cfg(feature = "start")]
+pub mod start;
+mod waits;
+
+pub use client::{ClientSettings, GroupClient, GroupEvent};
+pub use error::GroupError;
+pub use known_devices::{KnownDevice, KnownDevices};
+pub use sample_account::{AccountedSample, SampleAccount};

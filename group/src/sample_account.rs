@@ -1,0 +1,211 @@
+//! The account of samples: one decision or one drop for each sample that was triggered.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use headwater_protocol::{Decision, Dropped, SampleId, Settled};
+
+/// Samples triggered, decisions received, and drops that the leader reports. The account grows with every sample;
+/// [`GroupClient::take_account`](crate::GroupClient::take_account) begins a new one.
+#[derive(Clone, Debug, Default)]
+pub struct SampleAccount {
+    samples: HashMap<SampleId, AccountedSample>,
+    triggered: u64,
+    triggered_and_decided: u64,
+    first_trigger: Option<Instant>,
+    last_decision: Option<Instant>,
+    settled: Settled,
+    /// Drops that the leader had reported before this account began.
+    dropped_before: BTreeMap<Dropped, u64>,
+}
+
+/// One sample of a [`SampleAccount`].
+#[derive(Clone, Debug, Default)]
+pub struct AccountedSample {
+    /// When this program triggered the sample; `None` for a sample that others triggered or a device captured by itself.
+    pub triggered: Option<Instant>,
+    /// The first decision and when it came.
+    pub decision: Option<(Decision, Instant)>,
+    /// Whether a second, different decision came.
+    pub is_contradicted: bool,
+}
+
+impl AccountedSample {
+    /// Time from trigger to decision.
+    pub fn latency(&self) -> Option<Duration> {
+        Some(self.decision.as_ref()?.1 - self.triggered?)
+    }
+}
+
+impl SampleAccount {
+    /// An empty account that does not count the drops reported so far.
+    pub fn after(settled: &Settled) -> Self {
+        Self { settled: settled.clone(), dropped_before: settled.dropped.clone(), ..Self::default() }
+    }
+
+    /// Records a trigger.
+    pub fn triggered(&mut self, sample: SampleId, now: Instant) {
+        self.first_trigger.get_or_insert(now);
+        let entry = self.samples.entry(sample).or_default();
+        if entry.triggered.replace(now).is_none() {
+            self.triggered += 1;
+            self.triggered_and_decided += u64::from(entry.decision.is_some());
+        }
+    }
+
+    /// Records a decision. True for the first decision of a sample.
+    pub fn decided(&mut self, decision: Decision, now: Instant) -> bool {
+        let entry = self.samples.entry(decision.sample).or_default();
+        match &entry.decision {
+            Some((first, _)) => {
+                entry.is_contradicted |= *first != decision;
+                false
+            }
+            None => {
+                if entry.triggered.is_some() {
+                    self.triggered_and_decided += 1;
+                    self.last_decision = Some(now);
+                }
+                entry.decision = Some((decision, now));
+                true
+            }
+        }
+    }
+
+    /// Records the leader's account. An older account than the latest changes nothing.
+    pub fn settle(&mut self, settled: Settled) {
+        if settled.highest >= self.settled.highest {
+            self.settled = settled;
+        }
+    }
+
+    /// The leader's latest account.
+    pub fn settled(&self) -> &Settled {
+        &self.settled
+    }
+
+    /// Drops by reason since this account began.
+    pub fn dropped(&self) -> BTreeMap<Dropped, u64> {
+        self.drops().filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn drops(&self) -> impl Iterator<Item = (Dropped, u64)> {
+        let before = |reason| self.dropped_before.get(reason).copied().unwrap_or(0);
+        self.settled.dropped.iter().map(move |(reason, all)| (*reason, all.saturating_sub(before(reason))))
+    }
+
+    /// Number of triggered samples.
+    pub fn triggered_count(&self) -> u64 {
+        self.triggered
+    }
+
+    /// Number of triggered samples with a decision.
+    pub fn decided_count(&self) -> u64 {
+        self.triggered_and_decided
+    }
+
+    /// Number of triggered samples that are neither decided nor dropped. At the end of a run these samples are lost.
+    pub fn unsettled_count(&self) -> u64 {
+        let dropped: u64 = self.drops().map(|(_, count)| count).sum();
+        self.triggered.saturating_sub(self.triggered_and_decided + dropped)
+    }
+
+    /// Number of samples with two different decisions.
+    pub fn contradicted_count(&self) -> u64 {
+        self.samples.values().filter(|sample| sample.is_contradicted).count() as u64
+    }
+
+    /// Samples that this program triggered, in any order.
+    pub fn triggered_samples(&self) -> impl Iterator<Item = &AccountedSample> {
+        self.samples.values().filter(|sample| sample.triggered.is_some())
+    }
+
+    /// First decision of every sample, in any order.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.samples.values().filter_map(|sample| sample.decision.as_ref()).map(|(decision, _)| decision)
+    }
+
+    /// First decision of one sample.
+    pub fn decision(&self, sample: SampleId) -> Option<&Decision> {
+        self.samples.get(&sample)?.decision.as_ref().map(|(decision, _)| decision)
+    }
+
+    /// Decisions of triggered samples per second, from the first trigger to the last decision; 0 before that.
+    pub fn decisions_per_second(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.first_trigger, self.last_decision) else { return 0.0 };
+        let seconds = (last - first).as_secs_f64();
+        if seconds > 0.0 { self.triggered_and_decided as f64 / seconds } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_protocol::{Degraded, Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+
+    fn decision(sample: u64, class: u16) -> Decision {
+        Decision {
+            sample: SampleId(sample),
+            class,
+            label: String::new(),
+            confidence: 0.5,
+            exit: Exit::Local,
+            presence: Presence::missing(2),
+            degraded: vec![Degraded::NoView],
+            network: NetworkId([0; 32]),
+            policy: PolicyId([0; 8]),
+            stages: Stages::default(),
+            bytes: HopBytes::default(),
+        }
+    }
+
+    fn shed(highest: u64, count: u64) -> Settled {
+        Settled { highest: SampleId(highest), decided: 0, dropped: [(Dropped::Shed, count)].into() }
+    }
+
+    #[test]
+    fn a_repeated_decision_is_no_contradiction_but_a_different_one_is() {
+        let now = Instant::now();
+        let mut account = SampleAccount::default();
+        for sample in 1..=3 {
+            account.triggered(SampleId(sample), now);
+        }
+        assert!(account.decided(decision(1, 4), now));
+        assert!(!account.decided(decision(1, 4), now));
+        assert_eq!(account.contradicted_count(), 0);
+        assert!(account.decided(decision(2, 4), now));
+        assert!(!account.decided(decision(2, 5), now));
+        assert_eq!(account.contradicted_count(), 1);
+        assert_eq!((account.decided_count(), account.unsettled_count()), (2, 1));
+        assert_eq!(account.decision(SampleId(2)).map(|first| first.class), Some(4));
+    }
+
+    #[test]
+    fn a_dropped_sample_is_not_lost() {
+        let mut account = SampleAccount::default();
+        account.triggered(SampleId(1), Instant::now());
+        assert_eq!(account.unsettled_count(), 1);
+        account.settle(shed(1, 1));
+        assert_eq!(account.unsettled_count(), 0);
+    }
+
+    #[test]
+    fn drops_before_the_account_began_do_not_count() {
+        let mut account = SampleAccount::after(&shed(1, 5));
+        account.triggered(SampleId(2), Instant::now());
+        assert_eq!((account.unsettled_count(), account.dropped()), (1, BTreeMap::new()));
+        account.settle(shed(2, 6));
+        assert_eq!((account.unsettled_count(), account.dropped()), (0, [(Dropped::Shed, 1)].into()));
+        account.settle(shed(1, 5));
+        assert_eq!(account.unsettled_count(), 0, "an older account changes nothing");
+    }
+
+    #[test]
+    fn decisions_about_samples_of_others_are_kept_and_not_counted() {
+        let mut account = SampleAccount::default();
+        assert!(account.decided(decision(9, 0), Instant::now()));
+        assert_eq!((account.decided_count(), account.unsettled_count()), (0, 0));
+        assert_eq!(account.triggered_samples().count(), 0);
+        assert_eq!(account.decisions().count(), 1);
+    }
+}

@@ -1,0 +1,267 @@
+//! All services of a group in this process, each with its own sockets.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
+use headwater_edge_aggregator::{
+    Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, JournalConfig, Role,
+};
+use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
+use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::policy::Policy;
+use headwater_protocol::Slot;
+use headwater_samples::archive::Archive;
+use tokio::time::sleep;
+
+use super::device_totals::DeviceTotals;
+use super::service::{Service, StartError};
+use super::settings::{SiteSettings, device_id, separate_edges, services_of};
+
+/// Time between two looks at whether all services have found each other.
+const READY_POLL: Duration = Duration::from_millis(2);
+
+/// Settings of an [`InProcessGroup`].
+#[derive(Clone)]
+pub struct InProcessSettings {
+    /// Settings that all services share.
+    pub site: SiteSettings,
+    /// Networks of cloud, leader and edges.
+    pub networks: Networks,
+    /// Network of the devices that are started from now on.
+    pub device_network: Arc<Bundle>,
+    /// Policy of the leader in place of the bundle's.
+    pub policy: Option<Policy>,
+    /// Frames of the devices.
+    pub frames: Arc<Archive>,
+    /// Slots that get a device.
+    pub slots: Vec<Slot>,
+    /// Address of a cloud service that runs elsewhere. `None`: the group starts its own.
+    pub cloud_url: Option<String>,
+    /// Engine of the group's own cloud service.
+    pub cloud_engine: EngineChoice,
+}
+
+impl InProcessSettings {
+    /// One device in each slot, and a cloud service of the group's own.
+    pub fn new(site: SiteSettings, networks: impl Into<Networks>, frames: Arc<Archive>) -> Self {
+        let networks = networks.into();
+        let device_network = Arc::clone(networks.current());
+        let slots = Slot::first(usize::from(device_network.manifest().slots)).collect();
+        let (policy, cloud_url, cloud_engine) = (None, None, EngineChoice::Auto);
+        Self { site, networks, device_network, policy, frames, slots, cloud_url, cloud_engine }
+    }
+}
+
+/// The running services of a group.
+pub struct InProcessGroup {
+    /// Settings of services that are started from now on.
+    pub settings: InProcessSettings,
+    running: BTreeMap<Service, Running>,
+    /// Address of the group's own cloud service, kept over restarts.
+    cloud_listen: SocketAddr,
+    totals: DeviceTotals,
+}
+
+/// Handle of one running service.
+enum Running {
+    Device(DeviceHandle),
+    Edge(EdgeHandle),
+    Leader(AggregatorHandle),
+    Cloud(CloudHandle),
+}
+
+/// Runs a group until `shutdown` ends.
+///
+/// # Errors
+/// [`StartError`] for a service that does not start, or had stopped by itself.
+pub async fn run(
+    settings: InProcessSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<DeviceTotals, StartError> {
+    let group = InProcessGroup::start(settings).await?;
+    shutdown.await;
+    group.shutdown().await
+}
+
+impl InProcessGroup {
+    /// Starts every service. Does not wait until the services have found each other.
+    ///
+    /// # Errors
+    /// [`StartError::Service`] names the service.
+    pub async fn start(settings: InProcessSettings) -> Result<Self, StartError> {
+        let is_wanted = |service: &Service| match service {
+            Service::Device(slot) => settings.slots.contains(slot),
+            Service::Edge(_) | Service::Leader => true,
+            Service::Cloud => settings.cloud_url.is_none(),
+        };
+        let services = services_of(settings.networks.current().manifest());
+        let services: Vec<_> = services.into_iter().filter(is_wanted).collect();
+        let (cloud_listen, totals) = (([127, 0, 0, 1], 0).into(), DeviceTotals::default());
+        let mut group = Self { settings, running: BTreeMap::new(), cloud_listen, totals };
+        for service in services {
+            group.start_service(service).await?;
+        }
+        Ok(group)
+    }
+
+    /// Starts one service under the present settings.
+    ///
+    /// # Errors
+    /// [`StartError::Service`] names the service.
+    pub async fn start_service(&mut self, service: Service) -> Result<(), StartError> {
+        let started = self.start_handle(service).await;
+        let running =
+            started.map_err(|source| StartError::Service { action: "starting", service, source })?;
+        if let Running::Cloud(cloud) = &running {
+            self.cloud_listen = cloud.addr();
+        }
+        self.running.insert(service, running);
+        Ok(())
+    }
+
+    /// Ends a service as SIGKILL would. The counts of a killed device are kept.
+    pub async fn kill(&mut self, service: Service) {
+        match self.running.remove(&service) {
+            Some(Running::Device(device)) => {
+                device.kill();
+                self.add(&device.report());
+            }
+            Some(Running::Edge(edge)) => edge.kill().await,
+            Some(Running::Leader(leader)) => leader.kill().await,
+            Some(Running::Cloud(cloud)) => cloud.kill().await,
+            None => {}
+        }
+    }
+
+    /// Ends a service in order.
+    ///
+    /// # Errors
+    /// [`StartError::Service`] for a leader that had stopped by itself.
+    pub async fn stop(&mut self, service: Service) -> Result<(), StartError> {
+        match self.running.remove(&service) {
+            Some(Running::Device(device)) => {
+                let report = device.shutdown().await;
+                self.add(&report);
+            }
+            Some(Running::Edge(edge)) => _ = edge.shutdown().await,
+            Some(Running::Leader(leader)) => {
+                let stopped = leader.shutdown().await;
+                let refused = |error| StartError::Service { action: "stopping", service, source: error };
+                stopped.map_err(|error| refused(error.into()))?;
+            }
+            Some(Running::Cloud(cloud)) => _ = cloud.shutdown().await,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Stops every service, devices first, and sums up what the devices counted.
+    ///
+    /// # Errors
+    /// As [`InProcessGroup::stop`].
+    pub async fn shutdown(mut self) -> Result<DeviceTotals, StartError> {
+        while let Some(service) = self.running.keys().next().copied() {
+            self.stop(service).await?;
+        }
+        Ok(self.totals)
+    }
+
+    /// Waits until leader and edges know exactly the running devices and edges. A device is known once it receives triggers.
+    ///
+    /// # Errors
+    /// [`StartError::NotReady`] after the limit.
+    pub async fn wait_until_ready(&self, limit: Duration) -> Result<(), StartError> {
+        let until = Instant::now() + limit;
+        while !self.is_ready() {
+            if Instant::now() >= until {
+                let found = format!("{:?}", self.leader().map(AggregatorHandle::report));
+                return Err(StartError::NotReady { limit, found });
+            }
+            sleep(READY_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a service runs.
+    pub fn is_running(&self, service: Service) -> bool {
+        self.running.contains_key(&service)
+    }
+
+    /// The running leader.
+    pub fn leader(&self) -> Option<&AggregatorHandle> {
+        match self.running.get(&Service::Leader) {
+            Some(Running::Leader(leader)) => Some(leader),
+            _ => None,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let devices = self.running.values().filter(|running| matches!(running, Running::Device(_))).count();
+        let knows_devices = |slots: u64| slots.count_ones() as usize == devices;
+        let Some(report) = self.leader().map(AggregatorHandle::report) else { return true };
+        let edges = separate_edges(self.settings.networks.current().manifest());
+        let is_known = |edge: usize| report.edges_up >> edge & 1 == 1;
+        knows_devices(report.filled_slots)
+            && (0..edges).all(|edge| is_known(edge) == self.is_running(Service::Edge(edge)))
+            && self.running.values().all(|running| match running {
+                Running::Edge(edge) => knows_devices(edge.report().filled_slots),
+                Running::Device(_) | Running::Leader(_) | Running::Cloud(_) => true,
+            })
+    }
+
+    async fn start_handle(&self, service: Service) -> Result<Running, Box<dyn Error + Send + Sync>> {
+        let settings = &self.settings;
+        let networks = settings.networks.clone();
+        Ok(match service {
+            Service::Cloud => {
+                let mut config = CloudConfig::default().with_listen(self.cloud_listen);
+                config.model.engine = settings.cloud_engine;
+                Running::Cloud(CloudService::start(config, networks).await?)
+            }
+            Service::Leader => Running::Leader(Aggregator::start(self.aggregator_config(), networks).await?),
+            Service::Edge(edge) => {
+                let role = Role::Edge { edge, id: None };
+                let config = AggregatorConfig { role, ..self.aggregator_config() };
+                Running::Edge(Edge::start(config, (edge, None), networks).await?)
+            }
+            Service::Device(slot) => {
+                let frames = Frames::of_archive(Arc::clone(&settings.frames), slot);
+                let frames = frames.ok_or("the frames do not have this slot")?;
+                let network = Arc::clone(&settings.device_network);
+                Running::Device(Device::start(self.device_config(slot), network, frames).await?)
+            }
+        })
+    }
+
+    /// Settings of the leader; an edge differs in its role.
+    fn aggregator_config(&self) -> AggregatorConfig {
+        let SiteSettings { site, group, broker, qos, journal, .. } = self.settings.site.clone();
+        let mut config = AggregatorConfig::new(site, group, broker);
+        let own_cloud = format!("http://{}", self.cloud_listen);
+        config.cloud_url = Some(self.settings.cloud_url.clone().unwrap_or(own_cloud));
+        config.request_qos = qos;
+        config.journal = journal.map(JournalConfig::new);
+        config.policy = self.settings.policy.clone().map(|policy| {
+            let text = serde_json::to_vec(&policy).expect("numbers and names become JSON");
+            (policy, Policy::id_of(&text))
+        });
+        config
+    }
+
+    /// Settings of the device in a slot, for a device that the caller starts.
+    pub fn device_config(&self, slot: Slot) -> DeviceConfig {
+        let SiteSettings { site, group, broker, qos, queue_samples, .. } = self.settings.site.clone();
+        let mut config = DeviceConfig::new(site, group, device_id(slot), slot, broker);
+        (config.upward_qos, config.queue_samples) = (qos, queue_samples);
+        config
+    }
+
+    fn add(&mut self, report: &DeviceReport) {
+        self.totals.add(&serde_json::to_value(report).expect("numbers and names become JSON"));
+    }
+}

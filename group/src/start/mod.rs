@@ -1,0 +1,15 @@
+//! Starting the services of one group, in this process or as programs.
+
+mod device_totals;
+mod in_process;
+mod program;
+mod programs;
+mod service;
+mod settings;
+
+pub use device_totals::DeviceTotals;
+pub use in_process::{InProcessGroup, InProcessSettings, run};
+pub use program::{Program, find_program, free_port};
+pub use programs::{ProgramGroup, ProgramPaths, ProgramSettings};
+pub use service::{Service, StartError};
+pub use settings::SiteSettings;

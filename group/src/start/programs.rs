@@ -1,0 +1,209 @@
+//! All services of a group as programs.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use headwater_inference::manifest::NetworkManifest;
+use headwater_link::QoS;
+use tokio::time::sleep;
+
+use super::device_totals::DeviceTotals;
+use super::program::{Program, find_program, free_port};
+use super::service::{Service, StartError};
+use super::settings::{SiteSettings, device_id, services_of};
+
+/// Limit for the cloud to load its section, and for a program to end after SIGTERM.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Time between two looks at whether the cloud is ready.
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// Paths of the programs of each tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramPaths {
+    /// `headwater-device`.
+    pub device: PathBuf,
+    /// `headwater-aggregator`.
+    pub aggregator: PathBuf,
+    /// `headwater-cloud`.
+    pub cloud: PathBuf,
+}
+
+impl ProgramPaths {
+    /// Programs in the folder of the running program.
+    ///
+    /// # Errors
+    /// [`StartError::NoProgram`] for a program that is not there.
+    pub fn beside_this_program() -> Result<Self, StartError> {
+        let [device, aggregator, cloud] = NAMES.map(find_program);
+        Ok(Self { device: device?, aggregator: aggregator?, cloud: cloud? })
+    }
+
+    /// Programs in another folder.
+    pub fn in_folder(folder: &Path) -> Self {
+        let [device, aggregator, cloud] = NAMES.map(|name| folder.join(name));
+        Self { device, aggregator, cloud }
+    }
+}
+
+const NAMES: [&str; 3] = ["headwater-device", "headwater-aggregator", "headwater-cloud"];
+
+/// Settings of a [`ProgramGroup`].
+#[derive(Clone, Debug)]
+pub struct ProgramSettings {
+    /// Settings that all services share.
+    pub site: SiteSettings,
+    /// Paths of the programs.
+    pub paths: ProgramPaths,
+    /// Bundle of every tier.
+    pub bundle: PathBuf,
+    /// Frames of the devices.
+    pub frames: PathBuf,
+    /// Policy of leader and edges in place of the bundle's.
+    pub policy: Option<PathBuf>,
+    /// Log filter of the programs. `None`: they inherit the environment.
+    pub log: Option<String>,
+}
+
+/// The running programs.
+pub struct ProgramGroup {
+    settings: ProgramSettings,
+    cloud_port: u16,
+    running: BTreeMap<Service, Program>,
+}
+
+impl ProgramGroup {
+    /// A group of which no program runs yet.
+    ///
+    /// # Errors
+    /// [`StartError::Io`] when there is no free port for the cloud.
+    pub fn new(settings: ProgramSettings) -> Result<Self, StartError> {
+        Ok(Self { settings, cloud_port: free_port()?, running: BTreeMap::new() })
+    }
+
+    /// Starts one program for each service of the network. The cloud is ready before the leader starts.
+    ///
+    /// # Errors
+    /// [`StartError`] names the program.
+    pub async fn start_all(&mut self, network: &NetworkManifest) -> Result<(), StartError> {
+        for service in services_of(network) {
+            self.start(service)?;
+            if service == Service::Cloud {
+                self.wait_until_cloud_is_ready().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the program of one service. A program that ran for the service is killed.
+    ///
+    /// # Errors
+    /// [`StartError::Io`] when the operating system does not start it.
+    pub fn start(&mut self, service: Service) -> Result<(), StartError> {
+        let program = Program::start(&mut self.command(service))?;
+        self.running.insert(service, program);
+        Ok(())
+    }
+
+    /// Sends SIGKILL to the program of a service and waits for its end.
+    pub fn kill(&mut self, service: Service) {
+        self.running.remove(&service);
+    }
+
+    /// The running program of a service.
+    pub fn program(&self, service: Service) -> Option<&Program> {
+        self.running.get(&service)
+    }
+
+    /// A service whose program has ended by itself, and how.
+    pub fn ended(&mut self) -> Option<String> {
+        self.running.iter_mut().find_map(|(service, program)| {
+            program.exit_status().map(|status| format!("{service} ended by itself: {status}"))
+        })
+    }
+
+    /// Ends every program with SIGTERM, devices first, and sums up what the devices counted.
+    ///
+    /// # Errors
+    /// [`StartError`] for a program that does not end.
+    pub async fn shutdown(self) -> Result<DeviceTotals, StartError> {
+        let mut totals = DeviceTotals::default();
+        for (service, program) in self.running {
+            let output = program.terminate(LIMIT).await?;
+            if let Service::Device(_) = service {
+                let report = serde_json::from_str(&output).map_err(|error| StartError::Service {
+                    action: "reading the report of",
+                    service,
+                    source: error.into(),
+                })?;
+                totals.add(&report);
+            }
+        }
+        Ok(totals)
+    }
+
+    fn command(&self, service: Service) -> Command {
+        let ProgramSettings { site, paths, bundle, frames, policy, log } = &self.settings;
+        let cloud = format!("127.0.0.1:{}", self.cloud_port);
+        let qos = if site.qos == QoS::AtMostOnce { "0" } else { "1" };
+        let mut command = Command::new(match service {
+            Service::Device(_) => &paths.device,
+            Service::Edge(_) | Service::Leader => &paths.aggregator,
+            Service::Cloud => &paths.cloud,
+        });
+        command.arg("--bundle").arg(bundle);
+        if service != Service::Cloud {
+            command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
+            let flag = if let Service::Device(_) = service { "--broker-address" } else { "--broker" };
+            command.args([flag, &site.broker.to_string()]);
+        }
+        match service {
+            Service::Cloud => _ = command.args(["--http-listen", &cloud]),
+            Service::Leader => {
+                command.args(["--cloud-url", &format!("http://{cloud}")]);
+                if let Some(journal) = &site.journal {
+                    command.arg("--journal").arg(journal);
+                }
+            }
+            Service::Edge(edge) => _ = command.args(["--role", "edge", "--edge", &edge.to_string()]),
+            Service::Device(slot) => {
+                command.args(["--slot", &slot.to_string(), "--id", device_id(slot).as_str(), "--json"]);
+                command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
+                command.arg("--source-path").arg(frames).stdout(Stdio::piped());
+            }
+        }
+        if let (Service::Leader | Service::Edge(_), Some(policy)) = (service, policy) {
+            command.arg("--policy").arg(policy);
+        }
+        if let Some(filter) = log {
+            command.env("RUST_LOG", filter);
+        }
+        command
+    }
+
+    async fn wait_until_cloud_is_ready(&mut self) -> Result<(), StartError> {
+        let until = Instant::now() + LIMIT;
+        while !is_ready(self.cloud_port).unwrap_or(false) {
+            let ended = self.ended();
+            if ended.is_some() || Instant::now() >= until {
+                let found = ended.unwrap_or_else(|| "the cloud is not ready".into());
+                return Err(StartError::NotReady { limit: LIMIT, found });
+            }
+            sleep(READY_POLL).await;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the cloud service on a loopback port answers that it is ready.
+fn is_ready(port: u16) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    Ok(head.ends_with(b" 200"))
+}

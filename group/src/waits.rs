@@ -1,0 +1,120 @@
+//! Waiting functions of the group client. Each returns at its event, or fails after the client's limit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use headwater_protocol::{Decision, SampleId, Settled, Slot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::GroupClient;
+use crate::error::GroupError;
+
+/// Time between two samples of [`GroupClient::wait_for_complete_decision`].
+const ATTEMPT_PERIOD: Duration = Duration::from_millis(250);
+
+impl GroupClient {
+    /// Triggers one sample and waits for its decision.
+    ///
+    /// # Errors
+    /// [`GroupError::TimedOut`] after the limit; otherwise as [`GroupClient::next`].
+    pub async fn decide(&mut self, sample: SampleId) -> Result<Decision, GroupError> {
+        self.trigger(sample).await?;
+        let expected = format!("the decision of sample {sample}");
+        self.wait(&expected, |client| client.account().decision(sample).cloned()).await
+    }
+
+    /// Waits until each of the samples has a decision.
+    ///
+    /// # Errors
+    /// As [`GroupClient::decide`].
+    pub async fn wait_for_decisions(
+        &mut self,
+        samples: &[SampleId],
+    ) -> Result<BTreeMap<SampleId, Decision>, GroupError> {
+        self.wait(&format!("decisions of samples {samples:?}"), |client| {
+            let decision = |sample: &SampleId| Some((*sample, client.account().decision(*sample)?.clone()));
+            let is_decided = |sample: &SampleId| client.account().decision(*sample).is_some();
+            samples.iter().all(is_decided).then(|| samples.iter().filter_map(decision).collect())
+        })
+        .await
+    }
+
+    /// Triggers new samples, from an id on, until one is decided with every view and without degradation. All services have
+    /// then found each other. Returns the highest id that was triggered.
+    ///
+    /// # Errors
+    /// As [`GroupClient::decide`].
+    pub async fn wait_for_complete_decision(&mut self, first: SampleId) -> Result<SampleId, GroupError> {
+        let until = Instant::now() + self.wait_limit;
+        let mut sample = first;
+        while Instant::now() < until {
+            self.trigger(sample).await?;
+            let next_attempt = Instant::now() + ATTEMPT_PERIOD;
+            while let Ok(event) = timeout_at(next_attempt, self.next()).await {
+                event?;
+                let mut attempts =
+                    (first.0..=sample.0).filter_map(|id| self.account().decision(SampleId(id)));
+                if attempts.any(is_complete) {
+                    return Ok(sample);
+                }
+            }
+            sample = SampleId(sample.0 + 1);
+        }
+        Err(self.timed_out("a complete decision"))
+    }
+
+    /// Waits until the leader's account fulfils a condition.
+    ///
+    /// # Errors
+    /// As [`GroupClient::decide`].
+    pub async fn wait_for_settled(
+        &mut self,
+        is_reached: impl Fn(&Settled) -> bool,
+    ) -> Result<Settled, GroupError> {
+        self.wait("an account of the leader", |client| {
+            Some(client.account().settled()).filter(|settled| is_reached(settled)).cloned()
+        })
+        .await
+    }
+
+    /// Waits until a device is up in each of the slots.
+    ///
+    /// # Errors
+    /// As [`GroupClient::decide`].
+    pub async fn wait_for_devices(&mut self, slots: &[Slot]) -> Result<(), GroupError> {
+        self.wait(&format!("devices in the slots {slots:?}"), |client| {
+            let up = client.devices().slots_up();
+            slots.iter().all(|slot| up.contains(slot)).then_some(())
+        })
+        .await
+    }
+
+    async fn wait<T>(
+        &mut self,
+        expected: &str,
+        reached: impl Fn(&Self) -> Option<T>,
+    ) -> Result<T, GroupError> {
+        let until = Instant::now() + self.wait_limit;
+        loop {
+            if let Some(value) = reached(self) {
+                return Ok(value);
+            }
+            match timeout_at(until, self.next()).await {
+                Ok(event) => _ = event?,
+                Err(_) => return Err(self.timed_out(expected)),
+            }
+        }
+    }
+
+    fn timed_out(&self, expected: &str) -> GroupError {
+        let (account, up) = (self.account(), self.devices().slots_up());
+        let (decided, triggered) = (account.decided_count(), account.triggered_count());
+        let settled = account.settled();
+        let found = format!("{decided} of {triggered} samples decided, slots {up:?} up, {settled:?}");
+        GroupError::TimedOut { expected: expected.into(), found, limit: self.wait_limit }
+    }
+}
+
+fn is_complete(decision: &Decision) -> bool {
+    decision.presence.missing_count() == 0 && decision.degraded.is_empty()
+}

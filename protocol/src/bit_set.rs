@@ -1,0 +1,246 @@
+//! Sets of slots, edges or sources, each in one machine word.
+//!
+//! ```text
+//! bit    63 ...  3   2   1   0
+//!         0 ...  0   1   0   1      the set {0, 2}
+//! ```
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Sub, SubAssign};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{EdgeIndex, Slot, Source};
+
+/// A position from 0 to 63 that a [`BitSet`] can hold.
+pub trait Position: Copy {
+    /// The position with this index; `None` from 64 on.
+    fn at(index: usize) -> Option<Self>;
+
+    /// The position as an index.
+    fn index(self) -> usize;
+}
+
+/// A set of positions of one kind. On the wire it is a `u64` in which bit `i` stands for position `i`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct BitSet<P>(u64, PhantomData<P>);
+
+/// A set of device slots.
+pub type SlotSet = BitSet<Slot>;
+
+/// A set of edges of one network.
+pub type EdgeSet = BitSet<EdgeIndex>;
+
+/// A set of sources of one join.
+pub type SourceSet = BitSet<Source>;
+
+impl<P> BitSet<P> {
+    /// The set without any position.
+    pub const EMPTY: Self = Self::from_bits(0);
+
+    /// The set whose word is `bits`.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits, PhantomData)
+    }
+
+    /// The word of the set: bit `i` is 1 when position `i` is in the set.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The first `count` positions; all 64 for a larger count.
+    pub const fn first(count: usize) -> Self {
+        Self::from_bits(if count < Slot::MAX { (1 << count) - 1 } else { u64::MAX })
+    }
+
+    /// The set of the positions at which a presence row is true. A row longer than 64 is cut off there.
+    pub fn from_row(row: &[bool]) -> Self {
+        let row = row.iter().take(Slot::MAX).enumerate();
+        Self::from_bits(row.fold(0, |bits, (index, &is_in)| bits | u64::from(is_in) << index))
+    }
+
+    /// The presence row of the first `count` positions.
+    pub fn row(self, count: usize) -> Vec<bool> {
+        (0..count).map(|index| index < Slot::MAX && self.0 >> index & 1 == 1).collect()
+    }
+
+    /// Number of positions in the set.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether no position is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether every position of this set is in `other`.
+    pub const fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+}
+
+impl<P: Position> BitSet<P> {
+    /// The set of one position.
+    pub fn single(position: P) -> Self {
+        Self::from_bits(1 << position.index())
+    }
+
+    /// Whether the position is in the set.
+    pub fn contains(self, position: P) -> bool {
+        self.0 >> position.index() & 1 == 1
+    }
+
+    /// Adds a position.
+    pub fn insert(&mut self, position: P) {
+        *self |= Self::single(position);
+    }
+
+    /// Takes a position out.
+    pub fn remove(&mut self, position: P) {
+        *self -= Self::single(position);
+    }
+
+    /// The positions in rising order; one step for each position in the set.
+    pub fn iter(self) -> impl Iterator<Item = P> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let lowest = P::at(rest.trailing_zeros() as usize)?;
+            rest &= rest - 1;
+            Some(lowest)
+        })
+    }
+}
+
+impl<P> Default for BitSet<P> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl<P> BitOr for BitSet<P> {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self::from_bits(self.0 | other.0)
+    }
+}
+
+impl<P> BitAnd for BitSet<P> {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self::from_bits(self.0 & other.0)
+    }
+}
+
+impl<P> Sub for BitSet<P> {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self::from_bits(self.0 & !other.0)
+    }
+}
+
+impl<P> BitOrAssign for BitSet<P> {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl<P> BitAndAssign for BitSet<P> {
+    fn bitand_assign(&mut self, other: Self) {
+        self.0 &= other.0;
+    }
+}
+
+impl<P> SubAssign for BitSet<P> {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+}
+
+impl<P: Position> FromIterator<P> for BitSet<P> {
+    fn from_iter<I: IntoIterator<Item = P>>(positions: I) -> Self {
+        positions.into_iter().fold(Self::EMPTY, |set, position| set | Self::single(position))
+    }
+}
+
+impl<P: Position> fmt::Debug for BitSet<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(P::index)).finish()
+    }
+}
+
+impl From<SlotSet> for SourceSet {
+    fn from(slots: SlotSet) -> Self {
+        Self::from_bits(slots.bits())
+    }
+}
+
+impl From<EdgeSet> for SourceSet {
+    fn from(edges: EdgeSet) -> Self {
+        Self::from_bits(edges.bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn slots(indices: &[u8]) -> SlotSet {
+        indices.iter().map(|&index| Slot::new(index).unwrap()).collect()
+    }
+
+    #[test]
+    fn bit_i_stands_for_position_i() {
+        assert_eq!(slots(&[0, 2, 63]).bits(), 1 << 63 | 0b101);
+        assert_eq!(SlotSet::from_bits(0b101), slots(&[0, 2]));
+        assert_eq!(serde_json::to_string(&slots(&[0, 2])).unwrap(), "5");
+        assert_eq!(serde_json::from_str::<SlotSet>("5").unwrap(), slots(&[0, 2]));
+        assert_eq!(format!("{:?}", slots(&[0, 2])), "{0, 2}");
+    }
+
+    #[test]
+    fn the_first_positions_end_at_sixty_four() {
+        for (count, bits) in [(0, 0), (1, 1), (63, u64::MAX >> 1), (64, u64::MAX), (65, u64::MAX)] {
+            assert_eq!(SlotSet::first(count).bits(), bits, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_presence_row_becomes_a_set_and_back() {
+        assert_eq!(SlotSet::from_row(&[true, false, true]), slots(&[0, 2]));
+        assert_eq!(SlotSet::from_row(&[]), SlotSet::EMPTY);
+        assert_eq!(SlotSet::from_row(&[true; 70]), SlotSet::first(64));
+        assert_eq!(slots(&[0, 2]).row(4), [true, false, true, false]);
+        assert_eq!(SlotSet::first(64).row(65).iter().filter(|is_in| **is_in).count(), 64);
+    }
+
+    #[test]
+    fn every_operation_is_that_of_a_set() {
+        let words = [0, 1, 0b1011, 0b0110, 1 << 63, u64::MAX, 0x0f0f << 40];
+        let set = |bits: u64| -> BTreeSet<usize> { (0..64).filter(|i| bits >> i & 1 == 1).collect() };
+        let found = |slots: SlotSet| -> BTreeSet<usize> { slots.iter().map(Slot::index).collect() };
+        for (a, b) in words.into_iter().flat_map(|a| words.map(|b| (a, b))) {
+            let (left, right) = (SlotSet::from_bits(a), SlotSet::from_bits(b));
+            assert_eq!(found(left | right), &set(a) | &set(b));
+            assert_eq!(found(left & right), &set(a) & &set(b));
+            assert_eq!(found(left - right), &set(a) - &set(b));
+            assert_eq!(left.is_subset(right), set(a).is_subset(&set(b)));
+            assert_eq!((left.len(), left.is_empty()), (set(a).len(), set(a).is_empty()));
+            let (mut united, mut common, mut rest) = (left, left, left);
+            united |= right;
+            common &= right;
+            rest -= right;
+            assert_eq!((united, common, rest), (left | right, left & right, left - right));
+            for slot in Slot::first(Slot::MAX) {
+                assert_eq!(left.contains(slot), set(a).contains(&slot.index()));
+                let (mut with, mut without) = (left, left);
+                with.insert(slot);
+                without.remove(slot);
+                assert_eq!((with, without), (left | SlotSet::single(slot), left - SlotSet::single(slot)));
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Folders of images with classes, read and written: a file per sample, or a folder per sample with a file per camera.
+//!
+//! ```text
+//! train/car/000017.jpg          one slot
+//! train/car/0001-12/cam0.jpg    slot 0 sees sample 0001-12
+//! train/car/0001-12/cam2.jpg    slot 2 sees the sample; slot 1 has no file and does not see it
+//! classes.txt                   optional: class names in label order
+//! ```
+//! - The root is a directory or a `.tar.gz` of the same layout.
+//! - The first level is `train`, `val` (or `validation`) and `test`. Without that level, as in `car/000017.jpg`, the parts are drawn
+//!   (see [`split`](crate::split)).
+//! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
+//! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.
+//! - Hidden files and files of other types are ignored.
+//! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
+
+mod class_names;
+mod image_path;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use headwater_protocol::Slot;
+
+use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
+use crate::error::Mismatch;
+use crate::files::{self, Entry};
+use crate::in_memory::InMemory;
+use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
+use crate::{DataError, Part};
+
+pub use write::{Written, write};
+
+use class_names::{CLASSES_FILE, folder_name};
+use image_path::{ImagePath, class_folder};
+
+/// Declaration of own data in folders.
+pub(crate) const INFO: DataSetInfo = DataSetInfo {
+    name: "folders",
+    content: "images of your own in folders",
+    files: "train/CLASS/IMAGE.jpg, or train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample, and so val and test, \
+            or without that level; a directory or .tar.gz",
+    licence: "yours",
+    parts: PartsOrigin::Files,
+    open: |dir, options| Ok(Box::new(open(dir, options)?)),
+};
+
+/// Reads class folders from a directory or a `.tar.gz`.
+///
+/// # Errors
+/// [`DataError`] naming the file and its fault.
+fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
+    let mut reader = Reader::new(path, options);
+    files::visit(path, &mut |entry| match entry {
+        Entry::Folder(name) => {
+            reader.folders.extend(class_folder(name));
+            Ok(())
+        }
+        Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
+            reader.add_classes(bytes)
+        }
+        Entry::File(name, bytes) => reader.add_file(name, bytes),
+    })?;
+    reader.finish()
+}
+
+/// Part (`None` in data without parts), folder of the class, and name of a sample: the order of the samples.
+type SampleKey = (Option<Part>, String, String);
+
+struct Reader<'a> {
+    root: &'a Path,
+    options: OpenOptions,
+    images: ImageReader,
+    samples: BTreeMap<SampleKey, BTreeMap<usize, ImageFile>>,
+    /// Folders at the level of classes.
+    folders: BTreeSet<(Option<Part>, String)>,
+    classes: Option<Vec<String>>,
+    /// Path of the first image, and whether its sample is a folder.
+    first_image: Option<(String, bool)>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(root: &'a Path, options: OpenOptions) -> Self {
+        Self {
+            root,
+            options,
+            images: ImageReader::new(options.shape),
+            samples: BTreeMap::new(),
+            folders: BTreeSet::new(),
+            classes: None,
+            first_image: None,
+        }
+    }
+
+    /// Position in the folder or archive, for errors.
+    fn at(&self, name: &str) -> String {
+        format!("{}: `{name}`", self.root.display())
+    }
+
+    fn invalid(&self, expected: impl Into<String>, found: impl Into<String>) -> DataError {
+        Mismatch::new(expected, found).invalid(self.root.display())
+    }
+
+    fn add_classes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
+        let classes =
+            class_names::parse(bytes).map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?;
+        self.classes = Some(classes);
+        Ok(())
+    }
+
+    /// Adds an image; a file of another type is ignored.
+    fn add_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
+        let path = image_path::parse(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
+        let Some(ImagePath { part, class, sample, slot }) = path else { return Ok(()) };
+        let is_folder = slot.is_some();
+        let (first, first_is_folder) = self.first_image.get_or_insert_with(|| (name.to_owned(), is_folder));
+        if *first_is_folder != is_folder {
+            let found = format!("`{first}` and `{name}`");
+            return Err(self.invalid("every sample to be a file or every sample to be a folder", found));
+        }
+        let slot = slot.unwrap_or(0);
+        let slots = self.options.slots.unwrap_or(Slot::MAX);
+        if slot >= slots {
+            let mismatch = Mismatch::new(format!("cameras 0 to {}", slots - 1), slot.to_string());
+            return Err(mismatch.invalid(self.at(name)));
+        }
+        let image = self.images.decode(name, bytes).map_err(DataError::image(self.at(name)))?;
+        let views = self.samples.entry((part, class, sample)).or_default();
+        match views.insert(slot, image) {
+            None => Ok(()),
+            Some(first) => Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.path))),
+        }
+    }
+
+    fn finish(self) -> Result<InMemory, DataError> {
+        let Some(shape) = self.images.shape().filter(|_| !self.samples.is_empty()) else {
+            return Err(self.invalid("images (PNG, JPEG, WebP) under PART/CLASS or CLASS", "none"));
+        };
+        self.check_class_folders()?;
+        let last = self.samples.values().filter_map(|views| views.keys().next_back()).max();
+        let slots = self.options.slots.unwrap_or(last.map_or(1, |slot| slot + 1));
+        let class_of: BTreeMap<String, &String> =
+            self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
+        let sample =
+            |((part, folder, sample), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| LabelledSample {
+                part,
+                name: format!("{}/{sample}", path_of_class(part, &folder)),
+                class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
+                group: None,
+                views: (0..slots).map(|slot| views.remove(&slot)).collect(),
+            };
+        let samples = self.samples.into_iter().map(sample).collect();
+        let notes = self.images.notes();
+        let files = LabelledFiles { root: self.root.into(), samples, classes: self.classes.clone(), notes };
+        files.into_data_set(slots, shape, self.options)
+    }
+
+    /// Refuses a class folder without images.
+    fn check_class_folders(&self) -> Result<(), DataError> {
+        let has_parts = self.samples.keys().any(|(part, ..)| part.is_some());
+        let filled: BTreeSet<(Option<Part>, &str)> =
+            self.samples.keys().map(|(part, class, _)| (*part, class.as_str())).collect();
+        let mut class_folders = self.folders.iter().filter(|(part, _)| part.is_some() == has_parts);
+        match class_folders.find(|(part, class)| !filled.contains(&(*part, class.as_str()))) {
+            None => Ok(()),
+            Some((part, class)) => {
+                let at = self.at(&path_of_class(*part, class));
+                let found = "none; add some or remove the folder";
+                Err(Mismatch::new("images in the folder of a class", found).invalid(at))
+            }
+        }
+    }
+}
+
+/// Path of a class folder below the root.
+fn path_of_class(part: Option<Part>, folder: &str) -> String {
+    part.map_or_else(|| folder.to_owned(), |part| format!("{}/{folder}", part.name()))
+}

@@ -1,0 +1,300 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::data_set::Leaks;
+use crate::split::Split;
+use crate::{DataSet, Shape, View, image_codec};
+
+/// An image that is filled with a number.
+fn png(fill: u8) -> Vec<u8> {
+    let shape = Shape::rgb(2, 3);
+    image_codec::png(&View::new(shape, vec![fill; shape.bytes()])).unwrap()
+}
+
+/// Folders of images, each filled with its own number.
+fn directory(names: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (fill, name) in names.iter().enumerate() {
+        write(dir.path(), name, &png(fill as u8));
+    }
+    dir
+}
+
+fn write(root: &Path, name: &str, bytes: &[u8]) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn archive(names: &[&str]) -> Vec<u8> {
+    let gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut tar = tar::Builder::new(gz);
+    for (fill, name) in names.iter().enumerate() {
+        let bytes = png(fill as u8);
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, &bytes[..]).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+#[track_caller]
+fn refused(path: &Path, options: OpenOptions, words: &[&str]) {
+    let error = open(path, options).expect_err("it is refused").to_string();
+    for word in words {
+        assert!(error.contains(word), "{word:?} in {error}");
+    }
+}
+
+const SINGLE: [&str; 5] =
+    ["train/car/a.png", "train/bus/b.png", "train/car/c.png", "val/car/d.png", "test/bus/e.png"];
+const MANY: [&str; 5] = [
+    "train/car/7-1/cam0.png",
+    "train/car/7-1/cam2.png",
+    "train/bus/7-2/cam1.png",
+    "validation/car/9-1/cam1.png",
+    "test/bus/11-1/cam0.png",
+];
+
+#[test]
+fn a_file_is_a_sample_of_one_slot() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), "README.txt", b"no image");
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!((data.labels(), data.slots()), (vec!["bus".into(), "car".into()], 1));
+    assert_eq!(data.shape(), Shape::rgb(2, 3));
+    assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [3, 1, 1]);
+    let mut view = [99; 18];
+    for (index, (class, fill)) in [(0, 1), (1, 0), (1, 2)].into_iter().enumerate() {
+        assert!(data.view_into(Part::Train, index, 0, &mut view));
+        assert_eq!((data.label(Part::Train, index), view), (class, [fill; 18]));
+    }
+}
+
+#[test]
+fn a_folder_is_a_sample_and_a_camera_without_a_file_does_not_see_it() {
+    let dir = directory(&MANY);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let packed = elsewhere.path().join("packed.tar.gz");
+    fs::write(&packed, archive(&MANY)).unwrap();
+    for path in [dir.path(), &packed] {
+        let data = open(path, OpenOptions::default()).unwrap();
+        assert_eq!(data.slots(), 3);
+        let mut view = [99; 18];
+        // Sample 7-1 is the second: classes are in the order of their names.
+        let seen = [0, 1, 2].map(|slot| data.view_into(Part::Train, 1, slot, &mut view));
+        assert_eq!((seen, view[0]), ([true, false, true], 1));
+        assert_eq!(data.len(Part::Validation), 1);
+    }
+}
+
+#[test]
+fn views_have_the_requested_shape_and_slots() {
+    let dir = directory(&MANY);
+    let options = OpenOptions {
+        shape: Some(Shape { channels: 1, height: 4, width: 4 }),
+        slots: Some(5),
+        ..OpenOptions::default()
+    };
+    let data = open(dir.path(), options).unwrap();
+    assert_eq!((data.shape().bytes(), data.slots()), (16, 5));
+    refused(
+        dir.path(),
+        OpenOptions { slots: Some(2), ..options },
+        &["train/car/7-1/cam2.png", "cameras 0 to 1, found 2"],
+    );
+}
+
+#[test]
+fn an_image_in_two_parts_is_refused() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), "test/car/again.png", &png(2));
+    refused(
+        dir.path(),
+        OpenOptions::default(),
+        &["no image in two parts", "test/car/again.png", "train/car/c.png"],
+    );
+    fs::remove_dir_all(dir.path().join("test/car")).unwrap();
+    write(dir.path(), "train/car/again.png", &png(2));
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 4);
+}
+
+#[test]
+fn a_file_outside_of_the_layout_or_without_an_image_is_named() {
+    for (name, bytes, words) in [
+        ("train/car/x.png", &b"no image"[..], &["train/car/x.png", "expected PNG, JPEG or WebP"][..]),
+        ("other/car/x.png", &png(77), &["PART/CLASS/IMAGE", "other/car/x.png"]),
+        ("other/x.png", &png(77), &["for every sample or for none", "`other/x`"]),
+        ("classes.txt", b"car\nbus\ncar\n", &["classes.txt", "`car` twice"]),
+        ("classes.txt", b"car\n", &["expected a class of train (car)", "found `bus`"]),
+        ("x.png", &png(77), &["PART/CLASS/IMAGE", "x.png"]),
+        ("train/car/7/x.png", &png(77), &["PART/CLASS/IMAGE", "train/car/7/x.png"]),
+        ("train/car/7/cam0.png", &png(77), &["every sample", "train/car/7/cam0.png"]),
+        ("test/bicycle/x.png", &png(77), &["sample `test/bicycle/x`", "bus, car", "found `bicycle`"]),
+    ] {
+        let dir = directory(&SINGLE);
+        write(dir.path(), name, bytes);
+        refused(dir.path(), OpenOptions::default(), words);
+    }
+}
+
+#[test]
+fn an_empty_class_and_a_missing_part_are_named() {
+    let dir = directory(&SINGLE);
+    fs::create_dir_all(dir.path().join("train/van")).unwrap();
+    refused(dir.path(), OpenOptions::default(), &["train/van", "expected images in this folder"]);
+    write(dir.path(), "train/van/notes.txt", b"no image");
+    refused(dir.path(), OpenOptions::default(), &["`train/van`", "expected images in the folder of a class"]);
+    refused(directory(&SINGLE[..4]).path(), OpenOptions::default(), &["found none in test"]);
+    refused(directory(&SINGLE[1..2]).path(), OpenOptions::default(), &["found none in val"]);
+    refused(directory(&SINGLE[3..]).path(), OpenOptions::default(), &["found none in train"]);
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "notes.txt", b"no image");
+    refused(dir.path(), OpenOptions::default(), &["expected images", "under PART/CLASS or CLASS"]);
+    refused(Path::new("/nowhere/at/all"), OpenOptions::default(), &["/nowhere/at/all", "cannot be read"]);
+}
+
+#[test]
+fn an_archive_cut_off_anywhere_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut.tar.gz");
+    let whole = archive(&SINGLE);
+    for length in (0..whole.len()).step_by(7) {
+        fs::write(&path, &whole[..length]).unwrap();
+        refused(&path, OpenOptions::default(), &["cut.tar.gz", "copy or download it again"]);
+    }
+}
+
+/// Thirty images of each of two classes, without parts.
+fn without_parts() -> tempfile::TempDir {
+    let names: Vec<String> =
+        (0..60).map(|at| format!("{}/{at:02}.png", if at % 2 == 0 { "car" } else { "bus" })).collect();
+    directory(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn fills(data: &InMemory, part: Part) -> Vec<u8> {
+    let mut view = [0; 18];
+    (0..data.len(part))
+        .map(|index| {
+            assert!(data.view_into(part, index, 0, &mut view));
+            view[0]
+        })
+        .collect()
+}
+
+#[test]
+fn parts_are_drawn_for_data_without_parts_and_copies_stay_together() {
+    let dir = without_parts();
+    // A copy of 0, 2, ... of the cars: ten groups of two, five more of one.
+    for at in 0..10_u8 {
+        write(dir.path(), &format!("car/copy{at:02}.png"), &png(2 * at));
+    }
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(Part::ALL.map(|part| data.len(part)), [56, 7, 7]);
+    let of_part = Part::ALL.map(|part| fills(&data, part));
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        assert!(of_part[one].iter().all(|fill| !of_part[other].contains(fill)), "{of_part:?}");
+    }
+    for part in Part::ALL {
+        let labels: Vec<u16> = (0..data.len(part)).map(|index| data.label(part, index)).collect();
+        assert!(labels.contains(&0) && labels.contains(&1));
+    }
+    let other = OpenOptions { split: Some(Split { seed: 5, ..Split::default() }), ..OpenOptions::default() };
+    let other = open(dir.path(), other).unwrap();
+    assert_ne!(fills(&other, Part::Test), of_part[2]);
+    assert_eq!(fills(&open(dir.path(), OpenOptions::default()).unwrap(), Part::Test), of_part[2]);
+}
+
+#[test]
+fn folders_of_samples_need_no_parts() {
+    let names: Vec<String> = (0..12)
+        .flat_map(|at| [format!("car/{at:02}/cam0.png"), format!("car/{at:02}/cam1.png")])
+        .chain(["car/12/cam1.png".into()])
+        .collect();
+    let dir = directory(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(data.slots(), 2);
+    assert_eq!(Part::ALL.map(|part| data.len(part)).iter().sum::<usize>(), 13);
+}
+
+#[test]
+fn a_class_that_cannot_be_in_every_part_is_named() {
+    let dir = without_parts();
+    for at in 0..3 {
+        write(dir.path(), &format!("van/{at}.png"), &png(if at == 0 { 200 } else { 201 }));
+    }
+    refused(dir.path(), OpenOptions::default(), &["class `van`", "found 2 groups"]);
+    write(dir.path(), "van/3.png", &png(202));
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().labels().len(), 3);
+}
+
+#[test]
+fn a_split_for_data_that_has_parts_is_refused() {
+    let dir = directory(&SINGLE);
+    let options = OpenOptions { split: Some(Split::default()), ..OpenOptions::default() };
+    let error = open(dir.path(), options).unwrap_err().to_string();
+    assert!(error.contains("the data has parts of its own"), "{error}");
+}
+
+#[test]
+fn an_allowed_leak_is_noted() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), "test/car/again.png", &png(2));
+    let options = OpenOptions { leaks: Leaks::Allowed, ..OpenOptions::default() };
+    let data = open(dir.path(), options).unwrap();
+    assert_eq!(data.len(Part::Test), 2);
+    let notes = data.notes().join("\n");
+    for word in ["leak: 1 times", "`train/car/c.png` and `test/car/again.png`"] {
+        assert!(notes.contains(word), "{notes}");
+    }
+}
+
+#[test]
+fn images_of_another_colour_or_size_are_changed_and_noted() {
+    let dir = directory(&SINGLE);
+    let grey = View::new(Shape { channels: 1, height: 2, width: 3 }, vec![150; 6]);
+    write(dir.path(), "train/car/grey.png", &image_codec::png(&grey).unwrap());
+    let large = View::new(Shape::rgb(8, 6), vec![160; 144]);
+    write(dir.path(), "train/car/large.png", &image_codec::png(&large).unwrap());
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(fills(&data, Part::Train), [1, 0, 2, 150, 160]);
+    let notes = data.notes();
+    assert!(
+        notes[0].contains("1 of 7 images are resized for 3x2x3, such as `train/car/large.png` of 3x8x6"),
+        "{notes:?}"
+    );
+    assert!(
+        notes[1].contains("1 of 7 images are grey and made RGB") && notes[1].contains("grey.png"),
+        "{notes:?}"
+    );
+
+    let options = OpenOptions { shape: Some(grey.shape()), ..OpenOptions::default() };
+    let notes = open(dir.path(), options).unwrap().notes();
+    assert!(notes[1].contains("6 of 7 images are made grey for 1x2x3"), "{notes:?}");
+}
+
+#[test]
+fn classes_have_the_order_and_the_names_of_classes_txt() {
+    let names = ["train/car/a.png", "train/t-shirt%2Ftop/b.png", "val/car/d.png", "test/car/e.png"];
+    let dir = directory(&names);
+    write(dir.path(), "classes.txt", b"t-shirt/top\ncar\n");
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(data.labels(), ["t-shirt/top", "car"]);
+    assert_eq!((fills(&data, Part::Train), data.label(Part::Train, 0)), (vec![0, 1], 1));
+    write(dir.path(), "classes.txt", b"van\nt-shirt/top\ncar\n");
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(
+        (data.notes(), data.label(Part::Train, 0)),
+        (vec!["class `van` has no samples in train".into()], 2)
+    );
+}
+
+#[test]
+fn hidden_files_and_folders_are_ignored() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), ".cache/car/x.png", b"no image");
+    write(dir.path(), "train/car/._a.png", b"no image");
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 3);
+}

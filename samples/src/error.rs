@@ -1,0 +1,175 @@
+//! Errors of reading and writing data: one enum for all file formats and data sets.
+
+use std::fmt::Display;
+use std::io;
+
+use crate::image_codec::CodecError;
+
+/// Difference between the content that a reader needs and the content of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, found {found}")]
+pub struct Mismatch {
+    /// Content that the reader needs.
+    pub expected: String,
+    /// Content of the file.
+    pub found: String,
+}
+
+/// Error of reading or writing data. Each variant asks for another action of the caller.
+///
+/// `at` names the file or folder, and the position in it.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The file system refuses to read. Check the path and its permissions.
+    #[error("{at}: cannot be read: {source}")]
+    Read {
+        /// File or folder.
+        at: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The file system refuses to write. Check the permissions and the free space.
+    #[error("{at}: cannot be written: {source}")]
+    Write {
+        /// File or folder.
+        at: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A file is missing. Add the file or correct the path.
+    #[error("{at}: {mismatch}")]
+    Missing {
+        /// Folder, or file that should be there.
+        at: String,
+        /// Names of the file.
+        mismatch: Mismatch,
+    },
+    /// A file is cut off or damaged. Copy or download the file again.
+    #[error("{at}: {mismatch}; it is cut off or damaged, copy or download it again")]
+    Damaged {
+        /// File.
+        at: String,
+        /// Damage.
+        mismatch: Mismatch,
+    },
+    /// An undamaged file has content of another kind. Give the right file.
+    #[error("{at}: {mismatch}; is it the right file?")]
+    WrongFile {
+        /// File.
+        at: String,
+        /// Content.
+        mismatch: Mismatch,
+    },
+    /// Own data breaks a rule of its layout. Correct the data.
+    #[error("{at}: {mismatch}")]
+    Invalid {
+        /// File or folder, and the position in it.
+        at: String,
+        /// Rule and violation.
+        mismatch: Mismatch,
+    },
+    /// The data exceeds a limit. Split the data.
+    #[error("{at}: expected at most {limit} {unit}, found more; split the data")]
+    TooLarge {
+        /// File or folder.
+        at: String,
+        /// Limit.
+        limit: u64,
+        /// Unit of the limit.
+        unit: &'static str,
+    },
+    /// An image cannot be decoded or encoded. Replace the image.
+    #[error("{at}: {source}")]
+    Image {
+        /// File.
+        at: String,
+        /// Error of the codec.
+        source: CodecError,
+    },
+    /// Two parts share an image or a group. Move the samples to one part, or allow leaks.
+    #[error(
+        "{at}: {mismatch}; keep all images of one scene in one part, or results on test mean nothing \
+         (--allow-leaks takes the data as it is)"
+    )]
+    Leak {
+        /// Folder or archive.
+        at: String,
+        /// Rule and samples.
+        mismatch: Mismatch,
+    },
+    /// The caller's options do not fit the data. Change the options.
+    #[error("{at}: {mismatch}")]
+    Options {
+        /// Data set, or file or folder.
+        at: String,
+        /// Possible options and the given one.
+        mismatch: Mismatch,
+    },
+    /// A data set of the catalogue cannot be opened.
+    #[error("data set {name}: {source}")]
+    DataSet {
+        /// Name in the catalogue.
+        name: &'static str,
+        /// Cause.
+        source: Box<Self>,
+    },
+}
+
+impl Mismatch {
+    /// A mismatch of two descriptions.
+    pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { expected: expected.into(), found: found.into() }
+    }
+
+    /// [`DataError::Missing`] of a file.
+    pub(crate) fn missing(self, at: impl Display) -> DataError {
+        DataError::Missing { at: at.to_string(), mismatch: self }
+    }
+
+    /// [`DataError::Damaged`] of a file.
+    pub(crate) fn damaged(self, at: impl Display) -> DataError {
+        DataError::Damaged { at: at.to_string(), mismatch: self }
+    }
+
+    /// [`DataError::WrongFile`] of a file.
+    pub(crate) fn wrong_file(self, at: impl Display) -> DataError {
+        DataError::WrongFile { at: at.to_string(), mismatch: self }
+    }
+
+    /// [`DataError::Invalid`] at a position of the caller's data.
+    pub(crate) fn invalid(self, at: impl Display) -> DataError {
+        DataError::Invalid { at: at.to_string(), mismatch: self }
+    }
+
+    /// [`DataError::Options`] for a data set or a file.
+    pub(crate) fn options(self, at: impl Display) -> DataError {
+        DataError::Options { at: at.to_string(), mismatch: self }
+    }
+}
+
+impl DataError {
+    /// [`DataError::Read`] as a conversion of the system's error.
+    pub(crate) fn read(at: impl Display) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { at: at.to_string(), source }
+    }
+
+    /// [`DataError::Write`] as a conversion of the system's error.
+    pub(crate) fn write(at: impl Display) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { at: at.to_string(), source }
+    }
+
+    /// Conversion of a decoder's error: invalid data and an early end are damage, the rest comes from the file system.
+    pub(crate) fn decode(at: impl Display, expected: &str) -> impl Fn(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
+                Mismatch::new(expected, format!("one that does not inflate ({source})")).damaged(&at)
+            }
+            _ => Self::Read { at: at.to_string(), source },
+        }
+    }
+
+    /// [`DataError::Image`] as a conversion of the codec's error.
+    pub(crate) fn image(at: impl Display) -> impl Fn(CodecError) -> Self {
+        move |source| Self::Image { at: at.to_string(), source }
+    }
+}

@@ -1,0 +1,148 @@
+//! Data set whose views are all in memory.
+
+use crate::data_set::DataSet;
+use crate::{Part, Shape};
+
+/// Samples of one part in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InMemoryPart {
+    /// Class of each sample.
+    classes: Vec<u16>,
+    /// `[samples, slots]`: whether the slot sees the sample.
+    in_view: Vec<bool>,
+    /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample.
+    pixels: Vec<u8>,
+}
+
+/// Data set whose views are all in memory.
+#[derive(Clone, Debug)]
+pub struct InMemory {
+    labels: Vec<String>,
+    slots: usize,
+    shape: Shape,
+    parts: [InMemoryPart; 3],
+    notes: Vec<String>,
+}
+
+impl InMemoryPart {
+    /// Samples that a single slot sees.
+    pub(crate) fn single_slot(classes: Vec<u16>, pixels: Vec<u8>) -> Self {
+        Self { in_view: vec![true; classes.len()], classes, pixels }
+    }
+
+    /// Number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Adds a sample; `views` has one entry per slot.
+    pub(crate) fn push<'a>(
+        &mut self,
+        class: u16,
+        shape: Shape,
+        views: impl IntoIterator<Item = Option<&'a [u8]>>,
+    ) {
+        for view in views {
+            let end = self.pixels.len() + shape.bytes();
+            self.pixels.extend_from_slice(view.unwrap_or_default());
+            self.in_view.push(view.is_some());
+            debug_assert!(view.is_none() || self.pixels.len() == end);
+            self.pixels.resize(end, 0);
+        }
+        self.classes.push(class);
+    }
+
+    /// Cuts the part in two; the second one begins with sample `at`.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let samples = self.len().max(1);
+        let (views, pixels) = (self.in_view.len() / samples, self.pixels.len() / samples);
+        Self {
+            classes: self.classes.split_off(at),
+            in_view: self.in_view.split_off(at * views),
+            pixels: self.pixels.split_off(at * pixels),
+        }
+    }
+}
+
+impl InMemory {
+    /// A data set of parts in the order of [`Part`].
+    pub(crate) fn new<L: Into<String>>(
+        labels: impl IntoIterator<Item = L>,
+        slots: usize,
+        shape: Shape,
+        parts: [InMemoryPart; 3],
+    ) -> Self {
+        for part in &parts {
+            let views = part.len() * slots;
+            assert_eq!((part.in_view.len(), part.pixels.len()), (views, views * shape.bytes()));
+        }
+        Self { labels: labels.into_iter().map(Into::into).collect(), slots, shape, parts, notes: Vec::new() }
+    }
+
+    /// Adds remarks about the reading.
+    pub(crate) fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+
+    /// Pixels of a view; `None` when the slot does not see the sample.
+    pub(crate) fn view(&self, part: Part, index: usize, slot: usize) -> Option<&[u8]> {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        let part = &self.parts[part as usize];
+        let (view, bytes) = (index * self.slots + slot, self.shape.bytes());
+        part.in_view[view].then(|| &part.pixels[view * bytes..][..bytes])
+    }
+}
+
+impl DataSet for InMemory {
+    fn labels(&self) -> Vec<String> {
+        self.labels.clone()
+    }
+
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn len(&self, part: Part) -> usize {
+        self.parts[part as usize].len()
+    }
+
+    fn label(&self, part: Part, index: usize) -> u16 {
+        self.parts[part as usize].classes[index]
+    }
+
+    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
+        let view = self.view(part, index, slot);
+        if let Some(view) = view {
+            pixels.copy_from_slice(view);
+        }
+        view.is_some()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_cut_between_two_samples() {
+        let shape = Shape::rgb(1, 1);
+        let mut part = InMemoryPart::default();
+        for class in 0..5 {
+            part.push(class, shape, [Some(&[class as u8; 3][..]), None]);
+        }
+        let second = part.split_off(3);
+        let data = InMemory::new(["a"], 2, shape, [part, second, InMemoryPart::default()]);
+        assert_eq!(Part::ALL.map(|part| data.len(part)), [3, 2, 0]);
+        assert_eq!(data.label(Part::Validation, 0), 3);
+        assert_eq!(data.view(Part::Validation, 1, 0), Some(&[4; 3][..]));
+        assert_eq!(data.view(Part::Train, 2, 1), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! Images of files as pixels of one shape, and a count of the images that change for it.
+
+use super::sample::ImageFile;
+use crate::Shape;
+use crate::image_codec::{self, CodecError};
+
+/// Decodes images to one shape: the requested one, or the one of the first image.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ImageReader {
+    shape: Option<Shape>,
+    read: usize,
+    resized: Changes,
+    recoloured: Changes,
+}
+
+/// Number of changed images, and the first one.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    count: usize,
+    first: Option<(String, Shape)>,
+}
+
+impl Changes {
+    fn add(&mut self, path: &str, own: Shape) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| (path.to_owned(), own));
+    }
+}
+
+impl ImageReader {
+    /// A reader for images of the requested shape.
+    pub(crate) fn new(shape: Option<Shape>) -> Self {
+        Self { shape, ..Self::default() }
+    }
+
+    /// Shape of the pixels. `None` before the first image when no shape was requested.
+    pub(crate) const fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
+    /// Decodes an image. Grey is repeated for RGB, RGB becomes grey by its luma, and another size is resized.
+    pub(crate) fn decode(&mut self, path: &str, bytes: &[u8]) -> Result<ImageFile, CodecError> {
+        let (view, own) = image_codec::decode_from(bytes, self.shape)?;
+        let shape = *self.shape.get_or_insert(own);
+        self.read += 1;
+        if own.channels != shape.channels {
+            self.recoloured.add(path, own);
+        }
+        if (own.height, own.width) != (shape.height, shape.width) {
+            self.resized.add(path, own);
+        }
+        Ok(ImageFile::new(path, bytes, view.pixels))
+    }
+
+    /// Remarks about the changed images.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Some(shape) = self.shape else { return Vec::new() };
+        let recoloured = if shape.channels == 1 { "made grey" } else { "grey and made RGB" };
+        let note = |change: &str, changes: &Changes| {
+            let (path, own) = changes.first.as_ref()?;
+            Some(format!(
+                "{} of {} images are {change} for {shape}, such as `{path}` of {own}",
+                changes.count, self.read
+            ))
+        };
+        [note("resized", &self.resized), note(recoloured, &self.recoloured)].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! Labelled images from files, before they form a data set: checks the parts or draws them, and numbers the classes.
+
+mod images;
+mod leaks;
+mod sample;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::data_set::OpenOptions;
+use crate::error::Mismatch;
+use crate::in_memory::{InMemory, InMemoryPart};
+use crate::split::Groups;
+use crate::{DataError, Part, Shape};
+
+pub(crate) use images::ImageReader;
+pub(crate) use sample::{ImageFile, LabelledSample};
+
+const MAX_CLASSES: usize = 10_000;
+
+/// All samples of a folder or archive, in the order that they keep within their part.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelledFiles {
+    /// Folder or archive, for errors.
+    pub(crate) root: PathBuf,
+    pub(crate) samples: Vec<LabelledSample>,
+    /// Class names in label order. `None` takes the classes of the train part in alphabetical order.
+    pub(crate) classes: Option<Vec<String>>,
+    /// Remarks about the reading.
+    pub(crate) notes: Vec<String>,
+}
+
+impl LabelledFiles {
+    /// The data set of these samples.
+    pub(crate) fn into_data_set(
+        mut self,
+        slots: usize,
+        shape: Shape,
+        options: OpenOptions,
+    ) -> Result<InMemory, DataError> {
+        let parts = self.parts(options)?;
+        let classes = self.class_names(&parts)?;
+        let mut stored = [(); 3].map(|()| InMemoryPart::default());
+        for (sample, part) in self.samples.iter().zip(parts) {
+            let Some(class) = classes.iter().position(|known| *known == sample.class) else {
+                let expected = format!("a class of train ({})", classes.join(", "));
+                let at = format!("{}: sample `{}`", self.root.display(), sample.name);
+                return Err(Mismatch::new(expected, format!("`{}`", sample.class)).invalid(at));
+            };
+            let view = |slot: usize| Some(sample.views.get(slot)?.as_ref()?.pixels.as_slice());
+            stored[part as usize].push(class as u16, shape, (0..slots).map(view));
+        }
+        Ok(InMemory::new(classes, slots, shape, stored).with_notes(self.notes))
+    }
+
+    /// Part of each sample. Every part has a sample.
+    fn parts(&mut self, options: OpenOptions) -> Result<Vec<Part>, DataError> {
+        let root = self.root.display().to_string();
+        let empty = |part: Part| {
+            let found = format!("none in {}; move whole scenes from another part to it", part.name());
+            Err(Mismatch::new("samples in each of train, val and test", found).invalid(&root))
+        };
+        let given: Vec<Part> = self.samples.iter().filter_map(|sample| sample.part).collect();
+        if self.samples.is_empty() {
+            return empty(Part::Train);
+        }
+        if given.is_empty() {
+            return self.draw_parts(options);
+        }
+        if given.len() < self.samples.len() {
+            let name = |has_part: bool| {
+                let found = self.samples.iter().find(|sample| sample.part.is_some() == has_part);
+                found.map(|sample| sample.name.as_str()).unwrap_or_default()
+            };
+            let found = format!("one for `{}` and none for `{}`", name(true), name(false));
+            return Err(Mismatch::new("a part for every sample or for none", found).invalid(root));
+        }
+        if options.split.is_some() {
+            return Err(Mismatch::new("no split", "one; the data has parts of its own").options(root));
+        }
+        if let Some(part) = Part::ALL.into_iter().find(|part| !given.contains(part)) {
+            return empty(part);
+        }
+        self.notes.extend(leaks::check(&self.root, &self.samples, &given, options.leaks)?);
+        Ok(given)
+    }
+
+    /// Draws the parts. Samples that share a group or an image stay together.
+    fn draw_parts(&self, options: OpenOptions) -> Result<Vec<Part>, DataError> {
+        let names: Vec<&str> = self.samples.iter().map(|sample| sample.name.as_str()).collect();
+        let known: BTreeSet<&str> = self.samples.iter().map(|sample| sample.class.as_str()).collect();
+        let known: Vec<&str> = known.into_iter().collect();
+        // Every class is in `known`, so the search finds it.
+        let number = |sample: &LabelledSample| known.binary_search(&sample.class.as_str()).unwrap_or(0);
+        let classes: Vec<usize> = self.samples.iter().map(number).collect();
+        let mut groups = Groups::new(self.samples.len());
+        leaks::join(&self.samples, &mut groups);
+        let split = options.split.unwrap_or_default();
+        split.parts(&classes, &names, &mut groups).map_err(|error| {
+            let found = format!(
+                "{} groups that cannot be divided so; a group (one scene, one image) stays in one part: add groups, or name the part of \
+                 each sample",
+                error.groups
+            );
+            let at = format!("{}: class `{}`", self.root.display(), known[error.class]);
+            Mismatch::new("samples in each of train, val and test", found).invalid(at)
+        })
+    }
+
+    /// Class names in label order.
+    fn class_names(&mut self, parts: &[Part]) -> Result<Vec<String>, DataError> {
+        let train = self.samples.iter().zip(parts).filter(|(_, part)| **part == Part::Train);
+        let trained: BTreeSet<&String> = train.map(|(sample, _)| &sample.class).collect();
+        let classes = match &self.classes {
+            None => trained.into_iter().cloned().collect(),
+            Some(classes) => {
+                let untrained = classes.iter().filter(|class| !trained.contains(class));
+                self.notes.extend(untrained.map(|class| format!("class `{class}` has no samples in train")));
+                classes.clone()
+            }
+        };
+        if classes.len() > MAX_CLASSES {
+            let mismatch = Mismatch::new(format!("at most {MAX_CLASSES} classes"), classes.len().to_string());
+            return Err(mismatch.invalid(self.root.display()));
+        }
+        Ok(classes)
+    }
+}

@@ -1,0 +1,34 @@
+//! Parts of a data set: training, validation and test.
+
+/// Part of the data that a sample belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Samples that train the weights.
+    Train,
+    /// Samples that choose settings and thresholds.
+    Validation,
+    /// Samples for reports only.
+    Test,
+}
+
+impl Part {
+    /// All parts in order.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    /// Name of the part in paths and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "val",
+            Self::Test => "test",
+        }
+    }
+
+    /// The part of a name; `validation` is a second name of `val`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = if name == "validation" { Self::Validation.name() } else { name };
+        Self::ALL.into_iter().find(|part| part.name() == name)
+    }
+}

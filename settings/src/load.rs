@@ -1,0 +1,255 @@
+//! From sources to settings: flag over environment over file over default, and every mistake at once.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::process::ExitCode;
+
+use conf::Conf;
+use conf::introspection::{ConfigEvent, ValueSource};
+use toml::Value as Toml;
+
+use crate::declared::Declared;
+use crate::mistakes::{mistakes_of, refuse_unknown, rename};
+use crate::sources::{Sources, as_text, as_toml, flatten};
+
+/// Settings of one program, or of one table of an array of tables.
+pub trait Settings: Conf {
+    /// Old keys and the keys that replace them. An old key, its flag and its variable are refused naming the new one.
+    const RENAMED: &'static [(&'static str, &'static str)] = &[];
+
+    /// Variables that set a key where the variable of its declaration does not.
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("RUST_LOG", "log.filter")];
+
+    /// Prefix of the variables of old keys.
+    const OLD_VARIABLES: &'static str = "HEADWATER_";
+
+    /// Mistakes of settings that are right alone and do not fit each other: key, expected, found.
+    fn check(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Settings in effect, and where each came from.
+#[derive(Clone, Debug)]
+pub struct Loaded<S> {
+    /// The settings.
+    pub settings: S,
+    /// Every setting in the order of declaration.
+    pub values: Vec<Value>,
+}
+
+/// One setting in effect.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The setting's declaration.
+    pub declared: Declared,
+    /// Value as a file holds it; `None` where nothing is set, and for a secret.
+    pub toml: Option<Toml>,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag of the command line.
+    Flag(String),
+    /// An environment variable.
+    Environment(String),
+    /// The file.
+    File,
+    /// The default of the declaration, which may be none.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "flag --{name}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::File => f.write_str("file"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// Why a program ends before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// `--help` or `--version`, with the text to print.
+    Help(String),
+    /// All mistakes.
+    Mistakes(Vec<String>),
+}
+
+impl Stop {
+    /// Prints help on standard output and mistakes on standard error; 0 after help, 2 after mistakes.
+    pub fn print(&self, program: &str) -> ExitCode {
+        match self {
+            Self::Help(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Self::Mistakes(mistakes) => {
+                mistakes.iter().for_each(|mistake| eprintln!("{program}: {mistake}"));
+                eprintln!("{program} --help explains every setting");
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// Reads the settings of a program.
+///
+/// # Errors
+/// [`Stop`]: help that was asked for, or every mistake.
+pub fn load<S: Settings>(sources: Sources) -> Result<Loaded<S>, Stop> {
+    let mut mistakes = Vec::new();
+    let inputs = Inputs::new::<S>(sources, &mut mistakes);
+    let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
+    loaded.filter(|_| mistakes.is_empty()).ok_or(Stop::Mistakes(mistakes))
+}
+
+/// Settings of which none is set, in tests and for parts that a program starts itself.
+///
+/// # Errors
+/// Each setting without a default.
+pub fn defaults<S: Settings>() -> Result<S, Vec<String>> {
+    let mut mistakes = Vec::new();
+    let loaded = read::<S>(Inputs::default(), &mut mistakes).ok().flatten();
+    loaded.map(|loaded| loaded.settings).ok_or(mistakes)
+}
+
+/// Reads the settings of a program whose file may hold an array of tables, `[[array]]`, each with settings `T`.
+///
+/// # Errors
+/// [`Stop`]: help that was asked for, or every mistake, those of all tables included.
+pub fn load_with_tables<S: Settings, T: Settings>(
+    sources: Sources,
+    array: &str,
+) -> Result<(Loaded<S>, Vec<Loaded<T>>), Stop> {
+    let mut mistakes = Vec::new();
+    let mut inputs = Inputs::new::<S>(sources, &mut mistakes);
+    let tables = match inputs.file.remove(array) {
+        Some(Toml::Array(tables)) if tables.iter().all(Toml::is_table) => tables,
+        other => {
+            // A setting of the same name, or a mistake that the reading finds.
+            inputs.file.extend(other.map(|other| (array.to_owned(), other)));
+            Vec::new()
+        }
+    };
+    let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
+    let mut read_tables = Vec::new();
+    for (index, table) in tables.into_iter().enumerate() {
+        let mut of_table = Vec::new();
+        let file = table.try_into().map(flatten).unwrap_or_default();
+        let inputs = Inputs { file, ..Inputs::default() };
+        read_tables.extend(checked(read::<T>(inputs, &mut of_table)?, &mut of_table));
+        mistakes.extend(of_table.into_iter().map(|mistake| format!("{array}[{index}].{mistake}")));
+    }
+    loaded.filter(|_| mistakes.is_empty()).map(|loaded| (loaded, read_tables)).ok_or(Stop::Mistakes(mistakes))
+}
+
+/// Sources of one declaration, with the file's keys in one map.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs {
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: BTreeMap<String, OsString>,
+    pub(crate) file: BTreeMap<String, Toml>,
+}
+
+impl Inputs {
+    fn new<S: Settings>(sources: Sources, mistakes: &mut Vec<String>) -> Self {
+        let path = conf::find_parameter("config", &sources.arguments).or_else(|| {
+            let config = Declared::of::<S>().into_iter().find(|option| option.key == "config")?;
+            sources.environment.get(&config.environment?).cloned()
+        });
+        let table = sources.table(path.map(Into::into)).unwrap_or_else(|error| {
+            mistakes.push(error);
+            toml::Table::new()
+        });
+        Self { arguments: sources.arguments, environment: sources.environment, file: flatten(table) }
+    }
+}
+
+fn checked<S: Settings>(loaded: Option<Loaded<S>>, mistakes: &mut Vec<String>) -> Option<Loaded<S>> {
+    mistakes.extend(loaded.iter().flat_map(|loaded| loaded.settings.check()));
+    loaded
+}
+
+/// Reads one declaration. `None` where a value is wrong or missing, which `mistakes` then say.
+///
+/// `conf` reads a document too, but its messages then leave out the section of a key. So each value of the file becomes a variable of
+/// the environment that is not set otherwise: the order of precedence is the same, and messages have key, expected and found.
+pub(crate) fn read<S: Settings>(
+    mut inputs: Inputs,
+    mistakes: &mut Vec<String>,
+) -> Result<Option<Loaded<S>>, Stop> {
+    let declared = Declared::of::<S>();
+    rename::<S>(&mut inputs, &declared, mistakes);
+    refuse_unknown(&mut inputs.file, &declared, mistakes);
+    let mut environment = inputs.environment.clone();
+    for option in declared.iter().filter(|option| option.is_setting()) {
+        if let (Some(variable), Some(value)) = (&option.environment, inputs.file.get(&option.key)) {
+            environment.entry(variable.clone()).or_insert_with(|| as_text(value).into());
+        }
+    }
+    if inputs.arguments.is_empty() {
+        inputs.arguments.push("program".into());
+    }
+    let mut origins = BTreeMap::new();
+    let note = |event: &dyn ConfigEvent| {
+        let option = event.program_option();
+        let origin = match event.value_source() {
+            ValueSource::Args { .. } => {
+                Origin::Flag(option.long_form().map(ToString::to_string).unwrap_or_default())
+            }
+            ValueSource::Env { var, .. } => Origin::Environment(var.to_string()),
+            _ => Origin::Default,
+        };
+        origins.insert(option.id().to_string(), origin);
+    };
+    let builder = S::conf_builder().args(&inputs.arguments).env(environment.clone());
+    match builder.config_logger(note).try_parse() {
+        Ok(settings) => {
+            let declared = declared.into_iter().filter(Declared::is_setting);
+            let value = |option: Declared| {
+                let origin = origins.remove(&option.path);
+                value(option, origin, &inputs, &environment)
+            };
+            Ok(Some(Loaded { settings, values: declared.map(value).collect() }))
+        }
+        Err(error) if error.exit_code() == 0 => Err(Stop::Help(error.to_string())),
+        Err(error) => {
+            mistakes.extend(mistakes_of(&error.to_string(), &declared, &inputs.environment));
+            Ok(None)
+        }
+    }
+}
+
+/// The value of a setting. `origin` is `None` where nothing is set.
+fn value(
+    declared: Declared,
+    origin: Option<Origin>,
+    inputs: &Inputs,
+    environment: &BTreeMap<String, OsString>,
+) -> Value {
+    let in_file = inputs.file.get(&declared.key).cloned();
+    let text = |text: OsString| as_toml(&text.to_string_lossy());
+    let (toml, origin) = match origin {
+        None => (None, Origin::Default),
+        Some(Origin::Flag(flag)) => {
+            (conf::find_parameter(&flag, &inputs.arguments).map(text), Origin::Flag(flag))
+        }
+        // `read` gave the file's value to a variable that the environment does not set.
+        Some(Origin::Environment(name)) if in_file.is_some() && !inputs.environment.contains_key(&name) => {
+            (in_file, Origin::File)
+        }
+        Some(Origin::Environment(name)) => {
+            (environment.get(&name).cloned().map(text), Origin::Environment(name))
+        }
+        Some(Origin::File | Origin::Default) => (declared.default.as_deref().map(as_toml), Origin::Default),
+    };
+    Value { toml: toml.filter(|_| declared.is_in_files()), declared, origin }
+}

@@ -1,0 +1,170 @@
+//! Mistakes of settings: key, expected, found, and the nearest name that is known.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use toml::Value as Toml;
+
+use crate::declared::Declared;
+use crate::load::{Inputs, Settings};
+
+/// Refusal of a key that is not known, with the nearest known one. A key is near when at most a third of its letters change, in the
+/// whole key or behind the section's name.
+pub fn no_such_setting<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    // Longer words are no typing mistakes, and the cost grows with their length.
+    const MAX_LETTERS: usize = 64;
+    let distance = |found: &str, known: &str| {
+        let distance = strsim::osa_distance(found, known);
+        (distance <= found.len().max(known.len()).div_ceil(3)).then_some(distance)
+    };
+    let known = known.into_iter().filter(|_| key.len() <= MAX_LETTERS);
+    let near = known.filter_map(|known| {
+        let behind_section = || distance(last_part(key), last_part(known));
+        Some((distance(key, known).or_else(behind_section)?, known))
+    });
+    match near.min_by_key(|(distance, _)| *distance) {
+        Some((_, known)) => format!("{key}: no such setting; did you mean `{known}`?"),
+        None => format!("{key}: no such setting"),
+    }
+}
+
+/// Name of a key without its section.
+pub(crate) fn last_part(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// Takes keys out of the file that no file may hold, each with a mistake.
+pub(crate) fn refuse_unknown(
+    file: &mut BTreeMap<String, Toml>,
+    declared: &[Declared],
+    mistakes: &mut Vec<String>,
+) {
+    let in_files = || declared.iter().filter(|option| option.is_in_files()).map(|option| option.key.as_str());
+    file.retain(|key, _| {
+        let is_known = in_files().any(|known| known == key);
+        if !is_known {
+            mistakes.push(match declared.iter().find(|option| option.key == *key) {
+                Some(Declared { environment: Some(variable), .. }) => {
+                    format!("{key}: only in the environment, {variable}")
+                }
+                _ => no_such_setting(key, in_files()),
+            });
+        }
+        is_known
+    });
+}
+
+/// Gives values under another name to the name of the declaration. An old name is a mistake; its value is still checked.
+pub(crate) fn rename<S: Settings>(inputs: &mut Inputs, declared: &[Declared], mistakes: &mut Vec<String>) {
+    for (alias, key) in S::ALIASES {
+        let variable =
+            declared.iter().find(|option| option.key == *key).and_then(|option| option.environment.clone());
+        if let (Some(variable), Some(value)) = (variable, inputs.environment.get(*alias).cloned()) {
+            inputs.environment.entry(variable).or_insert(value);
+        }
+    }
+    for &(old, new) in S::RENAMED {
+        let option = declared.iter().find(|option| option.key == new);
+        let Some(Declared { flag: Some(flag), environment: Some(variable), .. }) = option else { continue };
+        if let Some(value) = inputs.file.remove(old) {
+            mistakes.push(format!("{old}: is now `{new}`"));
+            inputs.file.entry(new.into()).or_insert(value);
+        }
+        let old_variable = format!("{}{}", S::OLD_VARIABLES, old.replace('.', "_").to_uppercase());
+        if declared.iter().all(|option| option.environment.as_ref() != Some(&old_variable))
+            && let Some(value) = inputs.environment.remove(&old_variable)
+        {
+            mistakes.push(format!("{old_variable}: is now {variable}"));
+            inputs.environment.entry(variable.clone()).or_insert(value);
+        }
+        let old_flag = format!("--{}", old.replace(['_', '.'], "-"));
+        if declared.iter().all(|option| option.flag.as_deref() != old_flag.strip_prefix("--")) {
+            for argument in &mut inputs.arguments {
+                let text = argument.to_string_lossy();
+                if let Some(rest) = text.strip_prefix(&old_flag)
+                    && (rest.is_empty() || rest.starts_with('='))
+                {
+                    mistakes.push(format!("{old_flag}: is now --{flag}"));
+                    *argument = format!("--{flag}{rest}").into();
+                }
+            }
+        }
+    }
+}
+
+/// Mistakes that `conf` found, one a line. `conf` prints all of them as one text: titles, and below each title its mistakes indented by
+/// two columns; a long message goes on in lines indented by four.
+pub(crate) fn mistakes_of(
+    text: &str,
+    declared: &[Declared],
+    environment: &BTreeMap<String, OsString>,
+) -> Vec<String> {
+    let one_a_line = text.replace("\n    ", "");
+    let entries =
+        one_a_line.lines().take_while(|line| *line != "Help:").filter_map(|line| line.strip_prefix("  "));
+    let mistakes: Vec<_> = entries.filter_map(|entry| mistake_of(entry, declared, environment)).collect();
+    if mistakes.is_empty() {
+        // A command line that cannot be read at all: an unknown flag, a flag without its value.
+        let lines = text.lines().map(|line| line.trim_start_matches("error: ").trim());
+        return vec![
+            lines
+                .take_while(|line| !line.starts_with("Usage"))
+                .filter(|line| !line.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
+        ];
+    }
+    mistakes
+}
+
+/// One mistake of `conf` in our words; `None` for a line that is none.
+fn mistake_of(
+    entry: &str,
+    declared: &[Declared],
+    environment: &BTreeMap<String, OsString>,
+) -> Option<String> {
+    let wrong_value = entry.strip_prefix("when parsing ");
+    declared.iter().find_map(|option| {
+        let key = &option.key;
+        let by_variable = option.environment.as_ref().map(|name| {
+            let is_set = environment.contains_key(name);
+            (format!("env '{name}'"), if is_set { format!(" (environment {name})") } else { String::new() })
+        });
+        let by_flag = option.flag.as_ref().map(|name| (format!("'--{name}'"), format!(" (flag --{name})")));
+        let mut places = by_variable.into_iter().chain(by_flag);
+        let (place, suffix) = places.find(|(place, _)| wrong_value.unwrap_or(entry).starts_with(place))?;
+        let Some(wrong_value) = wrong_value else { return Some(format!("{key}: missing")) };
+        // Behind the place: ` value 'many': message`, or `: message` for a secret.
+        let rest = &wrong_value[place.len()..];
+        let (found, message) = match rest.strip_prefix(" value '").and_then(|rest| rest.split_once("': ")) {
+            Some((_, message)) if message.contains("found") => (String::new(), message),
+            Some((found, message)) => (format!(", found {found:?}"), message),
+            None => (String::new(), rest.trim_start_matches(": ")),
+        };
+        Some(format!("{key}: {message}{found}{suffix}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(key: &str, known: &[&str], expected: &str) {
+        assert_eq!(no_such_setting(key, known.iter().copied()), format!("{key}: no such setting{expected}"));
+    }
+
+    #[test]
+    fn the_nearest_known_key_is_named_and_a_far_one_is_not() {
+        let known = ["keep_ms", "keep_samples", "grace_ms", "broker.address"];
+        check("keepms", &known, "; did you mean `keep_ms`?");
+        check("keep_sample", &known, "; did you mean `keep_samples`?");
+        check("keep_mss", &known, "; did you mean `keep_ms`?");
+        check("adress", &known, "; did you mean `broker.address`?");
+        check("boker.address", &known, "; did you mean `broker.address`?");
+        check("colour", &known, "");
+        check("zzz", &known, "");
+        check("x", &[], "");
+        check(&"k".repeat(100_000), &known, "");
+    }
+}

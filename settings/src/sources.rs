@@ -1,0 +1,95 @@
+//! Where settings come from, before they are read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use toml::Value as Toml;
+
+/// Command line, environment and file of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: BTreeMap<String, OsString>,
+    pub(crate) file: Option<String>,
+}
+
+impl Sources {
+    /// The process's own. The file is the one that `--config` or its environment variable names.
+    pub fn of_process() -> Self {
+        let environment = std::env::vars_os();
+        // A name that is no UTF-8 is the name of no setting.
+        let environment = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        Self { arguments: std::env::args_os().collect(), environment: environment.collect(), file: None }
+    }
+
+    /// Arguments without the program's name.
+    #[must_use]
+    pub fn with_arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments = [OsString::from("program")].into_iter().collect();
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Environment variables.
+    #[must_use]
+    pub fn with_environment<'a>(mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        self.environment =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        self
+    }
+
+    /// Text of the file, in place of the file that `--config` names.
+    #[must_use]
+    pub fn with_file(mut self, text: impl Into<String>) -> Self {
+        self.file = Some(text.into());
+        self
+    }
+
+    /// The file's tables; empty without a file.
+    pub(crate) fn table(&self, path: Option<PathBuf>) -> Result<toml::Table, String> {
+        let (text, name) = match (&self.file, path) {
+            (Some(text), _) => (text.clone(), String::new()),
+            (None, Some(path)) => {
+                let name = format!("{}: ", path.display());
+                (std::fs::read_to_string(path).map_err(|error| format!("{name}{error}"))?, name)
+            }
+            (None, None) => return Ok(toml::Table::new()),
+        };
+        text.parse().map_err(|error: toml::de::Error| format!("{name}{error}"))
+    }
+}
+
+/// Keys of nested tables in one map: `broker.address`.
+pub(crate) fn flatten(table: toml::Table) -> BTreeMap<String, Toml> {
+    let mut keys = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            Toml::Table(inner) => {
+                let inner = flatten(inner).into_iter();
+                keys.extend(inner.map(|(name, value)| (format!("{key}.{name}"), value)));
+            }
+            value => _ = keys.insert(key, value),
+        }
+    }
+    keys
+}
+
+/// A value as a flag would give the value: text without quotes, lists separated by commas.
+pub(crate) fn as_text(value: &Toml) -> String {
+    match value {
+        Toml::String(text) => text.clone(),
+        Toml::Array(values) => values.iter().map(as_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// A text as a file would hold the text; numbers and booleans without quotes.
+pub(crate) fn as_toml(text: &str) -> Toml {
+    let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+    match (number, text.parse::<bool>()) {
+        (Some(number), _) => Toml::Integer(number),
+        (None, Ok(boolean)) => Toml::Boolean(boolean),
+        (None, Err(_)) => Toml::String(text.into()),
+    }
+}

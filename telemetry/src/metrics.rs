@@ -1,0 +1,118 @@
+//! The registry of a process: metrics by name, and their text for Prometheus.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TEXT_FORMAT, TextEncoder,
+};
+
+/// Bucket bounds of durations, seconds.
+pub const DURATION_BUCKETS_S: [f64; 12] =
+    [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
+
+/// Content type of [`Metrics::text`].
+pub const METRICS_CONTENT_TYPE: &str = TEXT_FORMAT;
+
+/// Metrics of one process; clones share them.
+///
+/// Every method that declares a metric panics on a name or label that Prometheus does not take, or on one that is declared twice:
+/// names are constants of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    /// A registry without metrics.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Declares a counter; its name ends in `_total`.
+    pub fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::new(name, help))
+    }
+
+    /// Declares a counter for each value of its labels.
+    pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.register(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    /// Declares a gauge.
+    pub fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::new(name, help))
+    }
+
+    /// Declares a gauge for each value of its labels.
+    pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    /// Declares a histogram of seconds with [`DURATION_BUCKETS_S`] for each value of its labels.
+    pub fn durations(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(DURATION_BUCKETS_S.to_vec());
+        self.register(HistogramVec::new(options, labels))
+    }
+
+    /// All metrics in the Prometheus text format 0.0.4.
+    pub fn text(&self) -> String {
+        let mut text = Vec::new();
+        // Families that were registered have names, and writing to a vector does not fail.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    fn register<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
+        let metric = metric.expect("the name and the labels are constants of the program");
+        self.register_collector(Box::new(metric.clone()));
+        metric
+    }
+
+    pub(crate) fn register_collector(&self, collector: Box<dyn Collector>) {
+        self.registry.register(collector).expect("each metric is declared once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_help_type_and_value_of_each_metric() {
+        let metrics = Metrics::new();
+        metrics.counter("headwater_test_frames_total", "Frames taken.").inc_by(3);
+        metrics.gauge("headwater_test_open", "Samples open now.").set(2);
+        let stages =
+            metrics.durations("headwater_test_stage_duration_seconds", "Time of a stage.", &["stage"]);
+        for seconds in [0.000_05, 0.000_051, 2.0] {
+            stages.with_label_values(&["queue"]).observe(seconds);
+        }
+        let text = metrics.text();
+        let stage = "headwater_test_stage_duration_seconds";
+        for line in [
+            "# HELP headwater_test_frames_total Frames taken.",
+            "# TYPE headwater_test_frames_total counter",
+            "headwater_test_frames_total 3",
+            "headwater_test_open 2",
+            &format!("# TYPE {stage} histogram"),
+            // A bound belongs to its bucket, and buckets count what is below.
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.00005\"}} 1"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.0001\"}} 2"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"1\"}} 2"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"+Inf\"}} 3"),
+            &format!("{stage}_sum{{stage=\"queue\"}} 2.000101"),
+            &format!("{stage}_count{{stage=\"queue\"}} 3"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        crate::testing::check_metrics(&text);
+    }
+
+    #[test]
+    #[should_panic(expected = "each metric is declared once")]
+    fn a_metric_that_is_declared_twice_is_a_mistake_of_the_program() {
+        let metrics = Metrics::new();
+        metrics.counter("headwater_test_frames_total", "Frames taken.");
+        metrics.counter("headwater_test_frames_total", "Frames taken.");
+    }
+}

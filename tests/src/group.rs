@@ -1,0 +1,162 @@
+//! Groups for tests: settings with waits that a busy machine does not reach, and clients.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_cloud_service::EngineChoice;
+use headwater_group::start::{
+    InProcessGroup, InProcessSettings, ProgramGroup, ProgramPaths, ProgramSettings, SiteSettings,
+};
+use headwater_group::{ClientSettings, GroupClient};
+use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_link::BrokerAddress;
+use headwater_link::broker::EmbeddedBroker;
+use headwater_protocol::{Decision, GroupId, NetworkId, SampleId, SiteId, Slot};
+
+use crate::shipped;
+
+/// Limit of every wait: above each deadline of the tiers, so that reaching the limit is a failure.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
+
+/// A policy with waits that a busy machine does not reach.
+#[must_use]
+pub fn patient(policy: Policy) -> Policy {
+    Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, ..policy }
+}
+
+/// Site, group and broker of the tests.
+///
+/// # Panics
+/// Never: the names are valid.
+pub fn site(broker: BrokerAddress) -> SiteSettings {
+    let (site, group) = (SiteId::new("tests"), GroupId::new("group"));
+    SiteSettings::new(site.expect("a valid name"), group.expect("a valid name"), broker)
+}
+
+/// A new broker in this process.
+///
+/// # Panics
+/// When the broker does not start.
+pub fn embedded_broker() -> BrokerAddress {
+    EmbeddedBroker::start(None).expect("the embedded broker starts").address()
+}
+
+/// A group with the shipped network, a patient policy and a broker of its own.
+#[must_use]
+pub fn shipped_group() -> InProcessSettings {
+    group_at(embedded_broker(), shipped::bundle())
+}
+
+/// A group with another network for the shipped frames, under the bundle's policy made patient, at a broker.
+#[must_use]
+pub fn group_at(broker: BrokerAddress, networks: impl Into<Networks>) -> InProcessSettings {
+    let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());
+    settings.policy = Some(patient(settings.networks.current().policy().clone()));
+    settings.cloud_engine = EngineChoice::Tract;
+    settings
+}
+
+/// Sets the threshold of the exit `local`: 0 sends uncertain samples to the cloud, 1 sends none.
+///
+/// # Panics
+/// For a number outside `[0, 1]`.
+#[must_use]
+pub fn with_local_threshold(mut settings: InProcessSettings, threshold: f32) -> InProcessSettings {
+    let threshold = ExitThreshold::new(threshold).expect("a threshold in [0, 1]");
+    settings.policy.get_or_insert_default().local.threshold = Threshold::One(threshold);
+    settings
+}
+
+/// Starts a group and waits until all services have found each other.
+///
+/// # Panics
+/// When a service does not start in time.
+pub async fn start(settings: InProcessSettings) -> InProcessGroup {
+    let group = InProcessGroup::start(settings).await.expect("every service starts");
+    group.wait_until_ready(WAIT_LIMIT).await.expect("the services find each other");
+    group
+}
+
+/// A group of programs with the shipped frames. The journal, and the policy if there is one, are files in `folder`.
+///
+/// # Panics
+/// When a program was not built, or `folder` cannot be written.
+pub fn programs(
+    bundle: &Path,
+    policy: Option<&Policy>,
+    broker: BrokerAddress,
+    folder: &Path,
+) -> ProgramGroup {
+    let mut site = site(broker);
+    site.journal = Some(folder.join("journal.jsonl"));
+    let policy = policy.map(|policy| {
+        let file = folder.join("policy.toml");
+        let text = toml::to_string(policy).expect("a policy becomes TOML");
+        std::fs::write(&file, text).expect("the folder can be written");
+        file
+    });
+    let paths = ProgramPaths::beside_this_program().expect("the programs are built");
+    let (bundle, frames) = (bundle.to_owned(), shipped::frames_path());
+    ProgramGroup::new(ProgramSettings { site, paths, bundle, frames, policy, log: None })
+        .expect("a free port")
+}
+
+/// A client of the tests' group at a broker.
+///
+/// # Panics
+/// When the broker does not answer in time.
+pub async fn client(broker: BrokerAddress, network: NetworkId) -> GroupClient {
+    let SiteSettings { site, group, broker, .. } = site(broker);
+    let settings =
+        ClientSettings { broker, site, group, network, client_id: "tests".into(), wait_limit: WAIT_LIMIT };
+    GroupClient::connect(settings).await.expect("the broker answers")
+}
+
+/// A client of a group in this process.
+///
+/// # Panics
+/// As [`client`].
+pub async fn client_of(group: &InProcessGroup) -> GroupClient {
+    let network = group.settings.networks.current().network_id();
+    client(group.settings.site.broker.clone(), network).await
+}
+
+/// Triggers samples, at most `in_flight` at once, and returns their decisions in order.
+///
+/// # Panics
+/// When a decision does not come in time, or a second, different one comes.
+pub async fn decide_all(client: &mut GroupClient, samples: &[SampleId], in_flight: usize) -> Vec<Decision> {
+    let mut decisions = Vec::new();
+    for chunk in samples.chunks(in_flight) {
+        for &sample in chunk {
+            client.trigger(sample).await.expect("the broker takes the trigger");
+        }
+        let found = client.wait_for_decisions(chunk).await.expect("all samples are decided");
+        decisions.extend(found.into_values());
+    }
+    assert_eq!(client.account().contradicted_count(), 0, "samples with two different decisions");
+    decisions
+}
+
+/// Ids of new samples: `count` from `first` on.
+pub fn ids(first: u64, count: u64) -> Vec<SampleId> {
+    (first..first + count).map(SampleId).collect()
+}
+
+/// A slot by its index.
+///
+/// # Panics
+/// For an index above the limit of slots.
+pub fn slot(index: u8) -> Slot {
+    Slot::new(index).expect("a slot below the limit")
+}
+
+/// The network of a bundle in memory.
+///
+/// # Panics
+/// For a damaged bundle.
+pub fn bundle(bytes: &[u8]) -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(bytes).expect("a sound bundle"))
+}

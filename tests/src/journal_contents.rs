@@ -1,0 +1,52 @@
+//! Contents of a leader's journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use headwater_inference::leader::journal::Entry;
+use headwater_protocol::{Decision, Dropped, SampleId};
+
+/// Samples in a leader's journal.
+#[derive(Debug, Default)]
+pub struct JournalContents {
+    /// Samples whose first message has come.
+    pub opened: BTreeSet<SampleId>,
+    /// Decisions by sample.
+    pub decided: BTreeMap<SampleId, Decision>,
+    /// Reasons of dropped samples.
+    pub dropped: BTreeMap<SampleId, Dropped>,
+}
+
+impl JournalContents {
+    /// Reads a journal. A file that does not exist is an empty journal.
+    ///
+    /// # Panics
+    /// When a sample was decided or dropped twice.
+    pub fn read(journal: &Path) -> Self {
+        let mut contents = Self::default();
+        let text = std::fs::read(journal).unwrap_or_default();
+        // The last line can be incomplete, while a leader writes and after it was killed.
+        for entry in text.split(|byte| *byte == b'\n').filter_map(|line| Entry::read_line(line).ok()) {
+            match entry {
+                Entry::Opened(sample) => _ = contents.opened.insert(sample),
+                Entry::Decided(decision) => {
+                    let before = contents.decided.insert(decision.sample, decision);
+                    assert!(before.is_none(), "decided twice: {before:?}");
+                }
+                Entry::Dropped { sample, reason } => {
+                    let before = contents.dropped.insert(sample, reason);
+                    assert!(before.is_none(), "{sample} was dropped twice: {before:?}");
+                }
+                Entry::Settled(_) | Entry::Closed { .. } => {}
+            }
+        }
+        contents
+    }
+
+    /// Samples that are neither decided nor dropped.
+    pub fn open(&self) -> BTreeSet<SampleId> {
+        let is_open =
+            |sample: &&SampleId| !self.decided.contains_key(sample) && !self.dropped.contains_key(sample);
+        self.opened.iter().filter(is_open).copied().collect()
+    }
+}

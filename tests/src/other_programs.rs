@@ -1,0 +1,72 @@
+//! Programs that are not ours: the broker Mosquitto, and a server that never answers.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_group::start::{Program, free_port};
+use headwater_link::BrokerAddress;
+
+use crate::group::WAIT_LIMIT;
+
+/// Starts Mosquitto on a free port, with the shipped configuration. Its data are in `folder`.
+///
+/// # Panics
+/// When Mosquitto is not installed (`scripts/install-test-tools`) or does not start.
+pub fn mosquitto(folder: &Path) -> (Program, BrokerAddress) {
+    let address = loopback(free_port().expect("a free port"));
+    (mosquitto_at(folder, &address), address)
+}
+
+/// Starts Mosquitto at an address.
+///
+/// # Panics
+/// As [`mosquitto`].
+pub fn mosquitto_at(folder: &Path, address: &BrokerAddress) -> Program {
+    let port = address.port();
+    let shipped = std::fs::read_to_string(crate::shipped::root().join("deploy/mosquitto.conf"))
+        .expect("the shipped configuration");
+    let config = shipped.replace("listener 1883 127.0.0.1", &format!("listener {port} 127.0.0.1"))
+        + &format!("\npersistence_location {}/\n", folder.display());
+    // As root it would change to a user who may not write into the test's folder.
+    let config = config + "user root\n";
+    let path = folder.join("mosquitto.conf");
+    std::fs::write(&path, config).expect("the folder can be written");
+    let found = ["/usr/sbin/mosquitto", "/usr/bin/mosquitto", "/usr/local/sbin/mosquitto"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .expect("mosquitto is installed by scripts/install-test-tools");
+    let program = Program::start(Command::new(found).arg("-c").arg(path).stderr(Stdio::null()));
+    let until = Instant::now() + WAIT_LIMIT;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "mosquitto does not listen on {port}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    program.expect("mosquitto starts")
+}
+
+/// A port on loopback as an address.
+///
+/// # Panics
+/// For port 0.
+pub fn loopback(port: u16) -> BrokerAddress {
+    BrokerAddress::mqtt("127.0.0.1", port).expect("a port above 0")
+}
+
+/// Starts a TCP server that accepts connections, reads, and never answers, and returns its URL.
+///
+/// # Panics
+/// When there is no free port.
+pub fn silent_server() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("a bound listener has an address").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || std::io::copy(&mut stream.take(1 << 20), &mut std::io::sink()));
+        }
+    });
+    format!("http://127.0.0.1:{port}")
+}

@@ -1,0 +1,127 @@
+//! A TCP stream that counts its bytes, and acknowledges those of a broker at once.
+//!
+//! Brokers that leave Nagle's algorithm on (rumqttd does, mosquitto by default) hold a second small packet back until the first is
+//! acknowledged. Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends it at once. The kernel takes the option
+//! back by itself, so the option is set again after every read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// An open connection to an endpoint.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) stream: TcpStream,
+    wire: Arc<WireCounters>,
+    acknowledgement: Acknowledgement,
+}
+
+/// When received bytes are acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledgement {
+    /// When the kernel likes.
+    Delayed,
+    /// After every read.
+    Immediate,
+}
+
+/// Bytes on the sockets of a connector since its start, with every protocol header above TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WireBytes {
+    /// Bytes written.
+    pub sent: u64,
+    /// Bytes read.
+    pub received: u64,
+}
+
+/// Counters of one connector; they live across its connections.
+#[derive(Debug, Default)]
+pub(crate) struct WireCounters {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl WireCounters {
+    pub(crate) fn read(&self) -> WireBytes {
+        WireBytes { sent: self.sent.load(Relaxed), received: self.received.load(Relaxed) }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: TcpStream,
+        wire: Arc<WireCounters>,
+        acknowledgement: Acknowledgement,
+    ) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let connection = Self { stream, wire, acknowledgement };
+        connection.acknowledge();
+        Ok(connection)
+    }
+
+    fn acknowledge(&self) {
+        #[cfg(target_os = "linux")]
+        if self.acknowledgement == Acknowledgement::Immediate {
+            // A socket that refuses the option still works, only slower.
+            let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
+        }
+    }
+
+    fn count_sent(&self, result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = result {
+            self.wire.sent.fetch_add(*bytes as u64, Relaxed);
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let read = buf.filled().len() - before;
+        if read > 0 {
+            self.wire.received.fetch_add(read as u64, Relaxed);
+            self.acknowledge();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.count_sent(&result);
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.count_sent(&result);
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

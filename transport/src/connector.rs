@@ -1,0 +1,129 @@
+//! Opens connections to endpoints.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::connection::{Acknowledgement, Connection, WireBytes, WireCounters};
+use crate::endpoint::Endpoint;
+
+/// Opens connections and counts their bytes; clones share identity and counters.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    identity: watch::Receiver<Identity>,
+    wire: Arc<WireCounters>,
+}
+
+/// Certificate and key that this process shows to a peer. A reload changes the value for later connections.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Identity {
+    /// No certificate: plain TCP alone.
+    #[default]
+    None,
+}
+
+impl Connector {
+    /// A connector that shows the identity of the channel, as it is at the time of each connection.
+    pub fn new(identity: watch::Receiver<Identity>) -> Self {
+        Self { identity, wire: Arc::default() }
+    }
+
+    /// Connects to the first address of the host that answers, with `TCP_NODELAY`.
+    ///
+    /// # Errors
+    /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS.
+    pub async fn connect(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<Connection> {
+        if endpoint.scheme().uses_tls() {
+            match *self.identity.borrow() {
+                Identity::None => {
+                    let reason = format!("{endpoint}: this build does not speak TLS yet");
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+                }
+            }
+        }
+        let stream = within(limit, TcpStream::connect((endpoint.host(), endpoint.port()))).await?;
+        let acknowledgement = match endpoint.scheme().is_mqtt() {
+            true => Acknowledgement::Immediate,
+            false => Acknowledgement::Delayed,
+        };
+        Connection::new(stream, Arc::clone(&self.wire), acknowledgement)
+    }
+
+    /// Bytes of all connections since the connector was made.
+    pub fn wire(&self) -> WireBytes {
+        self.wire.read()
+    }
+}
+
+impl Default for Connector {
+    /// A connector without an identity.
+    fn default() -> Self {
+        Self::new(watch::channel(Identity::None).1)
+    }
+}
+
+/// The result of `connecting`, or `TimedOut` after `limit`.
+async fn within<T>(limit: Duration, connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(limit, connecting).await.unwrap_or_else(|_| {
+        let reason = format!("no connection within {} ms", limit.as_millis());
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::endpoint::Scheme;
+
+    /// Longer than any loopback connection takes on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    async fn listener(scheme: Scheme) -> (TcpListener, Endpoint) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        (listener, Endpoint::new(scheme, "127.0.0.1", port).expect("an address"))
+    }
+
+    #[tokio::test]
+    async fn bytes_of_all_connections_are_counted() {
+        let connector = Connector::default();
+        for scheme in [Scheme::Mqtt, Scheme::Http] {
+            let (listener, endpoint) = listener(scheme).await;
+            let mut connection = connector.clone().connect(&endpoint, LIMIT).await.expect("a listener");
+            let (mut peer, _) = listener.accept().await.expect("a connection");
+            connection.write_all(b"question").await.expect("open");
+            peer.write_all(b"answer").await.expect("open");
+            let mut answer = [0; 6];
+            connection.read_exact(&mut answer).await.expect("open");
+            assert_eq!(&answer, b"answer");
+            assert!(connection.stream.nodelay().expect("open"), "TCP_NODELAY");
+        }
+        assert_eq!(connector.wire(), WireBytes { sent: 16, received: 12 });
+    }
+
+    #[tokio::test]
+    async fn a_scheme_with_tls_is_refused_by_name() {
+        for text in ["mqtts://localhost:8883", "https://localhost:443"] {
+            let endpoint = text.parse().expect("an address");
+            let error = Connector::default().connect(&endpoint, LIMIT).await.expect_err("refused");
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            assert_eq!(error.to_string(), format!("{text}: this build does not speak TLS yet"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_takes_too_long_is_named() {
+        let error = within(Duration::ZERO, std::future::pending::<io::Result<()>>()).await.expect_err("late");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "no connection within 0 ms");
+    }
+}

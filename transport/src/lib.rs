@@ -1,0 +1,20 @@
+//! Addresses and TCP connections of every tier.
+//!
+//! An [`Endpoint`] says where a peer is. A [`Connector`] connects to it, counts bytes on the socket, and is the one place that will
+//! know TLS. The features `http-client` and `http-server` add HTTP/1 on top. The crate does not know what is sent.
+
+mod connection;
+mod connector;
+mod endpoint;
+#[cfg(feature = "http-client")]
+mod http_client;
+#[cfg(feature = "http-server")]
+mod http_server;
+
+pub use connection::{Connection, WireBytes};
+pub use connector::{Connector, Identity};
+pub use endpoint::{Endpoint, EndpointError, Scheme};
+#[cfg(feature = "http-client")]
+pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
+#[cfg(feature = "http-server")]
+pub use http_server::{ServerLimits, listen, serve};
