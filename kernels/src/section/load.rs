@@ -15,7 +15,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// [`PackedError`] if the bytes do not fit `plan`, if a number is out of range, or if `memory` has another size than
-    /// [`Plan::needs`] says.
+    /// [`Plan::needs`].
     pub fn load(
         plan: &'a Plan,
         path: CodePath,

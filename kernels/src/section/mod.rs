@@ -37,7 +37,7 @@ impl Section<'_> {
     /// Runs one view.
     ///
     /// # Panics
-    /// When a slice has another length than the plan says.
+    /// If a slice has another length than the plan requires.
     pub fn run(&self, input: &[u8], scratch: Scratch<'_>, outputs: Outputs<'_>) {
         let needs = self.schedule.needs;
         assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
