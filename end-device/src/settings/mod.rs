@@ -82,7 +82,7 @@ pub struct DeviceOptions {
     /// named must load.
     #[conf(long, env)]
     pub onnxruntime: Option<PathBuf>,
-    /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every period_ms; clocks of the group within a quarter of
+    /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
     /// it) or "source" (each frame of a folder, watch or stdin is a sample, named by the milliseconds of the clock; for a group of one).
     #[conf(long, env, value_parser = word, default_value = "trigger")]
     pub capture: CaptureWord,
@@ -178,7 +178,7 @@ impl Settings for DeviceSettings {
         let mut mistakes = Vec::new();
         match (self.options.capture, self.options.period_ms) {
             (CaptureWord::Clock, None) => {
-                mistakes.push("period_ms: missing, and capture is \"clock\"".into())
+                mistakes.push("period_ms: missing, and capture is \"clock\"".into());
             }
             (CaptureWord::Trigger | CaptureWord::Source, Some(_)) => {
                 mistakes.push("period_ms: only with capture = \"clock\"".into());

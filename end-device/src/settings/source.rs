@@ -73,13 +73,13 @@ pub struct WatchSettings {
 /// Section `[source.http]`.
 #[derive(Clone, Debug, Conf)]
 pub struct HttpSettings {
-    /// Snapshot URL, http://host[:port]/path, without user and password.
+    /// Snapshot URL, `http://host[:port]/path`, without user and password.
     #[conf(long, env, value_parser = snapshot_url)]
     pub url: Option<Endpoint>,
     /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
     #[conf(long, env)]
     pub timeout_ms: Option<Bounded<1, MAX_MS>>,
-    /// File whose first line is user:password of the snapshot URL; or give them in the environment, HEADWATER_DEVICE_SOURCE_HTTP_AUTH.
+    /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
     #[conf(long, env)]
     pub auth_file: Option<PathBuf>,
     /// user:password of the snapshot URL.
