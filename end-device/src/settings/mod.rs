@@ -46,7 +46,7 @@ pub struct DeviceSettings {
     pub id: DeviceId,
     /// Slot of the network that the device fills, from 0; each slot has its own weights.
     #[conf(long, env)]
-    pub slot: Bounded<0, 63, u8>,
+    pub slot: Bounded<0, MAX_SLOT, u8>,
     /// Bundle file; one with this slot's section alone is enough.
     #[conf(long, env)]
     pub bundle: PathBuf,
@@ -146,6 +146,8 @@ pub enum CaptureWord {
 const MAX_MS: u64 = 86_400_000;
 
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
+
+const MAX_SLOT: u64 = Slot::MAX as u64 - 1;
 
 impl Settings for DeviceSettings {
     const OLD_VARIABLES: &'static str = "HEADWATER_DEVICE_";
@@ -247,13 +249,14 @@ pub struct OpenedSettings {
 }
 
 impl DeviceSettings {
-    /// Reads the settings. Settings of another source than the chosen one are mistakes, unless a source that wins over them chose it.
+    /// Reads the settings. Keys of another kind of source than the chosen one are mistakes.
     ///
     /// # Errors
     /// [`Stop`]: help that was asked for, or every mistake.
     pub fn load(sources: Sources) -> Result<Loaded<Self>, Stop> {
         let mut loaded = headwater_settings::load(sources)?;
-        source::settle_kind(&mut loaded)?;
+        source::refuse_other_kinds(&mut loaded)?;
+        source::hide_query(&mut loaded);
         Ok(loaded)
     }
 
@@ -285,6 +288,9 @@ impl DeviceSettings {
     /// [`DeviceError`] of the first part that cannot be used.
     pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
         let config = self.config()?;
+        if let Some(dir) = config.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
+            return Err(DeviceError::state(dir, "expected a folder, found a file"));
+        }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|source| DeviceError::Bundle { path: self.bundle.clone(), source: Box::new(source) })?;
         let source_config = self.source.config(config.capture);
