@@ -14,7 +14,6 @@ use headwater_settings::{
 use serde::Deserialize;
 
 use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
-use crate::device::Device;
 use crate::error::DeviceError;
 use crate::source::Source;
 pub use source::SourceSettings;
@@ -282,7 +281,7 @@ impl DeviceSettings {
         Ok(config)
     }
 
-    /// Opens what the settings name, and checks that the parts fit together.
+    /// Opens the policy, the bundle and the source of frames.
     ///
     /// # Errors
     /// [`DeviceError`] of the first part that cannot be used.
@@ -295,7 +294,6 @@ impl DeviceSettings {
             .map_err(|source| DeviceError::Bundle { path: self.bundle.clone(), source: Box::new(source) })?;
         let source_config = self.source.config(config.capture);
         let source = Source::open(&source_config, config.slot, &bundle.manifest().preprocessing)?;
-        Device::check(&config, &bundle, &source)?;
         Ok(OpenedSettings { config, bundle, source })
     }
 }
