@@ -330,10 +330,13 @@ mod tests {
 
     #[track_caller]
     fn check_mistakes(sources: Sources, expected: &[&str]) {
-        let mistakes = match DeviceSettings::load(sources) {
+        let mut mistakes = match DeviceSettings::load(sources) {
             Err(Stop::Mistakes(mistakes)) => mistakes,
             other => panic!("expected mistakes, found {other:?}"),
         };
+        mistakes.sort_unstable();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
         assert_eq!(mistakes, expected);
     }
 
