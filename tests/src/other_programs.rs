@@ -53,7 +53,7 @@ pub fn mosquitto_at(folder: &Path, address: &BrokerAddress) -> Program {
 /// # Panics
 /// For port 0.
 pub fn loopback(port: u16) -> BrokerAddress {
-    BrokerAddress::new("127.0.0.1", port).expect("a port above 0")
+    BrokerAddress::mqtt("127.0.0.1", port).expect("a port above 0")
 }
 
 /// Starts a TCP server that accepts connections, reads, and never answers, and returns its URL.

@@ -44,7 +44,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
-    ("headwater-models", &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"]),
+    (
+        "headwater-models",
+        &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"],
+    ),
     (
         "headwater-end-device",
         &["protocol", "kernels", "inference", "samples", "link", "transport", "telemetry", "settings"],

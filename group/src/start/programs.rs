@@ -157,14 +157,15 @@ impl ProgramGroup {
         command.arg("--bundle").arg(bundle);
         if service != Service::Cloud {
             command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-            command.args(["--broker", &site.broker.to_string()]);
+            let broker = if matches!(service, Service::Device(_)) { "--broker" } else { "--broker-address" };
+            command.args([broker, &site.broker.to_string()]);
         }
         match service {
             Service::Cloud => _ = command.args(["--listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
-                    command.arg("--journal").arg(journal);
+                    command.arg("--journal-path").arg(journal);
                 }
             }
             Service::Edge(edge) => _ = command.args(["--role", "edge", "--edge", &edge.to_string()]),
