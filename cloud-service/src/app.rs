@@ -8,66 +8,76 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use headwater_inference::bundle::Networks;
+use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_protocol::Fault;
+use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::config::CloudConfig;
-use crate::counters::{CloudReport, Counters};
 use crate::health::Healths;
-use crate::held::Held;
 use crate::infer::infer;
+use crate::metrics::{CloudMetrics, CloudReport};
 use crate::model_name::ModelName;
-use crate::network::Network;
-use crate::networks::with_next;
+use crate::network::ServedNetworks;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
+use crate::settings::CloudConfig;
 
-/// What the handlers share; cheap to clone. The model threads end when the last clone is dropped.
+/// State of the handlers; clones share it. The model threads end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct CloudState(Arc<Shared>);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) model_name: String,
-    pub(crate) networks: Held<Network>,
-    pub(crate) longest: Duration,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) networks: ServedNetworks,
+    pub(crate) max_deadline: Duration,
+    pub(crate) metrics: Arc<CloudMetrics>,
     pub(crate) healths: Healths,
     stopping: watch::Sender<bool>,
 }
 
+/// Readiness of the service, by the metrics.
+const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
+    "headwater_cloud_ready",
+    "1 while every model thread answers and the service is not stopping.",
+    |&is_ready| is_ready.into(),
+)];
+
 impl CloudState {
-    /// Starts a model thread for each network, given or named in the settings, and waits until their sections are loaded.
+    /// Starts a model thread for each network, and waits until their sections are loaded.
     ///
     /// # Errors
-    /// [`CloudError::Config`] for settings out of range, [`CloudError::Model`] when a section does not load.
+    /// [`CloudError::Model`] when a section does not load.
     pub async fn start(
         config: &CloudConfig,
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
-        config.check().map_err(CloudError::Config)?;
-        let networks = with_next(networks.into(), config.next_bundle.as_deref())?;
-        let networks = Held::<Network>::start(config, &networks, &engine).await?;
+        let networks = networks.into();
+        let ids = networks.bundles().as_ref().map(|_, bundle| bundle.network_id());
+        let metrics = Arc::new(CloudMetrics::new(ids));
+        let networks = ServedNetworks::start(config, &networks, &engine, &metrics.models).await?;
+        let (healths, stopping) = (networks.healths(), watch::Sender::new(false));
+        let (ready, stop) = (healths.clone(), stopping.subscribe());
+        metrics.registry.register_report(&READY, &[], move || ready.is_ready() && !*stop.borrow());
         Ok(Self(Arc::new(Shared {
-            model_name: config.model_name.clone(),
-            longest: Duration::from_millis(u64::from(config.deadline_ms)),
-            counters: Arc::new(Counters::new(networks.map(|network| Arc::clone(&network.counters)))),
-            healths: networks.healths(),
+            model_name: config.model.name.clone(),
+            max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
+            metrics,
+            healths,
             networks,
-            stopping: watch::Sender::new(false),
+            stopping,
         })))
     }
 
-    /// What the service did so far.
+    /// Work of the service so far.
     pub fn report(&self) -> CloudReport {
-        self.0.counters.report()
+        self.0.metrics.report()
     }
 
-    /// From now on the service says that it is not ready; requests are still answered.
+    /// Ends readiness; requests are still answered.
     pub(crate) fn stop(&self) {
         self.0.stopping.send_replace(true);
     }
@@ -87,7 +97,7 @@ impl CloudState {
 
 impl Shared {
     /// # Errors
-    /// [`Fault::NotFound`] for a name that is not the model's.
+    /// [`Fault::NotFound`] for any other name than the model's.
     pub(crate) fn check_model(&self, name: &str) -> Result<(), Refusal> {
         if name == self.model_name {
             return Ok(());
@@ -100,7 +110,7 @@ impl Shared {
     }
 }
 
-/// The service as a function from request to answer.
+/// The service as a router, from request to answer.
 pub fn app(state: CloudState) -> Router {
     Router::new()
         .route("/v2", get(server))
@@ -110,8 +120,8 @@ pub fn app(state: CloudState) -> Router {
         .route("/v2/models/{model}/ready", get(model_ready))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/metrics", get(metrics))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(nothing_here)
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_found)
         .with_state(state)
 }
 
@@ -123,7 +133,7 @@ async fn server() -> Response {
     }))
 }
 
-/// Live unless a model thread has failed: then only a new process helps, and whoever probes should start one.
+/// Answers 503 once a model thread has failed: only a new process helps.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
     if state.is_live() {
         Ok(json_answer(&json!({ "live": true })))
@@ -154,7 +164,7 @@ async fn model_ready(
 async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) -> Result<Response, Refusal> {
     let shared = state.shared();
     shared.check_model(&model)?;
-    let Held { current, next } = &shared.networks;
+    let PerNetwork { current, next } = &shared.networks.0;
     let (slots, packed_bytes) = (current.shape.slots, current.shape.packed_bytes());
     let mut parameters = json!({ "network": current.id });
     if let Some(next) = next {
@@ -174,15 +184,11 @@ async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) 
 }
 
 async fn metrics(State(state): State<CloudState>) -> Response {
-    let ready = u8::from(state.is_ready());
-    let text = format!(
-        "{}# TYPE headwater_cloud_ready gauge\nheadwater_cloud_ready {ready}\n",
-        state.shared().counters.render()
-    );
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    let text = state.shared().metrics.registry.text();
+    ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response()
 }
 
-async fn nothing_here() -> Refusal {
+async fn not_found() -> Refusal {
     Refusal::new(Fault::NotFound, "no such endpoint, or not by this method: see GET /v2")
 }
 

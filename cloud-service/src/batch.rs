@@ -1,20 +1,18 @@
-//! Batching by work: a run takes everything that waits, up to a limit. Nothing waits for a batch to fill.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! Batching: a run takes every waiting request, up to a limit of samples. No request waits for a full batch.
 
 use headwater_protocol::Fault;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::model_counters::ModelCounters;
+use crate::metrics::ModelMetrics;
 use crate::queue::Entry;
 
-/// The model thread's end of the queue.
+/// Receiving end of a queue.
 #[derive(Debug)]
 pub(crate) struct Batcher {
     queue: mpsc::Receiver<Entry>,
     max_batch: usize,
-    /// Taken from the queue, but the last run had no room for it.
+    /// Entry that was too large for the rest of the last run; first of the next run.
     carried: Option<Entry>,
 }
 
@@ -23,9 +21,9 @@ impl Batcher {
         Self { queue, max_batch, carried: None }
     }
 
-    /// Waits for work and fills `entries` with what one run takes; empty when the queue is closed and nothing is left.
-    /// An entry larger than the limit runs alone.
-    pub(crate) fn gather(&mut self, counters: &ModelCounters, entries: &mut Vec<Entry>) {
+    /// Waits for work and fills `entries` with one run; leaves `entries` empty when the queue is closed and empty. An entry over the
+    /// limit runs alone.
+    pub(crate) fn next_run(&mut self, metrics: &ModelMetrics, entries: &mut Vec<Entry>) {
         entries.clear();
         let mut samples = 0;
         loop {
@@ -35,7 +33,7 @@ impl Batcher {
                 None => self.queue.try_recv().ok(),
             };
             let Some(entry) = next else { return };
-            let Some(entry) = wanted(entry, Instant::now(), counters) else { continue };
+            let Some(entry) = not_expired(entry, Instant::now(), metrics) else { continue };
             if samples > 0 && samples + entry.batch.samples > self.max_batch {
                 self.carried = Some(entry);
                 return;
@@ -49,16 +47,16 @@ impl Batcher {
     }
 }
 
-/// The entry, unless nobody waits for it any more; then it is counted.
-fn wanted(entry: Entry, now: Instant, counters: &ModelCounters) -> Option<Entry> {
+/// The entry, unless its deadline has passed or its caller has left; both are counted.
+fn not_expired(entry: Entry, now: Instant, metrics: &ModelMetrics) -> Option<Entry> {
     if now >= entry.deadline {
-        counters.skipped_deadline.fetch_add(1, Relaxed);
-        // The caller may have left by itself.
+        metrics.skipped_deadline.inc();
+        // The caller may have left.
         let _ = entry.reply.send(Err(Fault::DeadlineExceeded));
         return None;
     }
     if entry.reply.is_closed() {
-        counters.skipped_caller_gone.fetch_add(1, Relaxed);
+        metrics.skipped_caller_gone.inc();
         return None;
     }
     Some(entry)
@@ -69,28 +67,30 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use headwater_inference::bundle::PerNetwork;
     use headwater_protocol::NetworkId;
     use headwater_protocol::v2::FeatureBatch;
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
+    use crate::metrics::CloudMetrics;
 
-    struct Line {
+    struct Queue {
         sender: mpsc::Sender<Entry>,
         permits: Arc<Semaphore>,
         batcher: Batcher,
-        counters: ModelCounters,
+        metrics: ModelMetrics,
     }
 
-    impl Line {
-        fn of(max_batch: usize) -> Self {
+    impl Queue {
+        fn new(max_batch: usize) -> Self {
             let (sender, queue) = mpsc::channel(16);
             let batcher = Batcher::new(queue, max_batch);
-            let counters = ModelCounters::of(NetworkId([1; 32]));
-            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, counters }
+            let metrics = CloudMetrics::new(PerNetwork::new(NetworkId([1; 32]))).models.current;
+            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, metrics }
         }
 
-        fn queues(&self, samples: usize, left: Duration) -> oneshot::Receiver<Result<Vec<f32>, Fault>> {
+        fn push(&self, samples: usize, left: Duration) -> oneshot::Receiver<Result<Vec<f32>, Fault>> {
             let (reply, answer) = oneshot::channel();
             let batch = FeatureBatch { samples, features: vec![0; samples], presence: vec![true; samples] };
             let permit = Arc::clone(&self.permits).try_acquire_owned().unwrap();
@@ -100,9 +100,9 @@ mod tests {
             answer
         }
 
-        fn gathers(&mut self) -> Vec<usize> {
+        fn next_run(&mut self) -> Vec<usize> {
             let mut entries = Vec::new();
-            self.batcher.gather(&self.counters, &mut entries);
+            self.batcher.next_run(&self.metrics, &mut entries);
             entries.iter().map(|entry| entry.batch.samples).collect()
         }
     }
@@ -110,41 +110,41 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_run_takes_all_that_waits_up_to_the_limit() {
-        let mut line = Line::of(4);
-        let _callers: Vec<_> = [1, 2, 2, 9, 1].map(|samples| line.queues(samples, LONG)).into();
-        assert_eq!(line.gathers(), [1, 2]);
-        assert_eq!(line.gathers(), [2]);
-        assert_eq!(line.gathers(), [9], "larger than the limit: alone");
-        assert_eq!(line.gathers(), [1]);
+    fn a_run_takes_every_waiting_entry_up_to_the_limit() {
+        let mut queue = Queue::new(4);
+        let _callers: Vec<_> = [1, 2, 2, 9, 1].map(|samples| queue.push(samples, LONG)).into();
+        assert_eq!(queue.next_run(), [1, 2]);
+        assert_eq!(queue.next_run(), [2]);
+        assert_eq!(queue.next_run(), [9], "larger than the limit: alone");
+        assert_eq!(queue.next_run(), [1]);
     }
 
     #[test]
-    fn an_entry_past_its_deadline_is_answered_so_and_counted() {
-        let mut line = Line::of(4);
-        let mut late = line.queues(1, Duration::ZERO);
-        let _caller = line.queues(2, LONG);
-        assert_eq!(line.gathers(), [2]);
+    fn an_entry_past_its_deadline_is_refused_and_counted() {
+        let mut queue = Queue::new(4);
+        let mut late = queue.push(1, Duration::ZERO);
+        let _caller = queue.push(2, LONG);
+        assert_eq!(queue.next_run(), [2]);
         assert_eq!(late.try_recv().unwrap(), Err(Fault::DeadlineExceeded));
-        assert_eq!(line.counters.skipped_deadline.load(Relaxed), 1);
+        assert_eq!(queue.metrics.skipped_deadline.get(), 1);
     }
 
     #[test]
-    fn an_entry_whose_caller_has_gone_is_skipped_and_counted() {
-        let mut line = Line::of(4);
-        drop(line.queues(1, LONG));
-        let _caller = line.queues(2, LONG);
-        assert_eq!(line.gathers(), [2]);
-        assert_eq!(line.counters.skipped_caller_gone.load(Relaxed), 1);
-        assert_eq!(line.permits.available_permits(), 16, "nothing held");
+    fn an_entry_whose_caller_has_left_is_skipped_and_counted() {
+        let mut queue = Queue::new(4);
+        drop(queue.push(1, LONG));
+        let _caller = queue.push(2, LONG);
+        assert_eq!(queue.next_run(), [2]);
+        assert_eq!(queue.metrics.skipped_caller_gone.get(), 1);
+        assert_eq!(queue.permits.available_permits(), 16, "every permit is free");
     }
 
     #[test]
-    fn a_closed_queue_ends_with_nothing_gathered() {
-        let mut line = Line::of(4);
-        let _caller = line.queues(1, LONG);
-        line.sender = mpsc::channel(1).0;
-        assert_eq!(line.gathers(), [1]);
-        assert_eq!(line.gathers(), [0; 0]);
+    fn a_closed_queue_ends_with_an_empty_run() {
+        let mut queue = Queue::new(4);
+        let _caller = queue.push(1, LONG);
+        queue.sender = mpsc::channel(1).0;
+        assert_eq!(queue.next_run(), [1]);
+        assert_eq!(queue.next_run(), [0; 0]);
     }
 }

@@ -1,33 +1,33 @@
-//! How large a request's body may be.
+//! Limits of a request's body.
 
 use headwater_protocol::v2::FeatureShape;
 
-/// Largest bodies, bytes, by the form of the tensors; from the shapes of a network.
+/// Largest bodies in bytes, by the form of the tensors; from the shapes of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyLimits {
     binary: usize,
     json: usize,
 }
 
-/// Room for the JSON part of a binary request: names, shapes, parameters, the caller's id.
+/// Largest JSON part of a binary request: names, shapes, parameters, the caller's id.
 const HEAD_BYTES: usize = 8 * 1024;
 
 impl BodyLimits {
-    /// A byte takes up to five characters in JSON (`255, `), a boolean seven (`false, `); the brackets of a row are few.
+    /// Limits for a shape. In JSON a byte takes up to five characters (`255, `), a boolean seven (`false, `).
     pub(crate) fn of(shape: &FeatureShape) -> Self {
-        let maps = shape.most_samples * shape.slots;
+        let maps = shape.max_samples * shape.slots;
         Self {
             binary: HEAD_BYTES + maps * (shape.packed_bytes() + 1),
             json: HEAD_BYTES + maps * (5 * shape.packed_bytes() + 7 + 8),
         }
     }
 
-    /// The larger of each, for a body of which nobody knows yet whose it is.
+    /// The larger limit of each form.
     pub(crate) fn max(self, other: Self) -> Self {
         Self { binary: self.binary.max(other.binary), json: self.json.max(other.json) }
     }
 
-    /// That of a request with binary tensors, or of one that is JSON alone.
+    /// Limit of a request with binary tensors, or of one in JSON alone.
     pub(crate) fn bytes(self, is_binary: bool) -> usize {
         if is_binary { self.binary } else { self.json }
     }

@@ -1,23 +1,23 @@
-//! Which engine runs the cloud section: ONNX Runtime where its library is there, else tract.
+//! Choice of the engine that runs the cloud section.
 
 use std::sync::Arc;
 
 use headwater_inference::engine::{Engine, TractEngine};
 use tracing::info;
 
-use crate::config::{CloudConfig, EngineChoice};
+use crate::settings::{EngineChoice, ModelSettings};
 
-/// The engine that the settings ask for.
+/// The engine of the settings.
 ///
 /// # Errors
-/// Why ONNX Runtime, asked for by name, cannot be used.
-pub(crate) fn choose(config: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
-    let engine: Arc<dyn Engine> = match config.engine {
+/// The reason why ONNX Runtime does not load, where the settings require ONNX Runtime.
+pub(crate) fn choose(model: &ModelSettings) -> Result<Arc<dyn Engine>, String> {
+    let engine: Arc<dyn Engine> = match model.engine {
         EngineChoice::Tract => Arc::new(TractEngine::new()),
-        EngineChoice::Ort => onnx_runtime(config)?,
-        // A library that was named and does not load is a mistake to be told, not to be passed over.
-        EngineChoice::Auto if config.onnxruntime.is_some() => onnx_runtime(config)?,
-        EngineChoice::Auto => onnx_runtime(config).unwrap_or_else(|reason| {
+        EngineChoice::Ort => onnx_runtime(model)?,
+        // A library that is named and does not load is a mistake in the settings.
+        EngineChoice::Auto if model.onnxruntime.is_some() => onnx_runtime(model)?,
+        EngineChoice::Auto => onnx_runtime(model).unwrap_or_else(|reason| {
             info!("{reason}; the cloud section runs in tract, which is slower");
             Arc::new(TractEngine::new())
         }),
@@ -27,12 +27,12 @@ pub(crate) fn choose(config: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
 }
 
 #[cfg(feature = "ort")]
-fn onnx_runtime(config: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
-    let engine = headwater_inference::engine::OrtEngine::load_library(config.onnxruntime.as_deref());
+fn onnx_runtime(model: &ModelSettings) -> Result<Arc<dyn Engine>, String> {
+    let engine = headwater_inference::engine::OrtEngine::load_library(model.onnxruntime.as_deref());
     engine.map(|engine| Arc::new(engine) as _).map_err(|error| error.to_string())
 }
 
 #[cfg(not(feature = "ort"))]
-fn onnx_runtime(_: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
+fn onnx_runtime(_: &ModelSettings) -> Result<Arc<dyn Engine>, String> {
     Err("ONNX Runtime: this program was built without it (feature `ort`)".into())
 }

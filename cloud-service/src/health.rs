@@ -1,57 +1,57 @@
-//! How the model threads are, one for each network that is held.
+//! Health of the model threads, one for each network.
 
 use std::future::pending;
 
+use headwater_inference::bundle::PerNetwork;
 use tokio::sync::watch;
 
-use crate::held::Held;
-
-/// How one model thread is.
+/// Health of one model thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// Loading its section.
+    /// The thread loads its section.
     Loading,
-    /// Answers.
+    /// The thread answers.
     Ready,
-    /// Ended after the last request, as asked.
+    /// The thread ended after the last request, as asked.
     Stopped,
-    /// Could not load, or panicked; only a new process helps.
+    /// The section did not load, or the thread panicked; only a new process helps.
     Failed(String),
 }
 
-/// How all of them are.
-pub(crate) type Healths = Held<watch::Receiver<Health>>;
+/// Health of all model threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Healths(pub(crate) PerNetwork<watch::Receiver<Health>>);
 
 impl Healths {
-    /// Every one answers.
+    /// Whether every thread answers.
     pub(crate) fn is_ready(&self) -> bool {
-        self.each().all(|(_, health)| *health.borrow() == Health::Ready)
+        self.0.iter().all(|(_, health)| *health.borrow() == Health::Ready)
     }
 
-    /// None has failed.
+    /// Whether no thread has failed.
     pub(crate) fn is_live(&self) -> bool {
-        !self.each().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
+        !self.0.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
     }
 
-    /// Ends when every one has ended, however it did.
+    /// Waits until every thread has ended, in order or not.
     pub(crate) async fn ended(&self) {
-        for (_, health) in self.each() {
-            // A sender that is gone has ended too.
-            let _ =
-                health.clone().wait_for(|health| matches!(health, Health::Stopped | Health::Failed(_))).await;
+        for (_, health) in self.0.iter() {
+            let mut health = health.clone();
+            // A thread whose sender is gone has ended too.
+            let _ = health.wait_for(|health| matches!(health, Health::Stopped | Health::Failed(_))).await;
         }
     }
 
-    /// Ends when one of them has failed; says which, and why.
+    /// Waits until a thread has failed; returns which, and why.
     pub(crate) async fn failed(&self) -> String {
         let next = async {
-            match &self.next {
+            match &self.0.next {
                 Some(health) => failure(health.clone()).await,
                 None => pending().await,
             }
         };
         tokio::select! {
-            reason = failure(self.current.clone()) => reason,
+            reason = failure(self.0.current.clone()) => reason,
             reason = next => format!("the next network: {reason}"),
         }
     }

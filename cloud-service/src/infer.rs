@@ -1,9 +1,8 @@
-//! `POST /v2/models/{m}/infer`: parse, ask, map.
+//! `POST /v2/models/{m}/infer`: parse the request, ask the model, encode the answer.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -33,11 +32,11 @@ pub(crate) async fn infer(
     };
     match answered {
         Ok(response) => {
-            shared.counters.answered.fetch_add(1, Relaxed);
+            shared.metrics.answered.inc();
             response
         }
         Err(refusal) => {
-            shared.counters.refuse(refusal.fault);
+            shared.metrics.refused(refusal.fault).inc();
             refusal.into_response()
         }
     }
@@ -47,11 +46,11 @@ async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -
     let arrived = Instant::now();
     shared.check_model(model)?;
     let head_bytes = head_length(headers)?;
-    let longest = arrived + shared.longest;
+    let max_deadline = arrived + shared.max_deadline;
     let is_binary = head_bytes.is_some();
-    let body = read_body(shared, body, shared.networks.limits().bytes(is_binary), longest).await?;
+    let body = read_body(shared, body, shared.networks.limits().bytes(is_binary), max_deadline).await?;
     let opened = open_request(&body, head_bytes)?;
-    let network = shared.networks.of(opened.network())?;
+    let network = shared.networks.named(opened.network())?;
     let limit = network.limits.bytes(is_binary);
     if body.len() > limit {
         return Err(oversize(limit));
@@ -66,8 +65,8 @@ async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -
         ));
     }
     let deadline = match request.deadline_ms {
-        Some(ms) => longest.min(arrived + Duration::from_millis(u64::from(ms))),
-        None => longest,
+        Some(ms) => max_deadline.min(arrived + Duration::from_millis(u64::from(ms))),
+        None => max_deadline,
     };
     let logits = network.queue.ask(request.batch, deadline).await?;
     let response = InferResponse {
@@ -80,7 +79,7 @@ async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -
     Ok(write(shared, &response, form))
 }
 
-/// A sample that nobody saw has no answer of the network; refused here, it cannot fail the batch it would join.
+/// Refuses a sample without a present slot: the network has no answer for one, and the sample would fail its whole batch.
 fn check_presence(batch: &FeatureBatch) -> Result<(), Refusal> {
     let slots = batch.presence.len() / batch.samples.max(1);
     match batch.presence.chunks(slots.max(1)).position(|row| !row.contains(&true)) {
@@ -102,20 +101,20 @@ fn head_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
         .ok_or_else(|| Refusal::new(Fault::Malformed, format!("{HEADER_LENGTH}: expected a whole number")))
 }
 
-/// Reads at most `limit` bytes; a body that says it is longer is refused unread.
+/// Reads at most `limit` bytes; refuses a body whose announced length is larger without reading.
 async fn read_body(shared: &Shared, body: Body, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
-    if http_body_size(&body) > limit as u64 {
+    if body.size_hint().lower() > limit as u64 {
         return Err(oversize(limit));
     }
     let body = timeout_at(until, to_bytes(body, limit)).await.map_err(|_| too_late())?.map_err(|error| {
-        // Anything but the limit is a connection that broke.
+        // Any other error is a broken connection.
         if error.into_inner().is::<LengthLimitError>() {
             oversize(limit)
         } else {
             Refusal::new(Fault::Malformed, "body: ended early")
         }
     })?;
-    shared.counters.body_received_bytes.fetch_add(body.len() as u64, Relaxed);
+    shared.metrics.body_received_bytes.inc_by(body.len() as u64);
     Ok(body)
 }
 
@@ -123,13 +122,9 @@ fn oversize(limit: usize) -> Refusal {
     Refusal::new(Fault::Oversize, format!("body: expected at most {limit} bytes"))
 }
 
-fn http_body_size(body: &Body) -> u64 {
-    hyper::body::Body::size_hint(body).lower()
-}
-
 fn write(shared: &Shared, response: &InferResponse, form: Form) -> Response {
     let (body, head_bytes) = encode_response(response, form);
-    shared.counters.body_sent_bytes.fetch_add(body.len() as u64, Relaxed);
+    shared.metrics.body_sent_bytes.inc_by(body.len() as u64);
     let Some(head_bytes) = head_bytes else {
         return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     };

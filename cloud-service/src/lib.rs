@@ -1,30 +1,30 @@
 //! The cloud service: runs the deep tail behind the Open Inference Protocol v2.
 //!
-//! A request's way: router → extractor (body limit) → permit (429 when out) → bounded queue → batcher → model thread → reply.
-//! Behind the extractor there is one such way for each network that is held: the current one, and the next while a group switches over.
-//! The service keeps nothing between requests and knows nothing of devices, brokers or decisions.
+//! ```text
+//!                              ┌ permit (or 429) ─ queue ─ batcher ─ model thread ┐  current network
+//! router ─ extractor (limits) ─┤                                                  ├─ answer
+//!                              └ permit (or 429) ─ queue ─ batcher ─ model thread ┘  next network, while a group switches over
+//! ```
+//!
+//! The service keeps no state between requests. It does not know devices, brokers or decisions.
 
 mod app;
 mod batch;
 mod body_limits;
-mod config;
-mod counters;
 mod engine;
 mod health;
-mod held;
-mod histogram;
 mod infer;
+mod metrics;
 mod model;
-mod model_counters;
 mod model_name;
 mod network;
-mod networks;
 mod queue;
 mod refusal;
-mod server;
 mod service;
+mod settings;
 
 pub use app::{CloudState, app};
-pub use config::{CloudConfig, EngineChoice};
-pub use counters::CloudReport;
+pub use metrics::CloudReport;
+pub use network::open_networks;
 pub use service::{CloudError, CloudHandle, CloudService, run};
+pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};

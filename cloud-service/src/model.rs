@@ -1,7 +1,6 @@
-//! The model thread: owns the cloud section, runs batches, tells its health.
+//! The model thread: owns the cloud section, runs batches, publishes its health.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
@@ -13,69 +12,69 @@ use tracing::{debug, error};
 
 use crate::batch::Batcher;
 use crate::health::Health;
-use crate::model_counters::ModelCounters;
+use crate::metrics::ModelMetrics;
 use crate::queue::Entry;
 
-/// Starts the thread. Its section is loaded there too: that is model work.
+/// Starts the thread, which loads the section first.
 ///
 /// # Errors
-/// Whatever the system says when it has no thread to give.
+/// The system's error when there is no thread left.
 pub(crate) fn spawn(
     bundle: Arc<Bundle>,
     engine: Arc<dyn Engine>,
     queue: mpsc::Receiver<Entry>,
     max_batch: usize,
-    counters: Arc<ModelCounters>,
+    metrics: ModelMetrics,
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
-        // Declared first, dropped last: whoever waits hears of a panic only when the health tells of it.
+        // Declared first, dropped last: callers see a panic only after the health has changed.
         let (mut batcher, mut entries) = (Batcher::new(queue, max_batch), Vec::new());
-        let mut last_words = LastWords { health, end: None };
+        let mut at_end = HealthAtEnd { health, end: None };
         match CloudSection::load(&bundle, &*engine) {
             Ok(section) => {
-                // The section holds what it needs; the compressed bytes can go.
+                // The section is loaded; the compressed bytes are not needed any more.
                 drop(bundle);
-                last_words.health.send_replace(Health::Ready);
-                serve(section, &mut batcher, &mut entries, &counters);
-                last_words.end = Some(Health::Stopped);
+                at_end.health.send_replace(Health::Ready);
+                serve(section, &mut batcher, &mut entries, &metrics);
+                at_end.end = Some(Health::Stopped);
             }
-            Err(error) => last_words.end = Some(Health::Failed(error.to_string())),
+            Err(error) => at_end.end = Some(Health::Failed(error.to_string())),
         }
     })?;
     Ok(watching)
 }
 
-/// Tells the health at the end of the thread, whichever way it ends.
-struct LastWords {
+/// Publishes the health when the thread ends, after a panic too.
+struct HealthAtEnd {
     health: watch::Sender<Health>,
     end: Option<Health>,
 }
 
-impl Drop for LastWords {
+impl Drop for HealthAtEnd {
     fn drop(&mut self) {
         let end = self.end.take().unwrap_or_else(|| {
-            error!("the model thread panicked: this service answers nothing more");
+            error!("the model thread panicked: the service cannot answer for its network");
             Health::Failed("the model thread panicked".into())
         });
         self.health.send_replace(end);
     }
 }
 
-fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, counters: &ModelCounters) {
-    let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), counters };
+fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, metrics: &ModelMetrics) {
+    let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), metrics };
     loop {
-        batcher.gather(counters, entries);
+        batcher.next_run(metrics, entries);
         if entries.is_empty() {
             return;
         }
         let started = Instant::now();
         for entry in entries.iter() {
-            counters.queue.observe(started - entry.queued);
+            metrics.queue.observe((started - entry.queued).as_secs_f64());
         }
         match runner.run(entries) {
             Ok(logits) => answer(entries, &logits),
-            // One entry must not fail its neighbours: each gets a run of its own.
+            // One entry must not fail the others: each gets a run of its own.
             Err(_) if entries.len() > 1 => {
                 for entry in entries.drain(..) {
                     let result = runner.run(std::slice::from_ref(&entry));
@@ -87,12 +86,12 @@ fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>,
     }
 }
 
-/// The section and the buffers in which entries are joined to one batch.
+/// The section, and buffers that join entries to one batch.
 struct Runner<'a> {
     section: CloudSection,
     features: Vec<u8>,
     presence: Vec<bool>,
-    counters: &'a ModelCounters,
+    metrics: &'a ModelMetrics,
 }
 
 impl Runner<'_> {
@@ -111,23 +110,24 @@ impl Runner<'_> {
             }
             self.section.run(samples, &self.features, &self.presence)
         };
-        self.counters.model.observe(started.elapsed());
-        self.counters.batches.fetch_add(1, Relaxed);
-        self.counters.samples.fetch_add(samples as u64, Relaxed);
-        self.counters.largest_batch.fetch_max(samples as u64, Relaxed);
+        self.metrics.model.observe(started.elapsed().as_secs_f64());
+        self.metrics.batches.inc();
+        self.metrics.samples.inc_by(samples as u64);
+        // This thread alone writes the gauge.
+        self.metrics.max_batch.set(self.metrics.max_batch.get().max(samples as i64));
         result
     }
 }
 
-/// Cuts `[samples, classes]` into the parts of the entries.
+/// Splits logits `[samples, classes]` by entry and replies.
 fn answer(entries: &mut Vec<Entry>, logits: &[f32]) {
     let samples: usize = entries.iter().map(|entry| entry.batch.samples).sum();
     let classes = logits.len() / samples.max(1);
     let mut rest = logits;
     for entry in entries.drain(..) {
-        let (own, left) = rest.split_at(entry.batch.samples * classes);
-        rest = left;
-        reply(entry, Ok(own.to_vec()));
+        let (logits, others) = rest.split_at(entry.batch.samples * classes);
+        rest = others;
+        reply(entry, Ok(logits.to_vec()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The model's name in a path; one that cannot be read is refused as everything else is, in JSON and by the error table.
+//! The model's name in a path. A name that is not UTF-8 gets an answer of the error table too.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;

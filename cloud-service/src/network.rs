@@ -1,8 +1,9 @@
-//! A network that is served: its shapes, its queue, its model thread.
+//! The networks that the service answers for: shapes, queue and model thread of each.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use headwater_inference::bundle::{Bundle, Generation, Networks};
+use headwater_inference::bundle::{Bundle, Generation, Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::v2::FeatureShape;
@@ -10,16 +11,15 @@ use headwater_protocol::{Fault, NetworkId};
 use tokio::sync::watch;
 
 use crate::body_limits::BodyLimits;
-use crate::config::CloudConfig;
 use crate::health::{Health, Healths};
-use crate::held::Held;
+use crate::metrics::ModelMetrics;
 use crate::model;
-use crate::model_counters::ModelCounters;
 use crate::queue::ModelQueue;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
+use crate::settings::CloudConfig;
 
-/// One network; its model thread ends when it is dropped.
+/// One network. Its model thread ends when the network is dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) id: NetworkId,
@@ -28,26 +28,53 @@ pub(crate) struct Network {
     pub(crate) classes: usize,
     pub(crate) limits: BodyLimits,
     pub(crate) queue: ModelQueue,
-    pub(crate) counters: Arc<ModelCounters>,
     health: watch::Receiver<Health>,
+}
+
+/// All networks of the service.
+#[derive(Debug)]
+pub(crate) struct ServedNetworks(pub(crate) PerNetwork<Network>);
+
+/// Opens the bundle of the current network, and that of the next where there is one.
+///
+/// # Errors
+/// [`CloudError::Model`] for a bundle that cannot be opened, [`CloudError::Config`] for two networks that cannot run side by side.
+pub fn open_networks(bundle: &Path, next: Option<&Path>) -> Result<Networks, CloudError> {
+    let open = |what: &str, path: &Path| {
+        let bundle = Bundle::open(path).map(Arc::new);
+        bundle.map_err(|error| format!("opening the {what} {}: {error}", path.display()))
+    };
+    match (open("bundle", bundle), next.map(|path| open("next bundle", path)).transpose()) {
+        (Ok(current), Ok(None)) => Ok(current.into()),
+        (Ok(current), Ok(Some(next))) => Networks::both(current, next)
+            .map_err(|error| CloudError::Config(vec![format!("next_bundle: {error}")])),
+        (current, next) => {
+            let reasons: Vec<_> = current.err().into_iter().chain(next.err()).collect();
+            Err(CloudError::Model(reasons.join("; ")))
+        }
+    }
 }
 
 impl Network {
     /// Starts the model thread, which begins to load the section.
-    fn start(config: &CloudConfig, bundle: Arc<Bundle>, engine: Arc<dyn Engine>) -> Result<Self, CloudError> {
+    fn start(
+        config: &CloudConfig,
+        bundle: Arc<Bundle>,
+        engine: Arc<dyn Engine>,
+        metrics: ModelMetrics,
+    ) -> Result<Self, CloudError> {
         let (id, manifest) = (bundle.network_id(), bundle.manifest());
         let shape = FeatureShape {
             slots: manifest.cloud_sources(),
             bits: manifest.cloud_map().bits(),
-            most_samples: config.most_samples,
+            max_samples: config.http.max_samples.get(),
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
-        let counters = Arc::new(ModelCounters::of(id));
-        let (queue, receiver) = ModelQueue::new(config.most_requests);
-        let health = model::spawn(bundle, engine, receiver, config.max_batch, Arc::clone(&counters))
+        let (queue, receiver) = ModelQueue::new(config.http.max_requests.get());
+        let health = model::spawn(bundle, engine, receiver, config.model.max_batch.get(), metrics)
             .map_err(|error| CloudError::Model(error.to_string()))?;
         let limits = BodyLimits::of(&shape);
-        Ok(Self { id, shape, encoding, classes, limits, queue, counters, health })
+        Ok(Self { id, shape, encoding, classes, limits, queue, health })
     }
 
     /// Waits until the section is loaded.
@@ -64,48 +91,49 @@ impl Network {
     }
 }
 
-impl Held<Network> {
+impl ServedNetworks {
     /// Starts the threads of all networks at once, and waits until every section is loaded.
     ///
     /// # Errors
-    /// [`CloudError::Model`] when one does not load; the others end then.
+    /// [`CloudError::Model`] when a section does not load; all threads end then.
     pub(crate) async fn start(
         config: &CloudConfig,
         networks: &Networks,
         engine: &Arc<dyn Engine>,
+        metrics: &PerNetwork<ModelMetrics>,
     ) -> Result<Self, CloudError> {
-        let start = |bundle| Network::start(config, bundle, Arc::clone(engine));
-        let next = networks.next().map(|next| start(Arc::clone(next))).transpose()?;
-        let held = Self { current: start(Arc::clone(networks.current()))?, next };
-        for (generation, network) in held.each() {
+        let served = networks.bundles().clone().try_map(|generation, bundle| {
+            Network::start(config, bundle, Arc::clone(engine), metrics[generation].clone())
+        })?;
+        for (generation, network) in served.iter() {
             network.loaded(generation).await?;
         }
-        Ok(held)
+        Ok(Self(served))
     }
 
     /// The network that a request names; the current one for a request that names none.
     ///
     /// # Errors
-    /// [`Fault::WrongNetwork`] for one that is not held.
-    pub(crate) fn of(&self, named: Option<NetworkId>) -> Result<&Network, Refusal> {
-        let Some(named) = named else { return Ok(&self.current) };
-        let found = self.each().find(|(_, network)| network.id == named);
+    /// [`Fault::WrongNetwork`] for any other network.
+    pub(crate) fn named(&self, id: Option<NetworkId>) -> Result<&Network, Refusal> {
+        let Some(id) = id else { return Ok(&self.0.current) };
+        let found = self.0.iter().find(|(_, network)| network.id == id);
         found.map(|(_, network)| network).ok_or_else(|| {
-            let ours: Vec<_> = self.each().map(|(_, network)| network.id.short()).collect();
-            let (ours, theirs) = (ours.join(" or "), named.short());
+            let expected: Vec<_> = self.0.iter().map(|(_, network)| network.id.short()).collect();
+            let (expected, found) = (expected.join(" or "), id.short());
             Refusal::new(
                 Fault::WrongNetwork,
-                format!("network: expected {ours}, found {theirs}: give all tiers the same bundle"),
+                format!("network: expected {expected}, found {found}: give all tiers the same bundle"),
             )
         })
     }
 
-    /// The largest bodies that any of them takes.
+    /// Limits of a body before its network is known: the larger of each.
     pub(crate) fn limits(&self) -> BodyLimits {
-        self.each().fold(self.current.limits, |limits, (_, network)| limits.max(network.limits))
+        self.0.iter().fold(self.0.current.limits, |limits, (_, network)| limits.max(network.limits))
     }
 
     pub(crate) fn healths(&self) -> Healths {
-        self.map(|network| network.health.clone())
+        Healths(self.0.as_ref().map(|_, network| network.health.clone()))
     }
 }

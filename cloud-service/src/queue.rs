@@ -1,4 +1,4 @@
-//! The door to the model: permits, the bounded queue behind them, and the wait for an answer.
+//! Queue of a model: permits, a bounded channel, and the wait for an answer.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::refusal::Refusal;
 
-/// The handlers' end of the queue; cheap to clone.
+/// Sending end of a queue; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelQueue {
     permits: Arc<Semaphore>,
     sender: mpsc::Sender<Entry>,
 }
 
-/// One request on its way to the model.
+/// One request for the model.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) batch: FeatureBatch,
     pub(crate) queued: Instant,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Result<Vec<f32>, Fault>>,
-    /// Held until the model is done with the entry, not until the caller has left: it bounds the queue.
+    /// Bounds the queue: the permit is free once the model has finished with the entry, even when the caller left before.
     pub(crate) _permit: OwnedSemaphorePermit,
 }
 
 impl ModelQueue {
-    /// A queue of at most `most_requests` entries, and its other end.
-    pub(crate) fn new(most_requests: usize) -> (Self, mpsc::Receiver<Entry>) {
-        let (sender, receiver) = mpsc::channel(most_requests);
-        (Self { permits: Arc::new(Semaphore::new(most_requests)), sender }, receiver)
+    /// A queue of at most `max_requests` entries, and its receiving end.
+    pub(crate) fn new(max_requests: usize) -> (Self, mpsc::Receiver<Entry>) {
+        let (sender, receiver) = mpsc::channel(max_requests);
+        (Self { permits: Arc::new(Semaphore::new(max_requests)), sender }, receiver)
     }
 
-    /// Logits `[n, classes]` of a batch, or why there are none. Ends at `deadline` whatever the model does.
+    /// Logits `[n, classes]` of a batch, or the refusal; ends at `deadline` at the latest.
     pub(crate) async fn ask(&self, batch: FeatureBatch, deadline: Instant) -> Result<Vec<f32>, Refusal> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return Err(overloaded()) };
         let (reply, answer) = oneshot::channel();
@@ -58,5 +58,5 @@ pub(crate) fn too_late() -> Refusal {
 }
 
 fn overloaded() -> Refusal {
-    Refusal::new(Fault::Overloaded, "as many requests as are allowed are in work: come again")
+    Refusal::new(Fault::Overloaded, "the limit of requests at one time is reached: try again later")
 }

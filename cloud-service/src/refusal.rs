@@ -1,4 +1,4 @@
-//! Errors as answers: the one place where a fault becomes a status and a body.
+//! Errors as HTTP answers: the one place where a fault becomes a status and a body.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -6,7 +6,7 @@ use headwater_protocol::Fault;
 use headwater_protocol::v2::V2Error;
 use serde_json::json;
 
-/// A request that is not answered with logits. The message speaks of the caller's mistake, never of our internals.
+/// Answer without logits. The message names the caller's mistake and nothing internal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) fault: Fault,
@@ -18,7 +18,7 @@ impl Refusal {
         Self { fault, message: message.into() }
     }
 
-    /// A fault of ours; what happened is in the log.
+    /// A fault of the service; the reason is in the log.
     pub(crate) fn internal() -> Self {
         Self::new(Fault::Internal, "the model failed on this request; the server's log has the reason")
     }

@@ -7,89 +7,138 @@ use std::time::Duration;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
+use headwater_telemetry::AdminServer;
+use headwater_transport::{ServerLimits, listen, serve};
+use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::app::CloudState;
-use crate::config::CloudConfig;
-use crate::counters::CloudReport;
+use crate::app::{CloudState, app};
 use crate::engine;
 use crate::health::Healths;
-use crate::server;
+use crate::metrics::{CloudMetrics, CloudReport};
+use crate::settings::CloudConfig;
 
-/// The cloud service; [`CloudService::start`] begins one.
+/// The cloud service; [`CloudService::start`] starts one.
 #[derive(Debug)]
 pub struct CloudService;
 
-/// A running service. Dropping the handle stops it as [`CloudHandle::shutdown`] does, but nobody waits.
+/// A running service. Dropping the handle stops the service as [`CloudHandle::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct CloudHandle {
     addr: SocketAddr,
     grace: Duration,
-    counters: Arc<crate::counters::Counters>,
+    metrics: Arc<CloudMetrics>,
     healths: Healths,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
+    admin: Option<AdminServer>,
 }
+
+/// Longest time for a request's head, and longest idle time of a kept-alive connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CloudService {
     /// Listens, loads the cloud section of each network into the engine of the settings, and serves. Needs a tokio runtime.
     ///
     /// # Errors
-    /// [`CloudError`]: settings, address or section.
+    /// [`CloudError`]: address, engine or section.
     pub async fn start(
         config: CloudConfig,
         networks: impl Into<Networks>,
     ) -> Result<CloudHandle, CloudError> {
-        let engine = engine::choose(&config).map_err(CloudError::Model)?;
+        let engine = engine::choose(&config.model).map_err(CloudError::Model)?;
         Self::start_with(config, networks, engine).await
     }
 
-    /// As [`CloudService::start`], with an engine of the caller's choice.
+    /// Starts a service with an engine of the caller's choice.
     ///
     /// # Errors
-    /// [`CloudError`]: settings, address or section.
+    /// [`CloudError`]: address or section.
     pub async fn start_with(
         config: CloudConfig,
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<CloudHandle, CloudError> {
-        config.check().map_err(CloudError::Config)?;
-        let listener = server::bind(config.listen).await.map_err(CloudError::Listen)?;
+        let listener = listen(config.http.listen).await.map_err(CloudError::Listen)?;
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
-        let counters = Arc::clone(&state.shared().counters);
-        let healths = state.shared().healths.clone();
-        let networks = state.shared().networks.map(|network| network.id.short());
-        info!(%addr, model = config.model_name, network = networks.current, next_network = networks.next, "serving");
-        let grace = Duration::from_millis(u64::from(config.grace_ms));
+        let (metrics, healths) = (Arc::clone(&state.shared().metrics), state.shared().healths.clone());
+        let admin = match config.admin.listen {
+            Some(listen) => Some(start_admin(listen, &metrics, healths.clone()).await?),
+            None => None,
+        };
+        let networks = state.shared().networks.0.as_ref().map(|_, network| network.id.short());
+        let (network, next_network) = (networks.current, networks.next);
+        info!(%addr, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
-        let serve = server::serve(listener, state, config.most_connections, grace, stop.subscribe());
-        Ok(CloudHandle { addr, grace, counters, healths, stop, server: tokio::spawn(serve) })
+        let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
+        let grace = Duration::from_millis(u64::from(config.http.grace_ms.get()));
+        Ok(CloudHandle { addr, grace, metrics, healths, stop, server, admin })
     }
 }
 
+async fn start_admin(
+    listen: SocketAddr,
+    metrics: &CloudMetrics,
+    healths: Healths,
+) -> Result<AdminServer, CloudError> {
+    let admin = AdminServer::start(listen, metrics.registry.clone(), move || healths.is_live()).await;
+    admin.inspect(|admin| info!(addr = %admin.address(), "admin port open")).map_err(CloudError::Listen)
+}
+
+/// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.
+fn serve_until(
+    listener: TcpListener,
+    state: CloudState,
+    config: &CloudConfig,
+    mut stop: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let limits = ServerLimits {
+        max_connections: config.http.max_connections.get(),
+        head_timeout: HEAD_TIMEOUT,
+        grace: Duration::from_millis(u64::from(config.http.grace_ms.get())),
+    };
+    let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared().metrics));
+    let service = move || {
+        metrics.connections.inc();
+        TowerToHyperService::new(router.clone())
+    };
+    let stopped = async move {
+        // A sender that is gone is a stop too.
+        _ = stop.wait_for(|&stop| stop).await;
+        state.stop();
+    };
+    serve(listener, service, limits, stopped)
+}
+
 impl CloudHandle {
-    /// The address it listens on.
+    /// Address of the service.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What it did so far.
-    pub fn report(&self) -> CloudReport {
-        self.counters.report()
+    /// Address of the admin port, where the settings ask for one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminServer::address)
     }
 
-    /// Stops accepting, lets requests in flight end, cuts what is left after the grace time, and waits (as long again) for
-    /// the model threads.
+    /// Work of the service so far.
+    pub fn report(&self) -> CloudReport {
+        self.metrics.report()
+    }
+
+    /// Stops accepting, lets requests in flight finish, and cuts what is left after the grace time. Then waits for the model threads,
+    /// at most for the grace time again.
     pub async fn shutdown(mut self) -> CloudReport {
         self.stop.send_replace(true);
         // A join error is a panic in the server, already on stderr; the service is down either way.
         let _ = (&mut self.server).await;
         let _ = tokio::time::timeout(self.grace, self.healths.ended()).await;
-        self.counters.report()
+        self.metrics.report()
     }
 
     /// Drops the listener and every connection at once, as SIGKILL would; returns when they are closed.
@@ -97,17 +146,12 @@ impl CloudHandle {
         self.server.abort();
         let _ = (&mut self.server).await;
     }
-
-    /// Ends when a model thread has failed: its network is answered no more, and only a new service helps.
-    async fn failed(&self) -> String {
-        self.healths.failed().await
-    }
 }
 
 /// Serves until `shutdown` ends.
 ///
 /// # Errors
-/// [`CloudError`] when it cannot start, or when the model fails while it serves.
+/// [`CloudError`] when the service does not start, or when a model fails later.
 pub async fn run(
     config: CloudConfig,
     networks: impl Into<Networks>,
@@ -116,7 +160,7 @@ pub async fn run(
     let handle = CloudService::start(config, networks).await?;
     let failed = tokio::select! {
         () = shutdown => None,
-        reason = handle.failed() => Some(reason),
+        reason = handle.healths.failed() => Some(reason),
     };
     let report = handle.shutdown().await;
     match failed {
@@ -128,13 +172,13 @@ pub async fn run(
 /// Why the service does not start, or stopped by itself.
 #[derive(Debug, Error)]
 pub enum CloudError {
-    /// Settings out of range: all of them, each with key, expected and found.
+    /// Settings that do not fit each other, each with key, expected and found.
     #[error("configuration: {}", .0.join("; "))]
     Config(Vec<String>),
-    /// The address cannot be listened on.
+    /// The address is not available.
     #[error("{0}")]
     Listen(std::io::Error),
-    /// A cloud section does not load, or its thread ended.
+    /// A bundle, an engine or a section does not load, or a model thread ended.
     #[error("model: {0}")]
     Model(String),
 }

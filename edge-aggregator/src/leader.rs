@@ -126,16 +126,19 @@ impl NetworkParts {
         edges: &mut LocalEdges,
     ) -> Result<Self, AggregatorError> {
         let (manifest, network) = (bundle.manifest(), bundle.network_id());
+        let max_open = group.limits.max_open.get();
+        let mut config = LeaderConfig::of(bundle, max_open);
         // Thresholds are fitted to a network: an operator's policy is for the current one.
-        let policy = group.policy.clone().filter(|_| generation == Generation::Current);
-        let policy = policy.unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
-        policy.0.check().map_err(|error| AggregatorError::mistake(error.to_string()))?;
-        let (features_ms, max_open) = (policy.0.features_ms, group.limits.max_open.get());
-        let config = LeaderConfig::of(manifest, network, policy, max_open);
+        if let Some((policy, id)) = group.policy.clone().filter(|_| generation == Generation::Current) {
+            config = config.with_policy(policy, id);
+        }
+        config.policy.check().map_err(|error| AggregatorError::mistake(error.to_string()))?;
         let local = local_edges(&group.role, config.edges.len())?;
         let exits = Exits::load(bundle, &TractEngine::new())
             .map_err(|error| AggregatorError::Section(error.to_string()))?;
-        edges.start((generation, bundle), &local, features_ms, max_open).map_err(AggregatorError::Section)?;
+        edges
+            .start((generation, bundle), &local, config.policy.features_ms, max_open)
+            .map_err(AggregatorError::Section)?;
         let all_edges = EdgeIndex::first(config.edges.len()).zip(&config.edges);
         let remote =
             all_edges.map(|(edge, slots)| if local.contains(&edge) { SlotSet::EMPTY } else { *slots });

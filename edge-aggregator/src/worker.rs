@@ -134,7 +134,7 @@ impl Worker {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let leader = [self.leader.next_wake(), self.edges.next_timer()].into_iter().flatten().min();
+        let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
         let settled = self.has_new_settled().then(|| self.published.next.unwrap_or_else(Instant::now));
         let retry = (self.outbox.waiting() > 0).then(|| Instant::now() + RETRY);
@@ -211,7 +211,8 @@ impl Worker {
             }
         }
         let (leader, journal) = (&self.leader, &mut self.journal);
-        journal.compact_if_full(leader.settled(), leader.remembered(), leader.open_samples())
+        let closed = (leader.closed_floor(), leader.closed_samples());
+        journal.compact_if_full(leader.settled(), closed, leader.open_samples())
     }
 
     fn journal_entry(&mut self, action: &Action) {
@@ -269,7 +270,7 @@ impl Worker {
     fn has_new_settled(&self) -> bool {
         self.published.next.is_none()
             || *self.leader.settled() != self.published.settled
-            || self.leader.untold() > 0
+            || self.leader.unpublished_late() > 0
     }
 
     fn publish_settled(&mut self, now: Instant) {
@@ -280,7 +281,7 @@ impl Worker {
         let notice = self.leader.notice();
         // Without a broker the link refuses the message. The next connection publishes the samples again.
         if self.outbox.settled(&notice) {
-            self.leader.told(&notice);
+            self.leader.notice_published(&notice);
             self.published.settled = notice.account;
         }
         self.published.next = Some(now + self.settled_every);

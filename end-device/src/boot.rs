@@ -1,4 +1,4 @@
-//! The boot number: which life of the device a message comes from.
+//! The boot number: it tells messages of one start of the device from those of another.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,38 +12,33 @@ use crate::error::DeviceError;
 /// File in the state folder: the last boot number, in digits.
 const FILE: &str = "boot";
 
-/// The number of this life: one more than the last one kept in `state_dir`, or, without a folder, the seconds of the clock.
+/// The boot number of this start: one more than the last one in `state_dir` or, without a folder, the seconds of the clock.
 /// Both wrap.
 ///
 /// # Errors
-/// [`DeviceError::State`] when the number cannot be read or kept.
+/// [`DeviceError::Stored`] when the number cannot be read or written.
 pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<Boot, DeviceError> {
     let Some(dir) = state_dir else {
         let seconds = clock.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         return Ok(Boot(seconds as u16));
     };
     let path = dir.join(FILE);
-    let fail = |reason: String| DeviceError::State { path: path.clone(), reason };
     let last = match fs::read_to_string(&path) {
-        Ok(text) => text
-            .trim()
-            .parse::<u16>()
-            .map_err(|_| fail(format!("expected 0 to 65535, found {:?}: remove the file", clipped(&text))))?,
+        Ok(text) => text.trim().parse::<u16>().map_err(|_| {
+            let found: String = text.chars().take(20).collect();
+            DeviceError::state(&path, format!("expected 0 to 65535, found {found:?}: remove the file"))
+        })?,
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        Err(error) => return Err(fail(error.to_string())),
+        Err(error) => return Err(DeviceError::state(&path, error)),
     };
     let boot = last.wrapping_add(1);
-    // A new file put in place of the old one: a crash leaves either whole.
+    // A new file replaces the old one, so that a crash leaves one of them whole.
     let new = dir.join("boot.new");
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&new, format!("{boot}\n")))
         .and_then(|()| fs::rename(&new, &path))
-        .map_err(|error| fail(error.to_string()))?;
+        .map_err(|error| DeviceError::state(&path, error))?;
     Ok(Boot(boot))
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().take(20).collect()
 }
 
 #[cfg(test)]
@@ -74,8 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_the_clock_tells_lives_apart() {
+    fn without_a_folder_the_boot_number_comes_from_the_clock() {
         let later = CLOCK + Duration::from_secs(65_536 + 7);
         assert_eq!(next_boot(None, later).unwrap(), Boot(7));
+    }
+
+    #[test]
+    fn the_file_of_an_earlier_release_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), include_str!("../tests/fixtures/state/boot")).unwrap();
+        assert_eq!(next_boot(Some(dir.path()), CLOCK).unwrap(), Boot(4));
     }
 }

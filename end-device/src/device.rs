@@ -5,38 +5,37 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{
-    Birth, Boot, DeviceState, DeviceTopic, Exit, NetworkId, SampleId, Status, Topic, Topics,
-};
+use headwater_protocol::{Birth, Boot, DeviceState, Exit, NetworkId, SampleId, Status};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 pub use crate::agent::Ended;
-use crate::agent::{Agent, AgentTopics};
+use crate::agent::{Agent, AgentInputs};
+use crate::answer_buffer::AnswerBuffer;
 use crate::boot::next_boot;
-use crate::capture::Schedule;
-use crate::conduct::Conduct;
+use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
-use crate::model::Model;
-use crate::outbox::{Outbox, SharedReport, lock};
-use crate::recent::Recent;
+use crate::frame_ids::FrameIds;
+use crate::publisher::{Publisher, SharedReport, lock};
+use crate::recent_samples::RecentSamples;
+use crate::reply_rule::ReplyRule;
 use crate::report::DeviceReport;
-use crate::sample_clock::SampleClock;
-use crate::source::{Faults, Source};
+use crate::section_runner::SectionRunner;
+use crate::source::{FaultCounter, FrameUse, Source};
 use crate::spool::Spool;
-use crate::store::Store;
-use crate::unsettled::Unsettled;
+use crate::timestamp::since_1970;
+use crate::topics::DeviceTopics;
+use crate::unsettled_answers::UnsettledAnswers;
 
 /// The device agent.
 pub struct Device;
 
-/// A running device. Dropping it ends the device as [`DeviceHandle::kill`] does.
+/// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    link: Link,
-    report: SharedReport,
+    reporter: Reporter,
     stop: watch::Sender<bool>,
     connected: watch::Receiver<bool>,
     agent: JoinHandle<Ended>,
@@ -44,9 +43,16 @@ pub struct DeviceHandle {
     grace: Duration,
 }
 
+/// Reader of a device's counts; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    link: Link,
+    report: SharedReport,
+}
+
 impl Device {
-    /// Loads the section of the device's slot, starts the model thread, and starts connecting; a broker that is not there
-    /// yet is waited for. Needs a tokio runtime. The bundle may hold no more than this device's section, and is let go of.
+    /// Loads the section of the device's slot, starts the model thread, and starts connecting; a missing broker is waited for.
+    /// Needs a tokio runtime. The bundle may hold this device's section alone, and is dropped after loading.
     ///
     /// # Errors
     /// [`DeviceError`] for a slot, section, frames or state that cannot be used.
@@ -57,64 +63,61 @@ impl Device {
     ) -> Result<DeviceHandle, DeviceError> {
         let start = Instant::now();
         let source = source.into();
-        check(&config, &bundle, &source)?;
-        let boot = next_boot(config.state_dir.as_deref(), SystemTime::now())?;
-        let is_each = config.capture == Capture::Source;
-        let sample_clock = is_each.then(|| SampleClock::open(config.state_dir.as_deref())).transpose()?;
+        Self::check(&config, &bundle, &source)?;
+        let state_dir = config.state_dir.as_deref();
+        let boot = next_boot(state_dir, SystemTime::now())?;
+        let frame_use = match config.capture {
+            Capture::Source => FrameUse::EachIsASample,
+            Capture::Trigger | Capture::Clock { .. } => FrameUse::NewestAnswers,
+        };
+        let is_each = frame_use == FrameUse::EachIsASample;
+        let frame_ids = is_each.then(|| FrameIds::open(state_dir)).transpose()?;
         let network = bundle.network_id();
         let spool = open_spool(&config, network)?;
         let limits = bundle.manifest().limits();
-        let conduct = Conduct::of(&bundle, config.policy.clone());
+        let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
         let (slot, queue_samples) = (config.slot, config.queue_samples);
         let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
         let loading = tokio::task::spawn_blocking(move || {
             let section = engine::load(choice, onnxruntime.as_deref(), &bundle, slot)?;
-            Model::start(section, queue_samples)
+            SectionRunner::start(section, queue_samples)
         });
-        let (model, done) = loading.await.map_err(|e| DeviceError::Thread(e.into()))??;
+        let (section, results) = loading.await.map_err(|e| DeviceError::Thread(e.into()))??;
 
-        let topics = Topics::new(&config.site, &config.group);
-        let mine = |leaf| topics.device(&config.id, leaf);
-        let heard = AgentTopics {
-            trigger: topics.name(&Topic::Trigger),
-            request: topics.name(&Topic::Request),
-            settled: topics.name(&Topic::Settled),
-            status: mine(DeviceTopic::Status),
-        };
-        let mut link = link_config(&config, &topics, &heard, boot, network)?;
+        let topics = DeviceTopics::new(&config);
+        let identity = Identity { boot, network };
+        let mut link = link_config(&config, &topics, identity)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
-        let feed = source.start(is_each, Faults::new(Arc::clone(&report)))?;
-        let (stop, stopped) = watch::channel(false);
+        let source = source.start(frame_use, FaultCounter::new(Arc::clone(&report)))?;
+        let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
+        let grace = Duration::from_millis(config.grace_ms);
         let agent = Agent {
             slot,
-            feed,
-            sample_clock,
-            model,
-            conduct,
-            unsettled: Unsettled::new(Store::new(config.keep_samples, config.keep_ms), spool),
-            recent: Recent::default(),
-            outbox: Outbox {
+            source,
+            frame_ids,
+            section,
+            reply_rule,
+            unsettled: UnsettledAnswers::new(AnswerBuffer::new(config.keep_samples, config.keep_ms), spool),
+            recent: RecentSamples::default(),
+            publisher: Publisher {
                 link: link.clone(),
                 limits,
                 network: network.tag(),
                 boot,
                 qos: config.upward_qos,
-                summary_topic: mine(DeviceTopic::Summary),
-                features_topic: mine(DeviceTopic::Features),
-                decision_topic: mine(DeviceTopic::Decision),
+                topics,
                 report: Arc::clone(&report),
             },
-            topics: heard,
-            schedule: match config.capture {
+            capture_clock: match config.capture {
                 Capture::Trigger | Capture::Source => None,
-                Capture::Clock { period_ms } => Some(Schedule::new(period_ms)),
+                Capture::Clock { period_ms } => Some(CaptureClock::new(period_ms)),
             },
-            grace: Duration::from_millis(config.grace_ms),
+            grace,
             start,
-            last_look: start,
+            spool_served: start,
             up: Status { state: DeviceState::Up, boot },
             connected: connected_sender,
             has_been_connected: false,
@@ -123,52 +126,112 @@ impl Device {
             device = %config.id, %slot, boot = boot.0, network = network.short(), broker = %config.broker,
             start_ms = start.elapsed().as_millis() as u64, "device ready"
         );
-        let agent = tokio::spawn(agent.run(incoming, done, stopped));
-        let grace = Duration::from_millis(config.grace_ms);
-        Ok(DeviceHandle { link, report, stop, connected, agent, ended: None, grace })
+        let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
+        let reporter = Reporter { link, report };
+        Ok(DeviceHandle { reporter, stop, connected, agent, ended: None, grace })
+    }
+
+    /// Checks that configuration, bundle and source fit together, and logs broken frames.
+    ///
+    /// # Errors
+    /// [`DeviceError`] for a slot, policy, capture or frames that do not fit.
+    pub fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
+        let manifest = bundle.manifest();
+        let slot = config.slot;
+        if slot.index() >= usize::from(manifest.slots) {
+            return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
+        }
+        let configuration = manifest.configuration;
+        if config.policy.is_some() && !configuration.has(Exit::Device) {
+            return Err(DeviceError::NoExit {
+                network: bundle.network_id(),
+                configuration: configuration.letter(),
+            });
+        }
+        let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
+        if source.slot() != slot || expected != found {
+            return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
+        }
+        if config.capture == Capture::Source {
+            let mistake = match (manifest.slots, source.has_own_timing()) {
+                (1, true) => None,
+                (1, false) => {
+                    Some("expected a source with its own timing: folder, watch or stdin".to_owned())
+                }
+                (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
+            };
+            mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
+        }
+        let (named, broken) = source.broken();
+        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
+            return Err(DeviceError::BrokenFrame((*first).clone(), broken));
+        }
+        for frame in named {
+            warn!(
+                frame = frame.name,
+                reason = frame.reason,
+                broken,
+                "broken frame: its samples are not answered"
+            );
+        }
+        Ok(())
     }
 }
 
-impl DeviceHandle {
-    /// What the device has done so far.
-    pub fn report(&self) -> DeviceReport {
+impl Reporter {
+    pub(crate) fn report(&self) -> DeviceReport {
         let mut report = lock(&self.report).clone();
         report.add_link(self.link.wire(), self.link.counts());
         report
     }
+}
 
-    /// Waits until the broker has its subscriptions, so that a trigger from now on is heard.
+impl DeviceHandle {
+    /// Counts since the start.
+    pub fn report(&self) -> DeviceReport {
+        self.reporter.report()
+    }
+
+    #[cfg(feature = "admin")]
+    pub(crate) fn reporter(&self) -> Reporter {
+        self.reporter.clone()
+    }
+
+    /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
     pub async fn connected(&self) {
-        // An agent that has ended is connected no more; there is nothing to wait for.
+        // An agent that has ended never connects again.
         let _ = self.connected.clone().wait_for(|is_connected| *is_connected).await;
     }
 
-    /// Waits until the device has ended by itself: its source came to its end, or something failed. Needs a
-    /// [`DeviceHandle::shutdown`] still, to say goodbye.
+    /// Waits until the device has ended by itself, with its source or by a failure. [`DeviceHandle::shutdown`] is still needed to
+    /// disconnect cleanly.
     pub async fn ended(&mut self) -> Ended {
         if let Some(ended) = self.ended {
             return ended;
         }
-        // A task that panicked or was aborted cannot answer any more, as one without its model.
+        // A task that panicked or was aborted cannot answer any more, as if its model had ended.
         let ended = (&mut self.agent).await.unwrap_or(Ended::Model);
         self.ended = Some(ended);
         ended
     }
 
-    /// Captures no more, sends what is captured, publishes the status `down` and disconnects, within the configured grace.
+    /// Stops capturing, sends the answers of captured frames, publishes the status `down`, and disconnects, within the grace period.
     pub async fn shutdown(mut self) -> DeviceReport {
         self.stop.send_replace(true);
         if self.ended.is_none() && tokio::time::timeout(self.grace, &mut self.agent).await.is_err() {
-            warn!(grace_ms = self.grace.as_millis() as u64, "gave up sending what is captured");
+            warn!(
+                grace_ms = self.grace.as_millis() as u64,
+                "shutdown took too long: some captured frames are not answered"
+            );
         }
-        self.link.shutdown(self.grace).await;
+        self.reporter.link.shutdown(self.grace).await;
         self.report()
     }
 
-    /// Ends at once, as a crash would: the socket is dropped and the broker publishes the last will.
+    /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.link.kill();
+        self.reporter.link.kill();
     }
 }
 
@@ -176,41 +239,6 @@ impl Drop for DeviceHandle {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
-    let manifest = bundle.manifest();
-    let slot = config.slot;
-    if slot.index() >= usize::from(manifest.slots) {
-        return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
-    }
-    let configuration = manifest.configuration;
-    if config.policy.is_some() && !configuration.has(Exit::Device) {
-        return Err(DeviceError::NoExit {
-            network: bundle.network_id(),
-            configuration: configuration.letter(),
-        });
-    }
-    let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
-    if source.slot() != slot || expected != found {
-        return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
-    }
-    if config.capture == Capture::Source {
-        let mistake = match (manifest.slots, source.has_own_timing()) {
-            (1, true) => None,
-            (1, false) => Some("expected a source with its own timing: folder, watch or stdin".to_owned()),
-            (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
-        };
-        mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
-    }
-    let (named, broken) = source.broken();
-    if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
-        return Err(DeviceError::BrokenFrame((*first).clone(), broken));
-    }
-    for frame in named {
-        warn!(frame = frame.name, reason = frame.reason, broken, "broken frame: silent when it is due");
-    }
-    Ok(())
 }
 
 fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
@@ -221,12 +249,17 @@ fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>
     }
 }
 
-fn link_config(
-    config: &DeviceConfig,
-    topics: &Topics,
-    heard: &AgentTopics,
+/// Numbers that a birth message names.
+#[derive(Clone, Copy)]
+struct Identity {
     boot: Boot,
     network: NetworkId,
+}
+
+fn link_config(
+    config: &DeviceConfig,
+    topics: &DeviceTopics,
+    Identity { boot, network }: Identity,
 ) -> Result<LinkConfig, DeviceError> {
     let birth = Birth {
         device: config.id.clone(),
@@ -237,30 +270,28 @@ fn link_config(
         sample: first_sample(config.capture),
         capabilities: Vec::new(),
     };
-    let status = |state| json(&heard.status, &Status { state, boot });
+    let status = |state| json(&topics.status, &Status { state, boot });
     let client_id = format!("{}.{}.{}", config.site, config.group, config.id);
     let mut link = LinkConfig::new(config.broker.clone(), client_id)
-        .subscribe(&heard.request, QoS::AtLeastOnce)
-        .subscribe(&heard.settled, QoS::AtMostOnce)
-        .subscribe(&heard.status, QoS::AtLeastOnce);
+        .subscribe(&topics.request, QoS::AtLeastOnce)
+        .subscribe(&topics.settled, QoS::AtMostOnce)
+        .subscribe(&topics.status, QoS::AtLeastOnce);
     if config.capture == Capture::Trigger {
-        link = link.subscribe(&heard.trigger, QoS::AtLeastOnce);
+        link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
     }
-    // Birth first: who hears that a device is up knows by then who it is.
-    link.retained =
-        vec![json(&topics.device(&config.id, DeviceTopic::Birth), &birth)?, status(DeviceState::Up)?];
+    // Birth comes before the status, so that a reader of the status knows the device.
+    link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];
     link.last_will = Some(status(DeviceState::Down)?);
     link.keep_alive_s = config.keep_alive_s;
     Ok(link)
 }
 
-/// The id of a sample at this moment, where the clock gives them.
+/// The present sample id, if the clock gives the ids.
 fn first_sample(capture: Capture) -> Option<SampleId> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     match capture {
         Capture::Trigger => None,
-        Capture::Clock { period_ms } => Some(Schedule::new(period_ms).sample_at(now)),
-        Capture::Source => Some(SampleId(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))),
+        Capture::Clock { period_ms } => Some(CaptureClock::new(period_ms).sample_at(since_1970())),
+        Capture::Source => Some(SampleId(u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX))),
     }
 }
 

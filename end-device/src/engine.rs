@@ -1,4 +1,4 @@
-//! Which engine runs the section. Packed is the default; where an engine cannot be had the next one runs, with a line in the log.
+//! Choice of the engine that runs the section. Packed is the default. A missing engine is replaced by tract, which is logged.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::config::EngineChoice;
 use crate::error::DeviceError;
 
-/// Loads the section of a slot in the engine chosen, or in tract where that one cannot be had.
+/// Loads the section of a slot in the chosen engine, or in tract if that one is missing.
 pub(crate) fn load(
     choice: EngineChoice,
     onnxruntime: Option<&Path>,
@@ -29,10 +29,10 @@ pub(crate) fn load(
             warn!(%slot, "the bundle has no packed form of this section: it runs as ONNX in tract, which is slower");
             tract(bundle, slot, "the bundle has no packed form of its section")
         }
-        EngineChoice::Tract => tract(bundle, slot, "engine = \"tract\" is asked for"),
+        EngineChoice::Tract => tract(bundle, slot, "the settings choose the engine tract"),
         EngineChoice::Ort => match onnx_runtime(onnxruntime) {
             Ok(engine) => section(bundle, slot, &*engine),
-            // A library that was named and does not load is a mistake to be told, not to be passed over.
+            // A library that the settings name must load.
             Err(reason) if onnxruntime.is_some() => Err(DeviceError::Engine { slot, reason }),
             Err(reason) => {
                 warn!(%slot, "{reason}; the section runs in tract, which is slower");
@@ -54,7 +54,7 @@ fn tract(bundle: &Bundle, slot: Slot, _: &str) -> Result<DeviceSection, DeviceEr
     section(bundle, slot, &headwater_inference::engine::TractEngine::new())
 }
 
-/// `why` says how it came to this.
+/// `why` names the reason for choosing tract.
 #[cfg(not(feature = "tract"))]
 fn tract(_: &Bundle, slot: Slot, why: &str) -> Result<DeviceSection, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");

@@ -1,7 +1,9 @@
-//! Why a device does not start.
+//! Reasons for which a device does not start.
 
+use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use headwater_inference::bundle::BundleError;
 use headwater_inference::sections::SectionError;
@@ -11,26 +13,31 @@ use headwater_samples::DataError;
 use headwater_samples::archive::BrokenFrame;
 use thiserror::Error;
 
-/// What stands in the way of a start.
+/// Reason for which a device does not start.
 #[derive(Debug, Error)]
 pub enum DeviceError {
     /// The bundle cannot be read.
-    #[error("loading the bundle: {0}")]
-    Bundle(#[from] BundleError),
-    /// The slot's section cannot be made ready.
+    #[error("loading the bundle {}: {source}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// Reason.
+        source: Box<BundleError>,
+    },
+    /// The slot's section cannot be loaded.
     #[error("loading the section of slot {slot}: {source}")]
     Section {
         /// Slot of the device.
         slot: Slot,
-        /// What is wrong.
+        /// Reason.
         source: SectionError,
     },
-    /// The engine asked for cannot be had.
+    /// The chosen engine is not available.
     #[error("engine of slot {slot}: {reason}")]
     Engine {
         /// Slot of the device.
         slot: Slot,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// The network has fewer slots.
@@ -46,10 +53,10 @@ pub enum DeviceError {
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
     Frames(#[from] DataError),
-    /// There is no sample among the frames.
+    /// The frames hold no sample.
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),
-    /// A frame is broken, and that is to be fatal.
+    /// A frame is broken, and the settings say not to start then.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
     /// The frames were loaded for another slot or for views of another shape.
@@ -65,30 +72,24 @@ pub enum DeviceError {
         found: usize,
     },
     /// A source of frames cannot be used.
-    #[error("source of frames: {what}: {reason}")]
+    #[error("source of frames: {name}: {reason}")]
     Source {
         /// Folder, file or URL.
-        what: String,
-        /// What is wrong.
+        name: String,
+        /// Reason.
         reason: String,
     },
-    /// Each frame of the source is to be a sample, and that cannot be.
+    /// This network or this source does not allow a sample per frame.
     #[error("capture = \"source\": {0}")]
     CaptureSource(String),
-    /// The boot number cannot be kept.
-    #[error("number kept in {}: {reason}", path.display())]
-    State {
-        /// Its file.
+    /// A file or folder of the device cannot be used.
+    #[error("{usage} {}: {reason}", path.display())]
+    Stored {
+        /// Use of the file or folder.
+        usage: &'static str,
+        /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The file of the policy cannot be used.
-    #[error("policy: {}: {reason}", path.display())]
-    Policy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A policy is given to a device that has no exit of its own.
@@ -103,18 +104,36 @@ pub enum DeviceError {
         /// The letter of its configuration.
         configuration: char,
     },
-    /// The folder of the spool cannot be used.
-    #[error("spool in {}: {reason}", path.display())]
-    Spool {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The address of the admin listener cannot be used.
+    #[error("admin.listen: {listen}: {source}")]
+    Admin {
+        /// The address.
+        listen: SocketAddr,
+        /// Reason.
+        source: io::Error,
+    },
     /// The system gives no thread.
     #[error("starting the model thread: {0}")]
     Thread(#[source] io::Error),
+}
+
+impl DeviceError {
+    pub(crate) fn state(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "number kept in", path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn policy(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "policy:", path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn spool(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "spool in", path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn source_of_frames(name: impl Display, reason: impl Display) -> Self {
+        Self::Source { name: name.to_string(), reason: reason.to_string() }
+    }
 }

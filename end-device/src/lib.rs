@@ -1,37 +1,42 @@
-//! The device agent: captures views, runs the device section, sends summaries, keeps features until asked, and everything until settled.
+//! The device agent: captures views, runs the device section, sends summaries, and keeps features until the leader requests or
+//! settles them.
 //!
-//! One async task holds the conversation (trigger, request, settled) and one thread of its own runs the section, so a slow
-//! section never delays a message. A device of a group decides nothing, it only
-//! answers; one that is alone decides where its exit is sure (`conduct.rs`). It knows its own slot and
-//! refuses to know the others, the exits and the cloud.
+//! One async task handles messages (trigger, request, settled). A thread of its own runs the section, so a slow section never delays a
+//! message. A device of a group decides nothing; a device that is alone decides if its exit is sure (`reply_rule.rs`). The crate
+//! refuses to know other slots, other exits and the cloud.
 
 mod agent;
+mod answer_buffer;
 mod boot;
-mod capture;
-mod conduct;
+mod capture_clock;
 mod config;
 mod device;
 mod engine;
 mod error;
-mod model;
-mod moment;
-mod outbox;
+mod frame_ids;
+#[cfg(feature = "admin")]
+mod metrics;
 mod policy;
-mod recent;
+mod publisher;
+mod recent_samples;
+mod reply_rule;
 mod report;
-mod sample_clock;
+mod section_runner;
 mod settings;
 mod source;
 mod spool;
-mod store;
-mod unsettled;
+mod timestamp;
+mod topics;
+mod unsettled_answers;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
 pub use error::DeviceError;
 pub use report::{DeviceReport, Sent};
-pub use settings::{Given, Settings, SettingsError};
+pub use settings::{
+    CaptureWord, DeviceOptions, DeviceSettings, OpenedSettings, SourceSettings, SpoolSettings,
+};
 pub use source::{
     Existing, FolderEnd, Frames, HttpAuth, MAX_FRAME_BYTES, Secret, Source, SourceConfig, SourceKind,
-    StdinFormat,
+    StdinFormat, StdinFrames,
 };

@@ -1,74 +1,69 @@
 //! `headwater-device`: one device agent as a process.
 
-mod args;
-
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use headwater_end_device::{Device, DeviceReport, Ended, Given, Settings, Source};
-use headwater_inference::bundle::Bundle;
-use tracing_subscriber::EnvFilter;
+use headwater_end_device::{Device, DeviceReport, DeviceSettings, Ended, OpenedSettings};
+use headwater_settings::Sources;
+use headwater_telemetry::init_logs;
 
-use args::Args;
+/// Name of this program in messages.
+const PROGRAM: &str = "headwater-device";
 
 /// Exit code of bad usage or configuration.
 const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let (args, given) = Args::read();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-    let settings = match read_settings(&args, &given) {
-        Ok(settings) => settings,
-        Err(error) => {
-            eprintln!("headwater-device: {error:#}\nheadwater-device --help explains every setting");
-            return ExitCode::from(BAD_USAGE);
-        }
+    let loaded = match DeviceSettings::load(Sources::of_process()) {
+        Ok(loaded) => loaded,
+        Err(stop) => return stop.print(PROGRAM),
     };
-    if args.check_config {
-        settings.effective().iter().for_each(|line| println!("{line}"));
-        return ExitCode::SUCCESS;
+    let settings = &loaded.settings;
+    if let Err(error) = init_logs(&settings.log.filter, settings.log.format) {
+        return fail(BAD_USAGE, &error.into());
+    }
+    if settings.command_line.check_config {
+        return match settings.open() {
+            Ok(_) => {
+                print!("{}", loaded.to_toml(None));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(BAD_USAGE, &error.into()),
+        };
+    }
+    if let Err(error) = settings.config() {
+        return fail(BAD_USAGE, &error.into());
     }
     match run(settings) {
         Ok((report, ended)) => {
-            if args.json {
+            if settings.json {
                 println!("{}", serde_json::json!(report));
             }
-            // What was wrong with the source is in the log by now.
+            // The log names the fault of the source.
             if ended == Ended::SourceBroke { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
-        Err(error) => {
-            eprintln!("headwater-device: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(1, &error),
     }
 }
 
-fn read_settings(args: &Args, given: &[Given]) -> anyhow::Result<Settings> {
-    let file = match &args.config {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .with_context(|| format!("reading settings from {}", path.display()))?,
-        ),
-        None => None,
-    };
-    let mut settings = Settings::read(file.as_deref(), given)?;
-    if let Some(path) = &settings.policy {
-        settings.config.read_policy(path)?;
-    }
-    Ok(settings)
+fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
+    eprintln!("{PROGRAM}: {error:#}");
+    ExitCode::from(code)
 }
 
-/// One thread for the conversation is enough; the section has its own.
+/// Runs the device. One thread handles messages; the section has its own.
 #[tokio::main(flavor = "current_thread")]
-async fn run(settings: Settings) -> anyhow::Result<(DeviceReport, Ended)> {
-    let Settings { config, bundle, source, .. } = settings;
-    let bundle = Bundle::open(&bundle).with_context(|| format!("loading the bundle {}", bundle.display()))?;
-    let source = Source::open(&source, config.slot, &bundle.manifest().preprocessing)?;
+async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)> {
+    let OpenedSettings { config, bundle, source } = settings.open()?;
     let mut device = Device::start(config, Arc::new(bundle), source).await?;
+    #[cfg(feature = "admin")]
+    let _admin = device.start_admin(&settings.admin).await?;
+    #[cfg(not(feature = "admin"))]
+    anyhow::ensure!(
+        settings.admin.listen.is_none(),
+        "admin.listen: this build of the agent has no admin listener (it was made without the feature `admin`)"
+    );
     let ended = tokio::select! {
         signal = stop_signal() => signal.map(|()| Ended::Stopped).context("waiting for a signal")?,
         ended = device.ended() => ended,
@@ -80,7 +75,7 @@ async fn run(settings: Settings) -> anyhow::Result<(DeviceReport, Ended)> {
     Ok((device.shutdown().await, ended))
 }
 
-/// Ctrl-C, or the signal with which a service manager stops a process.
+/// Waits for Ctrl-C, or for the signal with which a service manager stops a process.
 async fn stop_signal() -> std::io::Result<()> {
     #[cfg(unix)]
     {

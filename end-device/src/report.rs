@@ -1,4 +1,4 @@
-//! What a device has done so far.
+//! Counts of a device since its start.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use headwater_link::{LinkCounts, LinkError, WireBytes};
 use headwater_protocol::{Boot, DeviceId, Fault, Kind, Slot};
 use serde::Serialize;
 
-use crate::unsettled::Unsettled;
+use crate::unsettled_answers::UnsettledAnswers;
 
 /// Counts since the device's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,59 +15,61 @@ pub struct DeviceReport {
     pub device: DeviceId,
     /// Its slot.
     pub slot: Slot,
-    /// Its life.
+    /// Its boot number.
     pub boot: Boot,
-    /// Samples it was asked for, once each: with a view, not in view, or broken.
+    /// Captured samples, once each: in view, not in view, or broken.
     pub captured: u64,
-    /// Triggers for a sample it had already captured.
+    /// Captures by the clock that the device was too late for.
+    pub captures_missed: u64,
+    /// Triggers for a sample that was captured already.
     pub repeated: u64,
-    /// Triggers for a sample before the newest one; refused.
+    /// Refused triggers for a sample before the newest one.
     pub backwards: u64,
-    /// Frames that a source other than an archive gave.
+    /// Frames of a source other than an archive.
     pub source_frames: u64,
-    /// Frames that it did not give, by kind: `broken`, `cut`, `stale`, ... The device was silent.
+    /// Missing frames of such a source, by kind: `broken`, `cut`, `stale`, ...
     pub frame_faults: BTreeMap<&'static str, u64>,
     /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`.
     pub sent: BTreeMap<&'static str, Sent>,
     /// Messages not sent, by reason: `away` (no broker), `busy` (queue full), `refused`.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Frames of the archive that could not be read when they were due; the device stayed silent.
+    /// Samples without an answer because their frame of the archive cannot be read.
     pub broken_frames: u64,
-    /// Captured views given up because the section was behind.
+    /// Captured views that were shed because the section was behind.
     pub shed: u64,
-    /// Views that the section failed on; the device stayed silent.
+    /// Samples without an answer because the section failed.
     pub section_failures: u64,
-    /// Messages from others that were not taken, by code of the error table.
+    /// Refused messages from others, by code of the error table.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Unsettled samples in memory at this moment.
+    /// Unsettled samples in memory now.
     pub kept_samples: u64,
-    /// Unsettled samples in the spool at this moment.
+    /// Unsettled samples in the spool now.
     pub spooled: u64,
-    /// Bytes of the spool at this moment.
+    /// Bytes of the spool now.
     pub spool_bytes: u64,
     /// Messages sent late, from the spool.
     pub late_sent: u64,
-    /// Samples of which only the id is left, for the leader to be told, by reason: `spool_full`, `other_network`, `unreadable`, `disk`,
-    /// `refused` (larger than the broker takes). `unreadable` counts the end of a segment that cannot be read as one.
+    /// Given-up samples, of which only the id is reported to the leader, by reason: `spool_full`, `other_network`, `unreadable`,
+    /// `disk`, `refused` (larger than the broker takes). An unreadable end of a segment counts as one sample.
     pub given_up: BTreeMap<&'static str, u64>,
-    /// Samples of which not even that is left.
+    /// Given-up samples of which not even the id is left.
     pub lost: u64,
-    /// Bytes written to the socket, over all connections, MQTT headers and all.
+    /// Bytes written to the socket, over all connections, with MQTT headers.
     pub wire_sent: u64,
     /// Bytes read from the socket.
     pub wire_received: u64,
-    /// Connections that came up.
+    /// Successful connections.
     pub connected: u64,
 }
 
 /// Messages of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes of their bodies: scores, features, views, decisions.
+    /// Bytes of the bodies: scores, features, views, decisions.
     pub body_bytes: u64,
-    /// Bytes of their bodies and headers.
+    /// Bytes of bodies and headers.
     pub payload_bytes: u64,
 }
 
@@ -78,6 +80,7 @@ impl DeviceReport {
             slot,
             boot,
             captured: 0,
+            captures_missed: 0,
             repeated: 0,
             backwards: 0,
             source_frames: 0,
@@ -131,21 +134,21 @@ impl DeviceReport {
         *self.dropped.entry(reason).or_default() += 1;
     }
 
-    /// Counts a fault; true the first time, when it should be named.
+    /// Counts a fault; true for the first of its kind, which should be logged.
     pub(crate) fn count_fault(&mut self, fault: Fault) -> bool {
         let count = self.faults.entry(fault.code()).or_default();
         *count += 1;
         *count == 1
     }
 
-    /// Counts a frame that was not given; true the first time, when it should be named.
+    /// Counts a missing frame; true for the first of its kind, which should be logged.
     pub(crate) fn count_frame_fault(&mut self, code: &'static str) -> bool {
         let count = self.frame_faults.entry(code).or_default();
         *count += 1;
         *count == 1
     }
 
-    pub(crate) fn note_unsettled(&mut self, unsettled: &Unsettled) {
+    pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers) {
         self.kept_samples = unsettled.in_memory() as u64;
         let Some(spool) = unsettled.spool() else { return };
         (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());

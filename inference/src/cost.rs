@@ -1,10 +1,10 @@
-//! What a network costs: parameters, multiply-accumulates, bytes on each link.
+//! Costs of a network: parameters, multiply-accumulates, bytes on each link. Bytes on a link are counted here and nowhere else.
 
 use headwater_protocol::HEADER_BYTES;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::manifest::{EdgeTier, NetworkManifest, Tier};
+use crate::manifest::{Configuration, EdgeTier, NetworkManifest, Tier};
 
 /// Costs of a network, for `inspect` and reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,20 +20,20 @@ pub struct Costs {
 pub struct SectionCost {
     /// Its name.
     pub name: String,
-    /// The tier that runs it.
+    /// The tier of the section.
     pub tier: Tier,
     /// Trainable parameters.
     pub parameters: u64,
     /// Multiply-accumulates for one sample.
     pub macs: u64,
-    /// Bytes in the bundle; `None` when this bundle does not hold it.
+    /// Bytes in the bundle; `None` when this bundle lacks the section.
     pub stored_bytes: Option<usize>,
 }
 
 /// Bytes on the links, per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkBytes {
-    /// One view as pixels: what a device would send without a section of its own.
+    /// One view as pixels: the upload of a device without a section.
     pub raw_view_bytes: usize,
     /// Body of a summary, `4|C|`; 0 where devices have no section.
     pub scores_bytes: usize,
@@ -41,10 +41,19 @@ pub struct LinkBytes {
     pub features_bytes: usize,
     /// Our header, on every message.
     pub header_bytes: usize,
-    /// Scores and map of one edge; 0 where there is none.
+    /// Scores and map of one edge; 0 without edges.
     pub edge_bytes: usize,
-    /// Tensors of one sample on the way to the cloud: the maps of all slots, or of all edges, and a byte each of presence.
+    /// Tensors of one sample to the cloud: the maps of all slots, or of all edges, and one byte of presence for each.
     pub cloud_tensor_bytes: usize,
+}
+
+/// Body bytes that a device with a view sends for one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceBody {
+    /// Bytes sent for every sample.
+    pub always: usize,
+    /// Bytes sent in addition for a sample that does not leave at the first exit.
+    pub unsure: usize,
 }
 
 impl Costs {
@@ -81,17 +90,33 @@ impl LinkBytes {
             cloud_tensor_bytes: manifest.cloud_sources() * (manifest.cloud_map().packed_bytes() + 1),
         }
     }
+}
 
-    /// Body bytes that a device with a view sends per sample when a share of `local_share` of the samples leaves before
-    /// features are asked for: `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
-    pub fn device_body(&self, local_share: f64) -> f64 {
-        self.scores_bytes as f64 + (1.0 - local_share) * self.features_bytes as f64
+impl DeviceBody {
+    /// Bytes of the devices of a network; see the table of configurations in the design.
+    pub fn of(manifest: &NetworkManifest) -> Self {
+        let LinkBytes { scores_bytes: scores, features_bytes: features, .. } = LinkBytes::of(manifest);
+        match manifest.configuration {
+            Configuration::A => Self { always: features, unsure: 0 },
+            Configuration::B | Configuration::D => Self { always: 0, unsure: scores + features },
+            Configuration::C | Configuration::E | Configuration::F => {
+                Self { always: scores, unsure: features }
+            }
+        }
+    }
+
+    /// Mean over `views` of one device, of which `unsure` belong to samples that do not leave at the first exit; 0 without views.
+    ///
+    /// In configuration (c) this is `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
+    pub fn mean(&self, views: usize, unsure: usize) -> f64 {
+        (self.always * views + self.unsure * unsure) as f64 / views.max(1) as f64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::{FeatureEncoding, FeatureMap};
     use crate::testing::TinyNetwork;
 
     #[test]
@@ -99,14 +124,29 @@ mod tests {
         let network = TinyNetwork { classes: 10, view: [3, 32, 32], filters: 8, ..TinyNetwork::default() };
         let links = LinkBytes::of(&network.manifest());
         assert_eq!((links.raw_view_bytes, links.scores_bytes, links.features_bytes), (3072, 40, 256));
-        assert_eq!(links.device_body(1.0), 40.0);
-        assert_eq!(links.device_body(0.0), 296.0);
-        assert_eq!(links.device_body(0.75), 104.0);
         assert_eq!(links.cloud_tensor_bytes, 3 * 256 + 3);
+        let device = DeviceBody::of(&network.manifest());
+        assert_eq!(device.mean(4, 0), 40.0);
+        assert_eq!(device.mean(4, 4), 296.0);
+        assert_eq!(device.mean(4, 1), 104.0);
+        assert_eq!(device.mean(0, 0), 0.0);
     }
 
     #[test]
-    fn a_part_of_a_bundle_says_what_it_does_not_hold() {
+    fn bytes_follow_the_table_of_configurations() {
+        use FeatureEncoding::{Bits, F32, Pixels};
+        let body = |configuration, encoding| {
+            let network = TinyNetwork { classes: 10, view: [8, 16, 16], ..TinyNetwork::of(configuration) };
+            let map = FeatureMap { channels: 8, height: 16, width: 16, encoding };
+            DeviceBody::of(&NetworkManifest { features: map, ..network.manifest() })
+        };
+        assert_eq!(body(Configuration::A, Pixels), DeviceBody { always: 2048, unsure: 0 });
+        assert_eq!(body(Configuration::B, F32), DeviceBody { always: 0, unsure: 40 + 8192 });
+        assert_eq!(body(Configuration::F, Bits), DeviceBody { always: 40, unsure: 256 });
+    }
+
+    #[test]
+    fn stored_bytes_are_none_for_a_section_that_the_bundle_lacks() {
         let whole = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
         let part = Bundle::from_bytes(&whole.only(&["device-0"]).unwrap()).unwrap();
         let stored =

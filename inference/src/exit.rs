@@ -1,10 +1,11 @@
 //! The exit rule: from logits to a class, a confidence, and whether the sample leaves here.
 //!
-//! Sums and exponentials are in `f64` and rounded once at the end, so that tiers with different maths libraries agree.
+//! Softmax, argmax and uncertainty exist here once; serving, evaluation and tuning call the same functions. Sums and exponentials
+//! are in `f64` and rounded once at the end, so that tiers with different maths libraries agree.
 
 use crate::policy::{ExitPolicy, ExitRule, Temperature};
 
-/// What one exit says of one sample.
+/// Answer of one exit to one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assessment {
     /// The most likely class; the lowest one where several are equal.
@@ -16,19 +17,19 @@ pub struct Assessment {
 }
 
 impl Assessment {
-    /// The answer to a sample that no device saw: the most frequent class of training, without any confidence.
+    /// Answer to a sample without a view: the most frequent class of training, with confidence 0.
     pub fn of_prior(class_prior: &[f32]) -> Self {
-        Self { class: most_likely(class_prior), confidence: 0.0, leaves: false }
+        Self { class: argmax(class_prior), confidence: 0.0, leaves: false }
     }
 }
 
 impl ExitPolicy {
-    /// Class and confidence of these logits, and whether a sample with `present` slots leaves with them.
+    /// Class and confidence of these logits, and whether a sample with `present` slots leaves.
     ///
-    /// Logits with a NaN or `+inf` among them never leave and have no confidence. Allocates nothing.
+    /// Logits that include a NaN or `+inf` never leave and have confidence 0. Allocates nothing.
     pub fn assess(&self, logits: &[f32], present: u32) -> Assessment {
-        let class = most_likely(logits);
-        match logits_uncertainty(self.rule, self.temperature, logits) {
+        let class = argmax(logits);
+        match self.uncertainty(logits) {
             Some(uncertainty) => {
                 let leaves = uncertainty <= self.threshold.at(present).get();
                 Assessment { class, confidence: 1.0 - uncertainty, leaves }
@@ -37,10 +38,11 @@ impl ExitPolicy {
         }
     }
 
-    /// Uncertainty of these logits in `[0, 1]`, as [`ExitPolicy::assess`] compares it; `None` where it is not defined (a NaN
-    /// or `+inf` among them, or no logits), which never leaves.
+    /// Uncertainty of these logits in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
+    ///
+    /// `None` when the logits include a NaN or `+inf`, or when there are none. Such a sample never leaves.
     pub fn uncertainty(&self, logits: &[f32]) -> Option<f32> {
-        logits_uncertainty(self.rule, self.temperature, logits)
+        logits_uncertainty(self.rule, &Exponents::new(logits, f64::from(self.temperature.get())))
     }
 }
 
@@ -50,17 +52,25 @@ impl ExitPolicy {
 /// Unless `probabilities` has the length of `logits`.
 pub fn softmax(logits: &[f32], temperature: Temperature, probabilities: &mut [f32]) {
     assert_eq!(logits.len(), probabilities.len(), "softmax: probabilities for {} logits", logits.len());
-    let max = maximum(logits);
-    let weight = |logit: f32| ((f64::from(logit) - f64::from(max)) / f64::from(temperature.get())).exp();
-    let sum: f64 = logits.iter().map(|&logit| weight(logit)).sum();
-    for (probability, &logit) in probabilities.iter_mut().zip(logits) {
-        *probability = (weight(logit) / sum) as f32;
+    let exponents = Exponents::new(logits, f64::from(temperature.get()));
+    let sum = exponents.sum();
+    for (probability, x) in probabilities.iter_mut().zip(exponents.iter()) {
+        *probability = (x.exp() / sum) as f32;
     }
+}
+
+/// Cross-entropy of `softmax(logits / temperature)` against one class: `-ln p`.
+///
+/// # Panics
+/// When there is no such class.
+pub fn cross_entropy(logits: &[f32], temperature: f64, class: usize) -> f64 {
+    let exponents = Exponents::new(logits, temperature);
+    exponents.sum().ln() - exponents.of(logits[class])
 }
 
 /// Uncertainty of class probabilities in `[0, 1]` under a rule, from its definition. NaN where a probability is NaN.
 ///
-/// One class alone is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
+/// A single class is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
 pub fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
     if probabilities.iter().any(|p| p.is_nan()) {
         return f32::NAN;
@@ -78,8 +88,10 @@ pub fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
     value.clamp(0.0, 1.0) as f32
 }
 
-/// Index of the largest value, the first of equals, NaN passed over; 0 when there is none.
-pub fn most_likely(values: &[f32]) -> u16 {
+/// Index of the largest value; the first one where several are equal.
+///
+/// NaN never wins: NaN is skipped at every position. The index is 0 when no value is larger than `-inf`.
+pub fn argmax(values: &[f32]) -> u16 {
     let mut best = (0, f32::NEG_INFINITY);
     for (class, &value) in values.iter().enumerate() {
         if value > best.1 {
@@ -90,42 +102,61 @@ pub fn most_likely(values: &[f32]) -> u16 {
     u16::try_from(best.0).unwrap_or(u16::MAX)
 }
 
-/// With `x = (logit - max) / T` and `Z = sum exp x`: `p = exp x / Z`, the largest is `1 / Z`, and the entropy is
-/// `-sum p ln p = ln Z - sum(x exp x) / Z`.
-fn logits_uncertainty(rule: ExitRule, temperature: Temperature, logits: &[f32]) -> Option<f32> {
-    let max = maximum(logits);
-    if !max.is_finite() {
+/// Exponents of the softmax, `x = (logit - max) / T`: at most 0, so that no exponential overflows.
+struct Exponents<'a> {
+    logits: &'a [f32],
+    max: f32,
+    temperature: f64,
+}
+
+impl<'a> Exponents<'a> {
+    /// The maximum skips NaN, and is `-inf` when there are no logits.
+    fn new(logits: &'a [f32], temperature: f64) -> Self {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        Self { logits, max, temperature }
+    }
+
+    fn of(&self, logit: f32) -> f64 {
+        (f64::from(logit) - f64::from(self.max)) / self.temperature
+    }
+
+    fn iter(&self) -> impl Iterator<Item = f64> {
+        self.logits.iter().map(|&logit| self.of(logit))
+    }
+
+    /// Sum of the exponentials.
+    fn sum(&self) -> f64 {
+        self.iter().map(f64::exp).sum()
+    }
+}
+
+/// With `Z = sum exp x`: `p = exp x / Z`, the largest is `1 / Z`, and the entropy is `-sum p ln p = ln Z - sum(x exp x) / Z`.
+fn logits_uncertainty(rule: ExitRule, exponents: &Exponents<'_>) -> Option<f32> {
+    if !exponents.max.is_finite() {
         return None;
     }
-    let scale = f64::from(temperature.get());
     let (mut sum, mut weighted) = (0.0f64, 0.0f64);
-    for &logit in logits {
-        let x = (f64::from(logit) - f64::from(max)) / scale;
+    for x in exponents.iter() {
         let weight = x.exp();
         sum += weight;
         // A class of logit -inf has weight 0 and adds nothing; 0 * -inf would be NaN.
         weighted += if weight > 0.0 { x * weight } else { 0.0 };
     }
+    let classes = exponents.logits.len();
     let value = match rule {
-        ExitRule::Entropy if logits.len() < 2 => 0.0,
-        ExitRule::Entropy => (sum.ln() - weighted / sum) / (logits.len() as f64).ln(),
+        ExitRule::Entropy if classes < 2 => 0.0,
+        ExitRule::Entropy => (sum.ln() - weighted / sum) / (classes as f64).ln(),
         ExitRule::MaxProbability => 1.0 - 1.0 / sum,
         ExitRule::Margin => {
-            let [_, second] = two_largest(logits.iter().map(|&logit| f64::from(logit)));
-            let second = ((second - f64::from(max)) / scale).exp();
-            1.0 - (1.0 - second) / sum
+            let [_, second] = two_largest(exponents.iter());
+            1.0 - (1.0 - second.exp()) / sum
         }
     };
     // The sum is NaN when a logit is.
     (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
 }
 
-/// The largest logit; NaN passed over, `-inf` when there is none.
-fn maximum(logits: &[f32]) -> f32 {
-    logits.iter().copied().fold(f32::NEG_INFINITY, f32::max)
-}
-
-/// The two largest values; for one value alone the second is `-inf`.
+/// The two largest values; the second is `-inf` where there is only one.
 fn two_largest(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let mut largest = [f64::NEG_INFINITY; 2];
     for value in values {
@@ -144,7 +175,7 @@ mod tests {
     use crate::policy::{ExitThreshold, Threshold};
     use proptest::prelude::*;
 
-    /// How far the one-pass uncertainty may be from the definition over `f32` probabilities: their rounding.
+    /// Tolerance between the one-pass uncertainty and its definition: the rounding of `f32` probabilities.
     const PROBABILITY_ROUNDING: f32 = 1e-5;
 
     const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
@@ -180,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn knowing_nothing_is_full_uncertainty_where_the_rule_reaches_it() {
+    fn equal_probabilities_are_full_uncertainty_where_the_rule_reaches_one() {
         check(ExitRule::Entropy, &[0.25; 4], 1.0);
         check(ExitRule::Margin, &[0.25; 4], 1.0);
         check(ExitRule::MaxProbability, &[0.25; 4], 0.75);
     }
 
     #[test]
-    fn each_rule_is_what_its_name_says() {
+    fn each_rule_equals_its_formula() {
         let p = [0.7, 0.2, 0.1];
         let entropy = -(0.7f32 * 0.7f32.ln() + 0.2 * 0.2f32.ln() + 0.1 * 0.1f32.ln()) / 3.0f32.ln();
         check(ExitRule::Entropy, &p, entropy);
@@ -196,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_alone_is_always_certain_and_leaves() {
+    fn a_single_class_is_always_certain_and_leaves() {
         for rule in RULES {
             check(rule, &[1.0], 0.0);
             let assessment = policy(rule, 1.0, 0.0).assess(&[-3.0], 1);
@@ -226,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_ruled_out_adds_nothing() {
+    fn a_class_of_logit_minus_infinity_adds_nothing() {
         let assessment = policy(ExitRule::Entropy, 1.0, 0.0).assess(&[f32::NEG_INFINITY, 3.0], 1);
         assert_eq!(assessment, Assessment { class: 1, confidence: 1.0, leaves: true });
     }
@@ -241,10 +272,21 @@ mod tests {
 
     #[test]
     fn the_first_of_equal_classes_wins() {
-        assert_eq!(most_likely(&[1.0, 2.0, 2.0]), 1);
-        assert_eq!(most_likely(&[f32::NAN, -1.0]), 1);
-        assert_eq!(most_likely(&[]), 0);
+        assert_eq!(argmax(&[1.0, 2.0, 2.0]), 1);
+        assert_eq!(argmax(&[]), 0);
         assert_eq!(Assessment::of_prior(&[0.2, 0.6, 0.2]).class, 1);
+    }
+
+    #[test]
+    fn nan_never_wins() {
+        for (values, class) in [
+            (&[f32::NAN, -1.0][..], 1),
+            (&[-1.0, f32::NAN], 0),
+            (&[f32::NAN, -3.0, 2.0, f32::NAN], 2),
+            (&[f32::NAN, f32::NAN], 0),
+        ] {
+            assert_eq!(argmax(values), class, "{values:?}");
+        }
     }
 
     #[test]
@@ -289,7 +331,16 @@ mod tests {
         }
 
         #[test]
-        fn whoever_leaves_at_a_threshold_leaves_at_a_higher_one(logits in logits(), rule in rule(), a in 0.0f32..=1.0, b in 0.0f32..=1.0) {
+        fn cross_entropy_is_minus_the_logarithm_of_the_probability(logits in logits(), temperature in 0.5f32..20.0, class in any::<prop::sample::Index>()) {
+            let class = class.index(logits.len());
+            let mut probabilities = vec![0.0; logits.len()];
+            softmax(&logits, Temperature::new(temperature).unwrap(), &mut probabilities);
+            let found = cross_entropy(&logits, f64::from(temperature), class);
+            prop_assert!((found.exp().recip() - f64::from(probabilities[class])).abs() < f64::from(PROBABILITY_ROUNDING));
+        }
+
+        #[test]
+        fn a_sample_that_leaves_at_a_threshold_leaves_at_a_higher_one(logits in logits(), rule in rule(), a in 0.0f32..=1.0, b in 0.0f32..=1.0) {
             let leaves = |threshold| policy(rule, 1.0, threshold).assess(&logits, 1).leaves;
             prop_assert!(!leaves(a.min(b)) || leaves(a.max(b)));
             prop_assert!(leaves(1.0));

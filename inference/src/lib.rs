@@ -4,6 +4,7 @@
 
 pub mod aggregate;
 pub mod bundle;
+pub mod cascade;
 pub mod cost;
 pub mod edge;
 pub mod engine;

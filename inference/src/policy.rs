@@ -1,4 +1,4 @@
-//! The policy: thresholds and timing. It belongs to the tier that applies the exit and may change while the network stays.
+//! The policy: thresholds and timing. The tier that applies an exit owns its policy; a policy may change while the network stays.
 
 use headwater_protocol::{Exit, PolicyId};
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,21 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Exit of the head on a device, where it is the only one.
+    /// Exit `device`: the head of a device that is alone.
     pub device: ExitPolicy,
-    /// Exit over the devices' aggregated scores.
+    /// Exit `local`, over the aggregated scores of the devices.
     pub local: ExitPolicy,
-    /// Exit of the edge section.
+    /// Exit `edge`, over the scores of the edges.
     pub edge: ExitPolicy,
-    /// The last exit. Its threshold is not used: whatever reaches it leaves there.
+    /// Exit `cloud`, the last one. Its threshold is unused: every sample that gets there leaves.
     pub cloud: ExitPolicy,
-    /// Time a sample may collect summaries, from its first message.
+    /// Time in which a sample collects summaries, from its first message.
     pub window_ms: u32,
-    /// Time the leader waits for features after it asked.
+    /// Time that the leader waits for requested features.
     pub features_ms: u32,
-    /// Time from capture by which a sample is decided, whatever is missing.
+    /// Time from capture until a sample must be decided, with or without the missing messages.
     pub deadline_ms: u32,
-    /// Time a sample from a device's spool may collect summaries: long enough for the others to come back from the same outage.
+    /// Time in which a sample from a device's spool collects summaries: other devices return from the same outage meanwhile.
     pub late_ms: u32,
 }
 
@@ -46,11 +46,11 @@ impl Default for Policy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExitPolicy {
-    /// What is compared with the threshold.
+    /// Measure of uncertainty, compared with the threshold.
     pub rule: ExitRule,
-    /// Divides the logits before the softmax; calibration fits it on validation data. Above 0.
+    /// Divisor of the logits before the softmax, above 0; tuning fits the temperature on validation data.
     pub temperature: Temperature,
-    /// At or below it the sample leaves.
+    /// A sample leaves when its uncertainty is at or below the threshold.
     pub threshold: Threshold,
 }
 
@@ -64,7 +64,7 @@ impl Default for ExitPolicy {
     }
 }
 
-/// How unsure an exit is, in `[0, 1]`: 0 certain, 1 knows nothing.
+/// Measure of an exit's uncertainty, in `[0, 1]`: 0 is certain, 1 is a uniform distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitRule {
@@ -80,9 +80,9 @@ pub enum ExitRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "RawThreshold")]
 pub enum Threshold {
-    /// The same however many slots are present.
+    /// One threshold for any number of present slots.
     One(ExitThreshold),
-    /// Element `k - 1` applies when `k` slots are present; the last one for more.
+    /// Thresholds by number of present slots: element `k - 1` applies to `k` slots, the last element to more.
     ByPresent(Vec<ExitThreshold>),
 }
 
@@ -99,7 +99,7 @@ impl Threshold {
     }
 }
 
-/// What stands in the file; checked number by number, so that the error names the number and not the form.
+/// A threshold as stored. Each number is checked alone, so that an error names the number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RawThreshold {
@@ -119,7 +119,7 @@ impl TryFrom<RawThreshold> for Threshold {
     }
 }
 
-/// Cut-off of one exit, in `[0, 1]`; a sample whose uncertainty is at or below it leaves there.
+/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f32", into = "f32")]
 pub struct ExitThreshold(f32);
@@ -127,7 +127,7 @@ pub struct ExitThreshold(f32);
 impl ExitThreshold {
     /// Every sample leaves.
     pub const ALWAYS: Self = Self(1.0);
-    /// Only a sample of no uncertainty at all leaves.
+    /// Only a sample with an uncertainty of 0 leaves.
     pub const NEVER: Self = Self(0.0);
 
     /// # Errors
@@ -161,7 +161,7 @@ impl From<ExitThreshold> for f32 {
 pub struct Temperature(f32);
 
 impl Temperature {
-    /// Leaves the logits as they are.
+    /// Does not change the logits.
     pub const ONE: Self = Self(1.0);
 
     /// # Errors
@@ -190,7 +190,7 @@ impl From<Temperature> for f32 {
 }
 
 impl Policy {
-    /// Id of a policy from its bytes as stored, JSON or TOML: the first eight bytes of their SHA-256.
+    /// Id of a policy: the first eight bytes of the SHA-256 of the stored bytes, JSON or TOML.
     pub fn id_of(stored: &[u8]) -> PolicyId {
         let hash: [u8; 32] = Sha256::digest(stored).into();
         PolicyId(std::array::from_fn(|i| hash[i]))
@@ -206,7 +206,7 @@ impl Policy {
         }
     }
 
-    /// The same, to be changed.
+    /// Rule, temperature and threshold of an exit, to be changed.
     pub fn of_mut(&mut self, exit: Exit) -> &mut ExitPolicy {
         match exit {
             Exit::Device => &mut self.device,
@@ -216,10 +216,10 @@ impl Policy {
         }
     }
 
-    /// Checks what the types alone cannot: times above zero and in order, threshold lists not empty.
+    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds.
     ///
     /// # Errors
-    /// The first rule that is broken, with the key and the value found.
+    /// The first broken rule, with its key and value.
     pub fn check(&self) -> Result<(), PolicyError> {
         for (key, found) in [
             ("window_ms", self.window_ms),
@@ -246,7 +246,7 @@ impl Policy {
     }
 }
 
-/// Longest wait a policy may ask for: a minute. A header carries ages up to 65,535 ms.
+/// Largest wait in a policy: one minute, since a header carries ages up to 65,535 ms.
 pub const MAX_WAIT_MS: u32 = 60_000;
 
 /// A policy that cannot be used.
@@ -266,7 +266,7 @@ pub enum PolicyError {
         /// Its value.
         found: u32,
     },
-    /// A sample would have to be decided before its window closes.
+    /// The deadline is before the end of the window.
     #[error(
         "deadline_ms ({deadline_ms}) is below window_ms ({window_ms}): raise the deadline or shorten the window"
     )]
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_policy_holds_and_survives_a_round_trip() {
+    fn the_default_policy_is_valid_and_survives_a_round_trip() {
         let policy = Policy::default();
         assert_eq!(policy.check(), Ok(()));
         let text = serde_json::to_string(&policy).unwrap();

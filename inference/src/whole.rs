@@ -1,12 +1,13 @@
-//! The network in one piece: every section in one place, as evaluation, parity and tests run it. What the tiers answer
-//! together must equal this.
+//! The whole network in one process: all sections, for evaluation, parity and tests.
+//!
+//! The tiers together must give the same answers.
 
-use headwater_protocol::{Exit, Position, Presence, Slot, Source, SourceSet};
+use headwater_protocol::{Exit, Presence, Slot, SourceSet};
 
 use crate::aggregate::AggregateError;
 use crate::bundle::Bundle;
+use crate::cascade::{Cascade, ExitAnswer};
 use crate::engine::Engine;
-use crate::exit::Assessment;
 use crate::policy::Policy;
 use crate::sections::{
     CloudSection, DeviceOutput, DeviceSection, EdgeOutput, EdgeSection, ScoresExit, SectionError,
@@ -24,7 +25,7 @@ pub struct Whole {
     class_prior: Vec<f32>,
     view_bytes: usize,
     feature_bytes: usize,
-    /// Bytes of the map that each source sends to the cloud.
+    /// Bytes of the map that each source of the cloud section sends.
     cloud_bytes: usize,
 }
 
@@ -32,22 +33,22 @@ pub struct Whole {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExitLogits([Vec<f32>; Exit::ALL.len()]);
 
-/// What the network says of one sample, at every exit.
+/// Outputs of the whole network for one sample, at every exit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WholeAnswer {
     /// Slots with a view are present, the others not in view.
     pub presence: Presence,
-    /// What each device gave; `None` where it had no view.
+    /// Output of each device section; `None` where the device had no view.
     pub devices: Vec<Option<DeviceOutput>>,
-    /// What each edge gave; `None` where none of its slots had a view.
+    /// Output of each edge section; `None` where none of the edge's slots had a view.
     pub edges: Vec<Option<EdgeOutput>>,
-    /// Logits at each exit, whether or not the sample reaches it; empty when no device had a view.
+    /// Logits at every exit, also at exits after the one where the sample leaves; empty when no device had a view.
     pub logits: ExitLogits,
-    /// Where the sample leaves under the policy. Without a view: the first exit, and the class prior answers.
+    /// The exit at which the sample leaves under the policy; the first one for a sample without a view.
     pub exit: Exit,
-    /// The class at that exit.
+    /// Class at that exit; the class prior answers a sample without a view.
     pub class: u16,
-    /// The confidence at that exit.
+    /// Confidence at that exit.
     pub confidence: f32,
 }
 
@@ -57,7 +58,7 @@ impl ExitLogits {
         &self.0[exit as usize]
     }
 
-    /// The same, to be written.
+    /// Logits of an exit, to be written.
     pub fn of_mut(&mut self, exit: Exit) -> &mut Vec<f32> {
         &mut self.0[exit as usize]
     }
@@ -67,7 +68,7 @@ impl Whole {
     /// Loads every section of a whole bundle, and its policy.
     ///
     /// # Errors
-    /// When the bundle does not hold them all or the engine refuses one.
+    /// When the bundle does not hold every section, or the engine refuses one.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
         let slots = Slot::first(usize::from(manifest.slots));
@@ -89,14 +90,14 @@ impl Whole {
         })
     }
 
-    /// The same network under another policy.
+    /// Replaces the policy.
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Answers a batch; each sample has one view a slot, `None` where the slot does not see it.
+    /// Answers a batch. Each sample has one view per slot, `None` where the slot does not see the object.
     ///
     /// # Shapes
     /// - each view: `[channels, height, width]` pixels
@@ -112,8 +113,8 @@ impl Whole {
         let devices = self.run_devices(&samples)?;
         let edges = self.run_edges(&devices)?;
         let cloud = self.run_cloud(&devices, &edges)?;
-        let given = devices.into_iter().zip(edges).zip(cloud);
-        given.map(|((devices, edges), cloud)| self.answer(devices, edges, &cloud)).collect()
+        let outputs = devices.into_iter().zip(edges).zip(cloud);
+        outputs.map(|((devices, edges), cloud)| self.answer(devices, edges, &cloud)).collect()
     }
 
     fn check(&self, samples: &[&[Option<&[u8]>]]) -> Result<(), SectionError> {
@@ -134,40 +135,39 @@ impl Whole {
         &mut self,
         samples: &[&[Option<&[u8]>]],
     ) -> Result<Vec<Vec<Option<DeviceOutput>>>, SectionError> {
-        let mut given = vec![vec![None; self.devices.len()]; samples.len()];
+        let mut all = vec![vec![None; self.devices.len()]; samples.len()];
         for (slot, device) in self.devices.iter_mut().enumerate() {
             let views: Vec<&[u8]> = samples.iter().filter_map(|sample| sample[slot]).collect();
             let mut outputs = device.run(&views.concat(), views.len())?.into_iter();
-            for (given, sample) in given.iter_mut().zip(samples) {
-                given[slot] = sample[slot].and_then(|_| outputs.next());
+            for (all, sample) in all.iter_mut().zip(samples) {
+                all[slot] = sample[slot].and_then(|_| outputs.next());
             }
         }
-        Ok(given)
+        Ok(all)
     }
 
-    /// Runs each edge section once, on all samples of which one of its slots has a view.
+    /// Runs each edge section once, on the samples that at least one of the edge's slots sees.
     fn run_edges(
         &mut self,
         samples: &[Vec<Option<DeviceOutput>>],
     ) -> Result<Vec<Vec<Option<EdgeOutput>>>, SectionError> {
-        let mut given = vec![vec![None; self.edges.len()]; samples.len()];
+        let mut all = vec![vec![None; self.edges.len()]; samples.len()];
         for (index, edge) in self.edges.iter_mut().enumerate() {
             let slots: Vec<usize> = edge.slots().iter().map(|slot| slot.index()).collect();
             let maps = |sample: &Vec<Option<DeviceOutput>>| -> Vec<Option<Vec<u8>>> {
                 let map = |slot: &usize| sample[*slot].as_ref().map(|device| device.features.clone());
                 slots.iter().map(map).collect()
             };
-            let (features, presence, seen) = lay_out(samples.iter().map(maps), self.feature_bytes);
-            let batch = seen.iter().filter(|seen| **seen).count();
-            let mut outputs = edge.run(batch, &features, &presence)?.into_iter();
-            for (given, seen) in given.iter_mut().zip(seen) {
-                given[index] = if seen { outputs.next() } else { None };
+            let batch = MapBatch::new(samples.iter().map(maps), self.feature_bytes);
+            let mut outputs = edge.run(batch.len(), &batch.maps, &batch.presence)?.into_iter();
+            for (all, seen) in all.iter_mut().zip(batch.seen) {
+                all[index] = if seen { outputs.next() } else { None };
             }
         }
-        Ok(given)
+        Ok(all)
     }
 
-    /// Cloud logits of each sample, all in one batch; empty for one that nobody saw.
+    /// Cloud logits of each sample, from one batch; empty for a sample without a view.
     fn run_cloud(
         &mut self,
         devices: &[Vec<Option<DeviceOutput>>],
@@ -183,12 +183,11 @@ impl Whole {
                 devices.iter().map(of_device).collect()
             }
         };
-        let (features, presence, seen) = lay_out(devices.iter().zip(edges).map(maps), self.cloud_bytes);
-        let batch = seen.iter().filter(|seen| **seen).count();
-        let logits = self.cloud.run(batch, &features, &presence)?;
+        let batch = MapBatch::new(devices.iter().zip(edges).map(maps), self.cloud_bytes);
+        let logits = self.cloud.run(batch.len(), &batch.maps, &batch.presence)?;
         let mut rows = logits.chunks_exact(self.class_prior.len());
         let row = |seen| if seen { rows.next().unwrap_or_default() } else { &[] };
-        Ok(seen.into_iter().map(row).map(<[f32]>::to_vec).collect())
+        Ok(batch.seen.into_iter().map(row).map(<[f32]>::to_vec).collect())
     }
 
     fn answer(
@@ -201,74 +200,75 @@ impl Whole {
         let presence = Presence::from_mask(&mask);
         let present = presence.present_count();
         let mut logits = ExitLogits::default();
-        let (exit, assessment) = if present == 0 {
-            (self.exits[0], Assessment::of_prior(&self.class_prior))
-        } else {
-            for &exit in self.exits {
-                *logits.of_mut(exit) = match exit {
-                    Exit::Device => {
-                        devices.iter().flatten().flat_map(|device| device.scores.clone()).collect()
-                    }
-                    Exit::Local => {
-                        let scores = devices.iter().map(|device| device.as_ref().map(|it| &it.scores[..]));
-                        joined(self.local.as_mut(), scores, self.class_prior.len())?
-                    }
-                    Exit::Edge => {
-                        let scores = edges.iter().map(|edge| edge.as_ref().map(|it| &it.scores[..]));
-                        joined(self.edge.as_mut(), scores, self.class_prior.len())?
-                    }
-                    Exit::Cloud => cloud.to_vec(),
-                };
-            }
-            self.leave(&logits, present)
-        };
-        let Assessment { class, confidence, .. } = assessment;
+        for &exit in self.exits.iter().filter(|_| present > 0) {
+            *logits.of_mut(exit) = match exit {
+                Exit::Device => devices.iter().flatten().flat_map(|device| device.scores.clone()).collect(),
+                Exit::Local => {
+                    let scores = devices.iter().map(|device| device.as_ref().map(|it| &it.scores[..]));
+                    joined(self.local.as_mut(), scores, self.class_prior.len())?
+                }
+                Exit::Edge => {
+                    let scores = edges.iter().map(|edge| edge.as_ref().map(|it| &it.scores[..]));
+                    joined(self.edge.as_mut(), scores, self.class_prior.len())?
+                }
+                Exit::Cloud => cloud.to_vec(),
+            };
+        }
+        let cascade = Cascade { exits: self.exits, policy: &self.policy, class_prior: &self.class_prior };
+        let ExitAnswer { exit, assessment } = cascade.answer(present, |exit| logits.of(exit));
+        let (class, confidence) = (assessment.class, assessment.confidence);
         Ok(WholeAnswer { presence, devices, edges, logits, exit, class, confidence })
     }
-
-    /// The first exit that is sure enough; the last one takes what is left.
-    fn leave(&self, logits: &ExitLogits, present: u32) -> (Exit, Assessment) {
-        let assess = |exit: Exit| (exit, self.policy.of(exit).assess(logits.of(exit), present));
-        let mut exits = self.exits.iter().copied().filter(|exit| *exit != Exit::Cloud).map(assess);
-        exits.find(|(_, assessment)| assessment.leaves).unwrap_or_else(|| assess(Exit::Cloud))
-    }
 }
 
-/// Maps of the samples that have one from somebody, one after another with zeros where there is none; presence; and which samples
-/// those are.
-fn lay_out(
-    samples: impl Iterator<Item = Vec<Option<Vec<u8>>>>,
-    bytes: usize,
-) -> (Vec<u8>, Vec<bool>, Vec<bool>) {
-    let absent = vec![0; bytes];
-    let (mut features, mut presence, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-    for maps in samples {
-        let is_seen = maps.iter().any(Option::is_some);
-        seen.push(is_seen);
-        for map in maps.iter().filter(|_| is_seen) {
-            features.extend_from_slice(map.as_ref().unwrap_or(&absent));
-            presence.push(map.is_some());
+/// Maps of the samples that at least one source sees, one after another.
+#[derive(Default)]
+struct MapBatch {
+    /// `[samples seen, sources, bytes of a map]`; zeros for an absent source.
+    maps: Vec<u8>,
+    /// `[samples seen, sources]`.
+    presence: Vec<bool>,
+    /// For every sample: whether a source sees the sample.
+    seen: Vec<bool>,
+}
+
+impl MapBatch {
+    /// `samples` has one map per source, `None` for an absent one; a map has `bytes`.
+    fn new(samples: impl Iterator<Item = Vec<Option<Vec<u8>>>>, bytes: usize) -> Self {
+        let (absent, mut batch) = (vec![0; bytes], Self::default());
+        for maps in samples {
+            let seen = maps.iter().any(Option::is_some);
+            batch.seen.push(seen);
+            for map in maps.iter().filter(|_| seen) {
+                batch.maps.extend_from_slice(map.as_ref().unwrap_or(&absent));
+                batch.presence.push(map.is_some());
+            }
         }
+        batch
     }
-    (features, presence, seen)
+
+    /// Number of samples seen.
+    fn len(&self) -> usize {
+        self.seen.iter().filter(|seen| **seen).count()
+    }
 }
 
-/// Logits of an exit over the scores of its sources, `None` where one has none.
+/// Logits of an exit over the scores of its sources; `None` for an absent source.
 fn joined<'a>(
     exit: Option<&mut ScoresExit>,
     sources: impl ExactSizeIterator<Item = Option<&'a [f32]>>,
     classes: usize,
 ) -> Result<Vec<f32>, SectionError> {
     let Some(exit) = exit else { return Err(AggregateError::NoView.into()) };
-    let (mut scores, mut present) = (vec![0.0; sources.len() * classes], SourceSet::EMPTY);
-    for (index, (row, given)) in scores.chunks_exact_mut(classes).zip(sources).enumerate() {
-        if let Some(given) = given {
-            row.copy_from_slice(given);
-            present |= Source::at(index).map_or(SourceSet::EMPTY, SourceSet::single);
+    let (mut scores, mut present) = (vec![0.0; sources.len() * classes], Vec::new());
+    for (row, found) in scores.chunks_exact_mut(classes).zip(sources) {
+        present.push(found.is_some());
+        if let Some(found) = found {
+            row.copy_from_slice(found);
         }
     }
     let mut logits = vec![0.0; classes];
-    exit.scores(&scores, present, &mut logits)?;
+    exit.scores(&scores, SourceSet::from_row(&present), &mut logits)?;
     Ok(logits)
 }
 
@@ -299,7 +299,7 @@ mod tests {
         samples.iter().map(|sample| sample.iter().map(Option::as_deref).collect()).collect()
     }
 
-    /// Every configuration, every join, every encoding that may be.
+    /// Every configuration with every aggregation and every encoding that the configuration allows.
     fn networks() -> impl Iterator<Item = TinyNetwork> {
         use Aggregation::{Ap, Cc, Mp};
         use Configuration::{A, B, C, D, E, F};
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_of_which_nobody_sees_the_sample_has_no_part_in_it() {
+    fn an_edge_whose_slots_see_nothing_has_no_part_in_the_sample() {
         let network = TinyNetwork::of(Configuration::F);
         let view = network.view_of(3);
         let answer = &whole(&network).run(&[[None, Some(&view[..]), None]]).unwrap()[0];
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_prior_answers_a_sample_that_nobody_saw() {
+    fn the_class_prior_answers_a_sample_without_a_view() {
         let network = TinyNetwork::default();
         let answer = &whole(&network).run(&[vec![None; 3]]).unwrap()[0];
         assert_eq!((answer.exit, answer.class, answer.confidence), (Exit::Local, 0, 0.0));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_view_is_no_black_view() {
+    fn an_absent_view_differs_from_a_black_view() {
         for network in networks().filter(|network| network.configuration == Configuration::C) {
             let seen = network.view_of(1);
             let black = vec![0; seen.len()];

@@ -150,20 +150,20 @@ impl PixelWords {
             }
             let from = (start + column) - first;
             let used = low_bits((width - column).min(WORD_PIXELS - from));
-            let rows = pooled_rows(self.shape.pool, y, pooled_height);
+            let Range { start: top, end: bottom } = pooled_rows(self.shape.pool, y, pooled_height);
             let filters = bits.iter().zip(output.chunks_exact_mut(pooled_height * row_words));
             if row_words == 1 {
                 let filters = filters.map(|(bits, map)| ((bits >> from & used) << column, map));
                 // Written out for the one and two that a pooling has.
-                match rows.len() {
-                    1 => filters.for_each(|(bits, map)| map[rows.start] |= bits),
-                    2 => filters.for_each(|(bits, map)| or_into(bits, &mut map[rows.start..rows.start + 2])),
-                    _ => filters.for_each(|(bits, map)| or_into(bits, &mut map[rows.clone()])),
+                match bottom - top {
+                    1 => filters.for_each(|(bits, map)| map[top] |= bits),
+                    2 => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),
+                    _ => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..bottom])),
                 }
                 continue;
             }
             for (bits, map) in filters {
-                for row in map.chunks_exact_mut(row_words).take(rows.end).skip(rows.start) {
+                for row in map.chunks_exact_mut(row_words).take(bottom).skip(top) {
                     or_bits_at(row, column, bits >> from & used);
                 }
             }

@@ -1,10 +1,10 @@
 //! The device section of DDNN (c) in each engine, one thread, side by side:
 //! `cargo bench --profile release -p headwater-models --bench device_sections`.
 //!
-//! With `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)"` in front, ONNX Runtime runs along.
+//! `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)"` before the command adds ONNX Runtime.
 //!
-//! Rounds go through all engines in turn, so that a slow moment of the machine meets each of them; the table has the medians of
-//! the rounds. Weights are untrained: the time of none of the engines depends on them.
+//! Each round runs every engine, so that a slow moment of the machine affects all of them; the table has the medians of the rounds.
+//! Weights are untrained: no engine's time depends on them.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use headwater_inference::bundle::SectionBytes;
 use headwater_inference::engine::{Engine, Input, OrtEngine, Outputs, PackedEngine, Section, TractEngine};
 use headwater_models::export::packed::packed_section;
-use headwater_models::export::{manifest, onnx_sections};
-use headwater_models::layers::Source;
+use headwater_models::export::{TrainedNetwork, manifest, onnx_sections};
 use headwater_models::network::Network;
 use headwater_models::spec::Spec;
 
@@ -35,12 +34,13 @@ fn spec(filters: usize, blocks: usize) -> Spec {
 
 /// Median microseconds of a view in each engine.
 fn measure(spec: &Spec, engines: &[&dyn Engine]) -> Vec<f64> {
-    let network = Network::new(spec);
-    let state = network.initial(1);
-    let (_, onnx) = onnx_sections(spec, &network, &state).swap_remove(0);
-    let source = Source { layout: &network.layout, state: &state };
+    let layers = Network::new(spec);
+    let state = layers.initial(1);
+    let network = TrainedNetwork { spec, layers: &layers, state: &state };
+    let (_, onnx) = onnx_sections(&network).swap_remove(0);
     let view = spec.view();
-    let packed = packed_section(&network.devices[0], &source, view).expect("every block is binary");
+    let device = layers.devices[0].numbers(&network.trained());
+    let packed = packed_section(&device, view).expect("every block is binary");
     let classes = spec.classes();
     let manifest = manifest(spec, vec![1.0 / classes as f32; classes]);
     let bytes =
@@ -71,7 +71,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    // `cargo test --benches` runs this too, and wants to know only that it would.
+    // `cargo test --benches` only checks that the bench compiles.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }

@@ -2,7 +2,7 @@
 
 use headwater_protocol::Exit;
 
-/// A value for each exit that a network has, shallowest first; the others have none.
+/// A value for each exit that a network has, shallowest first; other exits have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByExit<T>([Option<T>; Exit::ALL.len()]);
 
@@ -18,7 +18,7 @@ impl<T> ByExit<T> {
         self.0[exit as usize].as_ref()
     }
 
-    /// The same, to be changed or set.
+    /// The value of an exit, to be changed or set.
     pub fn slot(&mut self, exit: Exit) -> &mut Option<T> {
         &mut self.0[exit as usize]
     }
@@ -28,7 +28,7 @@ impl<T> ByExit<T> {
         Exit::ALL.into_iter().zip(&self.0).filter_map(|(exit, value)| Some((exit, value.as_ref()?)))
     }
 
-    /// Other values for the same exits.
+    /// A new value for each of the same exits.
     pub fn map<U>(&self, mut of: impl FnMut(Exit, &T) -> U) -> ByExit<U> {
         self.iter().map(|(exit, value)| (exit, of(exit, value))).collect()
     }
@@ -42,7 +42,7 @@ impl<T> FromIterator<(Exit, T)> for ByExit<T> {
     }
 }
 
-/// The value of an exit that is known to be there.
+/// The value of an exit that the network has.
 ///
 /// # Panics
 /// When the network has no such exit.
@@ -54,18 +54,15 @@ impl<T> std::ops::Index<Exit> for ByExit<T> {
     }
 }
 
-/// Defines how the values lie in the JSON object around them (`#[serde(flatten, with = ..)]`): one key an exit, made of its name.
-/// Keys of other things beside them are passed over.
+/// Defines modules for `#[serde(flatten, with = ..)]`: each writes the values into the surrounding JSON object, one key per exit.
+/// Other keys of the object are ignored.
 macro_rules! keys {
     ($($(#[$doc:meta])* $module:ident = $before:literal, $after:literal;)*) => {$(
         $(#[$doc])*
         pub mod $module {
-            use std::fmt;
-            use std::marker::PhantomData;
-
             use headwater_protocol::Exit;
-            use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-            use serde::ser::{Serialize, SerializeMap, Serializer};
+            use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+            use serde::ser::{Serialize, Serializer};
 
             use super::ByExit;
 
@@ -76,46 +73,24 @@ macro_rules! keys {
             /// Writes the keys.
             ///
             /// # Errors
-            /// Those of the serializer.
+            /// The errors of the serializer.
             pub fn serialize<T: Serialize, S: Serializer>(values: &ByExit<T>, to: S) -> Result<S::Ok, S::Error> {
-                let mut map = to.serialize_map(None)?;
-                for (exit, value) in values.iter() {
-                    map.serialize_entry(&key(exit), value)?;
-                }
-                map.end()
+                to.collect_map(values.iter().map(|(exit, value)| (key(exit), value)))
             }
 
-            /// Reads the keys that are there.
+            /// Reads the keys that are present.
             ///
             /// # Errors
-            /// Those of the deserializer.
+            /// The errors of the deserializer, or a value of another type.
             pub fn deserialize<'de, T, D>(from: D) -> Result<ByExit<T>, D::Error>
             where
-                T: Deserialize<'de>,
+                T: DeserializeOwned,
                 D: Deserializer<'de>,
             {
-                struct Keys<T>(PhantomData<T>);
-
-                impl<'de, T: Deserialize<'de>> Visitor<'de> for Keys<T> {
-                    type Value = ByExit<T>;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("a key an exit")
-                    }
-
-                    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ByExit<T>, A::Error> {
-                        let mut values = ByExit::default();
-                        while let Some(found) = map.next_key::<String>()? {
-                            match Exit::ALL.into_iter().find(|exit| key(*exit) == found) {
-                                Some(exit) => *values.slot(exit) = Some(map.next_value()?),
-                                None => drop(map.next_value::<IgnoredAny>()?),
-                            }
-                        }
-                        Ok(values)
-                    }
-                }
-
-                from.deserialize_map(Keys(PhantomData))
+                let mut object = serde_json::Map::deserialize(from)?;
+                let present = Exit::ALL.into_iter().filter_map(|exit| Some((exit, object.remove(&key(exit))?)));
+                let values = present.map(|(exit, value)| Ok((exit, serde_json::from_value(value)?)));
+                values.collect::<Result<_, serde_json::Error>>().map_err(D::Error::custom)
             }
         }
     )*};
@@ -148,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_lie_beside_the_other_keys_of_an_object() {
+    fn the_values_are_keys_among_the_other_keys_of_an_object() {
         let every = ByExit::from_iter([(Exit::Cloud, 0.1), (Exit::Local, 1.0)]);
         let figures = Figures { samples: 7, every, share: every.map(|_, value| value / 3.0) };
         let text = serde_json::to_string(&figures).unwrap();
@@ -159,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_come_shallowest_first_whatever_the_order_they_were_given_in() {
+    fn exits_are_iterated_shallowest_first_for_any_order_of_insertion() {
         let values = ByExit::from_iter([(Exit::Cloud, 'c'), (Exit::Device, 'd')]);
         assert_eq!(values.iter().collect::<Vec<_>>(), [(Exit::Device, &'d'), (Exit::Cloud, &'c')]);
         assert_eq!((values.get(Exit::Edge), values[Exit::Cloud]), (None, 'c'));

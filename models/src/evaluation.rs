@@ -1,27 +1,110 @@
-//! What the exits of a trained network say about a part of the data.
+//! Logits of a trained network for a part of the data, and the correct answers of each exit.
+
+use burn::tensor::Tensor;
+use headwater_inference::exit::{Assessment, argmax};
+use headwater_inference::manifest::Configuration;
+use headwater_protocol::{Exit, Slot};
+use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
+use crate::experiment::Experiment;
 use crate::layers::{Pass, State};
-use crate::loss::best;
-use crate::network::Network;
-use crate::training::{ExitShares, Workers};
 
 /// Samples that run through the network at once.
 const CHUNK: usize = 128;
 
 /// Logits of every exit for every sample of a part.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExitLogits {
+pub struct PartLogits {
     /// Number of classes.
     pub classes: usize,
-    /// For each slot `[samples, classes]`; zeros where it does not see the sample. None where devices have no section.
+    /// For each slot `[samples, classes]`, zeros for a sample that the slot does not see; empty where devices have no section.
     pub devices: Vec<Vec<f32>>,
-    /// `[samples, classes]` of each exit; zeros where no slot sees the sample.
+    /// `[samples, classes]` of each exit; zeros for a sample that no slot sees.
     pub exits: ByExit<Vec<f32>>,
 }
 
-impl ExitLogits {
+/// Share of correct answers by exit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExitShares {
+    /// Each device, over the samples seen; empty where devices have no section.
+    pub devices: Vec<f64>,
+    /// Each exit, over all samples.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub exits: ByExit<f64>,
+}
+
+/// Runs all samples through the network, normalised by the running statistics.
+pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
+    let indices: Vec<usize> = (0..samples.len()).collect();
+    let shares = experiment.workers.share(&indices, |share| {
+        let mut logits = PartLogits::default();
+        for chunk in share.chunks(CHUNK) {
+            let batch = Batch::plain(samples, chunk.iter().copied());
+            logits.append(PartLogits::of_batch(experiment, state, &batch));
+        }
+        logits
+    });
+    let mut all = PartLogits::default();
+    shares.into_iter().for_each(|share| all.append(share));
+    all
+}
+
+impl PartLogits {
+    /// Logits of one sample at an exit.
+    ///
+    /// # Panics
+    /// When there is no such exit or sample.
+    pub fn of(&self, exit: Exit, sample: usize) -> &[f32] {
+        &self.exits[exit][sample * self.classes..][..self.classes]
+    }
+
+    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.
+    ///
+    /// # Panics
+    /// When there is no such exit.
+    pub fn right(&self, exit: Exit, samples: &Samples, class_prior: &[f32]) -> Vec<bool> {
+        let prior = Assessment::of_prior(class_prior).class;
+        let right = |sample: usize| {
+            let unseen = samples.seen[sample].is_empty();
+            let class = if unseen { prior } else { argmax(self.of(exit, sample)) };
+            class == samples.labels[sample]
+        };
+        (0..samples.len()).map(right).collect()
+    }
+
+    fn of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> Self {
+        let (network, classes) = (&experiment.network, experiment.spec.classes());
+        let mut logits = Self::zeros(network.configuration, batch.views.len(), classes, batch.len());
+        if batch.is_blank() {
+            return logits;
+        }
+        let output = network.forward(&Pass::inference(&network.layout, state), batch);
+        for (logits, device) in logits.devices.iter_mut().zip(&output.devices) {
+            let Some(device) = device else { continue };
+            let Some(scores) = device.flat_scores() else { continue };
+            for (row, scores) in device.rows.iter().zip(values(scores).chunks_exact(classes)) {
+                logits[*row as usize * classes..][..classes].copy_from_slice(scores);
+            }
+        }
+        logits.exits = output.exits.map(|_, logits| {
+            let mut logits = values(logits.clone());
+            let rows = logits.chunks_exact_mut(classes).zip(&batch.present);
+            rows.filter(|(_, present)| **present == 0).for_each(|(row, _)| row.fill(0.0));
+            logits
+        });
+        logits
+    }
+
+    /// Zeros for every device with a section and every exit of a configuration.
+    pub(crate) fn zeros(configuration: Configuration, slots: usize, classes: usize, samples: usize) -> Self {
+        let zeros = vec![0.0; samples * classes];
+        let exits = configuration.exits().iter().map(|exit| (*exit, zeros.clone())).collect();
+        let devices = if configuration.has_device_section() { slots } else { 0 };
+        Self { classes, devices: vec![zeros; devices], exits }
+    }
+
     fn append(&mut self, other: Self) {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
@@ -32,92 +115,25 @@ impl ExitLogits {
     }
 }
 
-/// Runs all samples through the network, normalised by the running statistics.
-pub fn evaluate(workers: &Workers, network: &Network, state: &State, samples: &Samples) -> ExitLogits {
-    let share = samples.len().div_ceil(workers.count()).max(1);
-    let parts: Vec<_> =
-        (0..samples.len()).step_by(share).map(|start| start..(start + share).min(samples.len())).collect();
-    let parts = workers.each(parts, |part| {
-        let mut logits = ExitLogits::default();
-        for start in part.clone().step_by(CHUNK) {
-            let batch = Batch::plain(samples, start..(start + CHUNK).min(part.end));
-            logits.append(chunk(network, state, &batch, samples.classes));
-        }
-        logits
-    });
-    let mut all = ExitLogits::default();
-    parts.into_iter().for_each(|part| all.append(part));
-    all
-}
-
-fn chunk(network: &Network, state: &State, batch: &Batch, classes: usize) -> ExitLogits {
-    let zeros = vec![0.0; batch.len() * classes];
-    let mut devices = vec![zeros.clone(); network.devices.len()];
-    if batch.is_blank() {
-        let exits = network.configuration.exits().iter().map(|exit| (*exit, zeros.clone()));
-        return ExitLogits { classes, devices, exits: exits.collect() };
-    }
-    let pass = Pass::inference(&network.layout, state);
-    let answers = network.forward(&pass, batch);
-    for (all, given) in devices.iter_mut().zip(&answers.devices) {
-        let Some((given, scores)) = given.as_ref().and_then(|given| Some((given, given.flat_scores()?)))
-        else {
-            continue;
-        };
-        for (row, scores) in given.rows.iter().zip(values(scores).chunks_exact(classes)) {
-            all[*row as usize * classes..][..classes].copy_from_slice(scores);
-        }
-    }
-    let seen = |mut logits: Vec<f32>| {
-        for (row, present) in logits.chunks_exact_mut(classes).zip(&batch.present) {
-            if *present == 0 {
-                row.fill(0.0);
-            }
-        }
-        logits
-    };
-    ExitLogits { classes, devices, exits: answers.exits.map(|_, logits| seen(values(logits.clone()))) }
-}
-
-fn values(tensor: burn::tensor::Tensor<2>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("logits are f32")
-}
-
-/// Correct answers by exit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExitCounts {
-    /// Samples.
-    pub samples: usize,
-    /// For each slot: samples it sees, correct ones among them.
-    pub devices: Vec<(usize, usize)>,
-    /// Correct at each exit.
-    pub exits: ByExit<usize>,
-}
-
-impl ExitCounts {
-    /// Counts over a part.
-    pub fn of(logits: &ExitLogits, samples: &Samples) -> Self {
-        let hits = |logits: &[f32], only: &dyn Fn(usize) -> bool| {
-            let rows = logits.chunks_exact(samples.classes).zip(&samples.labels).enumerate();
-            rows.filter(|(sample, (row, label))| only(*sample) && best(row) == usize::from(**label)).count()
-        };
-        let devices = logits.devices.iter().enumerate().map(|(slot, scores)| {
-            let sees = |sample: usize| samples.seen[sample] >> slot & 1 == 1;
-            ((0..samples.len()).filter(|sample| sees(*sample)).count(), hits(scores, &sees))
+impl ExitShares {
+    /// Shares over a part.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
+        let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
+            let seen = samples.seen_by(slot);
+            let row = |sample: usize| &scores[sample * logits.classes..][..logits.classes];
+            share(seen.iter().map(|sample| argmax(row(*sample)) == samples.labels[*sample]))
         });
-        Self {
-            samples: samples.len(),
-            devices: devices.collect(),
-            exits: logits.exits.map(|_, logits| hits(logits, &|_| true)),
-        }
+        let exits = logits.exits.map(|exit, _| share(logits.right(exit, samples, class_prior).into_iter()));
+        Self { devices: devices.collect(), exits }
     }
+}
 
-    /// The counts as shares.
-    pub fn shares(&self) -> ExitShares {
-        let share = |hits: usize, of: usize| hits as f64 / of.max(1) as f64;
-        ExitShares {
-            devices: self.devices.iter().map(|(seen, hits)| share(*hits, *seen)).collect(),
-            exits: self.exits.map(|_, hits| share(*hits, self.samples)),
-        }
-    }
+/// Share of `true`; 0 of nothing.
+fn share(right: impl ExactSizeIterator<Item = bool>) -> f64 {
+    let count = right.len().max(1);
+    right.filter(|right| *right).count() as f64 / count as f64
+}
+
+fn values(tensor: Tensor<2>) -> Vec<f32> {
+    tensor.into_data().try_to_vec::<f32>().expect("logits are f32")
 }

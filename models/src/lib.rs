@@ -1,25 +1,31 @@
 //! Trains the sections and exits of a distributed network together and exports them as one bundle.
 //!
-//! A [`spec::Spec`] says which network, a [`recipe::Recipe`] how it is trained. [`network::Network`] holds the layers,
-//! [`training::Trainer`] minimises the joint loss over every exit, [`calibration`] chooses temperatures and thresholds on the
-//! validation part, [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] keeps all of it in a
-//! folder that survives a kill.
+//! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
+//! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
+//! [`tuning`] chooses temperatures and thresholds on the validation part, [`account`] counts where samples leave, [`report`] writes the
+//! figures. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
+//! survives a kill.
 //!
-//! It refuses to know sockets, services and time limits; the part outside [`run`] reads no clock and no file but spec and recipe.
+//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
 
+pub mod account;
 pub mod bundle_logits;
 pub mod by_exit;
-pub mod calibration;
 pub mod data;
 pub mod evaluation;
+pub mod experiment;
 pub mod export;
+pub mod file_error;
 pub mod fused;
 pub mod layers;
 pub mod loss;
 pub mod network;
 pub mod random;
 pub mod recipe;
+pub mod reduction;
+pub mod report;
 pub mod run;
 pub mod single_camera;
 pub mod spec;
 pub mod training;
+pub mod tuning;

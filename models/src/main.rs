@@ -12,8 +12,8 @@ fn main() -> ExitCode {
     commands::main()
 }
 
-/// Keeps freed memory in the process: every step asks for the same buffers again, and giving them back to the system in between costs
-/// a quarter of the training time in page faults.
+/// Keeps freed memory in the process. Every step allocates the same buffers again; returning them to the system costs a quarter of
+/// the training time in page faults.
 #[expect(unsafe_code, reason = "an allocator option has no safe wrapper")]
 fn keep_memory() {
     /// `mi_option_purge_delay` in mimalloc.h.
@@ -21,7 +21,7 @@ fn keep_memory() {
     unsafe extern "C" {
         fn mi_option_set(option: std::ffi::c_int, value: std::ffi::c_long);
     }
-    // SAFETY: the declaration is that of mimalloc.h, which is linked as the global allocator; it sets a number (-1: never purge)
+    // SAFETY: the declaration is that of mimalloc.h, which is linked as the global allocator. The call sets a number (-1: never purge)
     // before any other thread runs.
     unsafe { mi_option_set(PURGE_DELAY, -1) };
 }

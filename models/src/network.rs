@@ -1,4 +1,4 @@
-//! The network of a spec: a section on each device, on each edge and in the cloud, with the exits of its configuration.
+//! The layers of a spec: a section on each device, on each edge and in the cloud, with the exits of the configuration.
 
 use burn::tensor::Tensor;
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureMap};
@@ -6,8 +6,8 @@ use headwater_protocol::Exit;
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
-use crate::fused::{Join, join};
-use crate::layers::{Block, Builder, Layout, Pass, State};
+use crate::fused::{JoinRows, join};
+use crate::layers::{Block, BlockNumbers, Builder, Layout, Pass, State, TrainedState};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
 /// The layers of a network; its numbers are a [`State`].
@@ -23,7 +23,7 @@ pub struct Network {
     pub edge: Option<Block>,
     /// Layers of the cloud section.
     pub cloud: Vec<Block>,
-    /// Where the numbers lie.
+    /// Ranges of the numbers in a [`State`].
     pub layout: Layout,
     /// DDNN configuration.
     pub configuration: Configuration,
@@ -35,46 +35,68 @@ pub struct Network {
 /// A section with a map for the next tier and scores of its own.
 #[derive(Clone, Debug)]
 pub struct ExitSection {
-    /// Up to the features.
+    /// Blocks up to the features.
     pub blocks: Vec<Block>,
-    /// From the features to the scores.
+    /// Blocks from the features to the scores.
     pub head: Vec<Block>,
     /// The map for the next tier.
     pub map: FeatureMap,
 }
 
-/// An edge: its section and the slots it serves.
+/// Trained numbers of an [`ExitSection`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SectionNumbers {
+    /// Blocks up to the features.
+    pub blocks: Vec<BlockNumbers>,
+    /// Blocks from the features to the scores.
+    pub head: Vec<BlockNumbers>,
+}
+
+/// The layers of one section.
+pub enum SectionLayers<'a> {
+    /// A section with scores and a map.
+    Exit(&'a ExitSection),
+    /// A section with logits alone.
+    Logits(&'a [Block]),
+}
+
+/// An edge: a section over the maps of some slots.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// What it runs.
+    /// The section.
     pub section: ExitSection,
-    /// The slots, rising.
+    /// Slots of the edge, in ascending order.
     pub slots: Vec<usize>,
 }
 
+/// Aggregation at each join.
 #[derive(Clone, Copy, Debug)]
 struct Joins {
+    /// Scores of the devices, for the exit `local`.
     local: Aggregation,
+    /// Maps of an edge's devices.
     edge: Aggregation,
+    /// Scores of the edges, for the exit `edge`.
     fusion: Aggregation,
+    /// Maps of the devices or edges, for the cloud.
     cloud: Aggregation,
 }
 
-/// What the network says about a batch.
-pub struct Answers {
-    /// What each slot gives; `None` when it sees nothing of the batch.
-    pub devices: Vec<Option<Given>>,
-    /// What each edge gives; `None` when none of its slots sees anything.
-    pub edges: Vec<Option<Given>>,
-    /// Logits of each exit of the configuration, `[batch, classes]`; those of a sample that nobody sees mean nothing.
+/// Outputs of the network for a batch.
+pub struct NetworkOutput {
+    /// Output of each slot; `None` for a slot that sees no sample of the batch.
+    pub devices: Vec<Option<SourceOutput>>,
+    /// Output of each edge; `None` for an edge whose slots see no sample of the batch.
+    pub edges: Vec<Option<SourceOutput>>,
+    /// Logits of each exit of the configuration, `[batch, classes]`; without meaning for a sample that no slot sees.
     pub exits: ByExit<Tensor<2>>,
 }
 
-/// What a device or an edge takes and gives, for the samples of which it sees anything.
-pub struct Given {
-    /// Index in the batch of each of them, rising.
+/// Input and outputs of a device or an edge, for the samples seen there.
+pub struct SourceOutput {
+    /// Indices of the seen samples in the batch, ascending.
     pub rows: Vec<u32>,
-    /// What its section takes, `[rows, ..]`.
+    /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
     /// `[rows, classes, 1, 1]`; `None` for a device without a section.
     pub scores: Option<Tensor<4>>,
@@ -111,43 +133,52 @@ impl Network {
         Self { devices, local, edges, edge, cloud, layout, configuration, features: shapes.features, joins }
     }
 
-    /// First numbers, from `seed`.
+    /// Initial numbers from `seed`.
     pub fn initial(&self, seed: u64) -> State {
         self.layout.initial(seed)
+    }
+
+    /// The layers of every section in the order of the manifest: devices, `local`, edges, `edge`, cloud.
+    pub fn sections(&self) -> impl Iterator<Item = SectionLayers<'_>> {
+        let devices = self.devices.iter().map(SectionLayers::Exit).chain(logits(&self.local));
+        let edges =
+            self.edges.iter().map(|edge| SectionLayers::Exit(&edge.section)).chain(logits(&self.edge));
+        devices.chain(edges).chain([SectionLayers::Logits(&self.cloud)])
     }
 
     /// Runs the whole network.
     ///
     /// # Panics
-    /// When no device sees anything of the batch ([`Batch::is_blank`]): no exit fires then.
-    pub fn forward(&self, pass: &Pass<'_>, batch: &Batch) -> Answers {
-        assert!(!batch.is_blank(), "a batch holds at least one view");
+    /// When no slot sees any sample of the batch ([`Batch::is_blank`]).
+    pub fn forward(&self, pass: &Pass<'_>, batch: &Batch) -> NetworkOutput {
+        assert!(!batch.is_blank(), "a batch has at least one view");
         let devices = batch.views.iter().enumerate();
         let devices: Vec<_> =
             devices.map(|(slot, views)| self.run_device(pass, slot, views, batch.shape)).collect();
         let edges: Vec<_> = self.edges.iter().map(|edge| self.run_edge(pass, edge, &devices)).collect();
+        let join_all = |sources: &[Option<SourceOutput>], output, aggregation| {
+            let sources: Vec<_> = sources.iter().map(Option::as_ref).collect();
+            let rows: Vec<u32> = (0..batch.len() as u32).collect();
+            joined(&sources, output, aggregation, &rows)
+        };
         let exits = self.configuration.exits().iter().map(|&exit| {
+            let run = |blocks: &[Block], x| blocks.iter().fold(x, |x, block| block.forward(pass, x));
             let logits = match exit {
-                // One device: its scores, laid out over the batch.
-                Exit::Device => joined(&devices, Part::Scores, Aggregation::Mp, batch.len()),
+                // One device: its scores, in the rows of the batch.
+                Exit::Device => join_all(&devices, Output::Scores, Aggregation::Mp),
                 Exit::Local => {
-                    let scores = joined(&devices, Part::Scores, self.joins.local, batch.len());
-                    self.local.iter().fold(scores, |x, block| block.forward(pass, x))
+                    run(self.local.as_slice(), join_all(&devices, Output::Scores, self.joins.local))
                 }
-                Exit::Edge => {
-                    let scores = joined(&edges, Part::Scores, self.joins.fusion, batch.len());
-                    self.edge.iter().fold(scores, |x, block| block.forward(pass, x))
-                }
+                Exit::Edge => run(self.edge.as_slice(), join_all(&edges, Output::Scores, self.joins.fusion)),
                 Exit::Cloud => {
                     let sources = if edges.is_empty() { &devices } else { &edges };
-                    let maps = joined(sources, Part::Features, self.joins.cloud, batch.len());
-                    self.cloud.iter().fold(maps, |x, block| block.forward(pass, x))
+                    run(&self.cloud, join_all(sources, Output::Features, self.joins.cloud))
                 }
             };
             (exit, flat(logits))
         });
         let exits = exits.collect();
-        Answers { devices, edges, exits }
+        NetworkOutput { devices, edges, exits }
     }
 
     fn run_device(
@@ -156,7 +187,7 @@ impl Network {
         slot: usize,
         views: &SlotViews,
         [channels, h, w]: [usize; 3],
-    ) -> Option<Given> {
+    ) -> Option<SourceOutput> {
         if views.rows.is_empty() {
             return None;
         }
@@ -164,21 +195,25 @@ impl Network {
         let view = pass.tensor(views.pixels.clone(), [rows.len(), channels, h, w]);
         Some(match self.devices.get(slot) {
             Some(section) => section.run(pass, rows, view),
-            None => Given { rows, input: view.clone(), scores: None, features: view },
+            None => SourceOutput { rows, input: view.clone(), scores: None, features: view },
         })
     }
 
-    /// Runs an edge over the samples of which one of its slots sees anything; for the others it is absent.
-    fn run_edge(&self, pass: &Pass<'_>, edge: &Edge, devices: &[Option<Given>]) -> Option<Given> {
-        let sources: Vec<Option<&Given>> = edge.slots.iter().map(|slot| devices[*slot].as_ref()).collect();
-        let mut rows: Vec<u32> = sources.iter().flatten().flat_map(|given| &given.rows).copied().collect();
+    /// Runs an edge over the samples that at least one of its slots sees.
+    fn run_edge(
+        &self,
+        pass: &Pass<'_>,
+        edge: &Edge,
+        devices: &[Option<SourceOutput>],
+    ) -> Option<SourceOutput> {
+        let sources: Vec<_> = edge.slots.iter().map(|slot| devices[*slot].as_ref()).collect();
+        let mut rows: Vec<u32> = sources.iter().flatten().flat_map(|source| &source.rows).copied().collect();
         rows.sort_unstable();
         rows.dedup();
         if rows.is_empty() {
             return None;
         }
-        let at = |row: u32| rows.partition_point(|other| *other < row) as u32;
-        let input = join_at(&sources, Part::Features, self.joins.edge, rows.len(), at);
+        let input = joined(&sources, Output::Features, self.joins.edge, &rows);
         Some(edge.section.run(pass, rows, input))
     }
 }
@@ -194,10 +229,16 @@ impl ExitSection {
         Self { blocks, head, map: shapes.features }
     }
 
-    fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> Given {
+    fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> SourceOutput {
         let features = self.blocks.iter().fold(input.clone(), |x, block| block.forward(pass, x));
         let scores = self.scores(pass, features.clone());
-        Given { rows, input, scores: Some(scores), features }
+        SourceOutput { rows, input, scores: Some(scores), features }
+    }
+
+    /// The trained numbers.
+    pub fn numbers(&self, trained: &TrainedState<'_>) -> SectionNumbers {
+        let numbers = |blocks: &[Block]| blocks.iter().map(|block| block.numbers(trained)).collect();
+        SectionNumbers { blocks: numbers(&self.blocks), head: numbers(&self.head) }
     }
 
     /// Scores `[rows, classes, 1, 1]` of features.
@@ -205,59 +246,58 @@ impl ExitSection {
         self.head.iter().fold(features, |x, block| block.forward(pass, x))
     }
 
-    /// The numbers whose signs are the features, by the running statistics; `None` where the features are floats.
+    /// Inputs of the signs that are the features, by the running statistics; `None` where the features are floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
         last.before_sign(pass, before.iter().fold(input, |x, block| block.forward(pass, x)))
     }
 }
 
-impl Given {
+impl SourceOutput {
     /// Scores, `[rows, classes]`; `None` for a device without a section.
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)
     }
 }
 
-/// What is joined.
+/// The section of an exit over scores.
+fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
+    block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
+}
+
+/// The output of a source that a join takes.
 #[derive(Clone, Copy)]
-enum Part {
+enum Output {
     Scores,
     Features,
 }
 
-impl Part {
-    fn of(self, given: &Given) -> Tensor<4> {
-        match (self, &given.scores) {
+impl Output {
+    fn of(self, source: &SourceOutput) -> Tensor<4> {
+        match (self, &source.scores) {
             (Self::Scores, Some(scores)) => scores.clone(),
-            (Self::Scores, None) => unreachable!("no exit is in front of the cloud where devices send views"),
-            (Self::Features, _) => given.features.clone(),
+            (Self::Scores, None) => unreachable!("the cloud has the only exit where devices send views"),
+            (Self::Features, _) => source.features.clone(),
         }
     }
 }
 
-/// Joins what the sources give over a batch.
-fn joined(sources: &[Option<Given>], part: Part, aggregation: Aggregation, batch: usize) -> Tensor<4> {
-    let sources: Vec<_> = sources.iter().map(Option::as_ref).collect();
-    join_at(&sources, part, aggregation, batch, |row| row)
-}
-
-/// Joins what the sources give over `batch` samples; `at` says where a row of the whole batch lies among them.
-fn join_at(
-    sources: &[Option<&Given>],
-    part: Part,
+/// Joins outputs of the sources for the samples `rows` of the batch, in ascending order.
+fn joined(
+    sources: &[Option<&SourceOutput>],
+    output: Output,
     aggregation: Aggregation,
-    batch: usize,
-    at: impl Fn(u32) -> u32,
+    rows: &[u32],
 ) -> Tensor<4> {
-    let mut place = Join { batch, slots: sources.len(), rows: Vec::new() };
+    let mut join_rows = JoinRows { batch: rows.len(), slots: sources.len(), rows: Vec::new() };
     let mut maps = Vec::new();
-    for (slot, given) in sources.iter().enumerate() {
-        let Some(given) = given else { continue };
-        place.rows.extend(given.rows.iter().map(|row| (at(*row), slot as u32)));
-        maps.push(part.of(given));
+    for (index, source) in sources.iter().enumerate() {
+        let Some(source) = source else { continue };
+        let joined_row = |row: &u32| rows.partition_point(|other| other < row) as u32;
+        join_rows.rows.extend(source.rows.iter().map(|row| (joined_row(row), index as u32)));
+        maps.push(output.of(source));
     }
-    join(Tensor::cat(maps, 0), aggregation, &place)
+    join(Tensor::cat(maps, 0), aggregation, &join_rows)
 }
 
 fn chain(builder: &mut Builder, section: &str, shapes: &[LayerShape]) -> Vec<Block> {

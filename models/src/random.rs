@@ -1,14 +1,14 @@
-//! Random numbers that are a pure function of a seed and a place (epoch, step, sample), so a resumed run repeats them.
+//! Random numbers that are a pure function of a seed and a stream (epoch, step, sample), so that a resumed run draws the same numbers.
 
 /// A small generator (`SplitMix64`, Steele et al. 2014); good enough for shuffles, masks and initial weights.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A stream of its own for each `seed` and `place`.
-    pub fn new(seed: u64, place: &[u64]) -> Self {
+    /// A stream of its own for each `seed` and `stream`.
+    pub fn new(seed: u64, stream: &[u64]) -> Self {
         let mut state = Self(seed);
-        for part in place {
+        for part in stream {
             state.0 = state.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93);
         }
         state.next();
@@ -56,8 +56,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_places_repeat_and_others_differ() {
-        let draw = |seed, place: &[u64]| Random::new(seed, place).next();
+    fn equal_streams_repeat_and_others_differ() {
+        let draw = |seed, stream: &[u64]| Random::new(seed, stream).next();
         assert_eq!(draw(7, &[1, 2]), draw(7, &[1, 2]));
         assert_ne!(draw(7, &[1, 2]), draw(7, &[2, 1]));
         assert_ne!(draw(7, &[1, 2]), draw(8, &[1, 2]));

@@ -1,17 +1,17 @@
-//! The recipe: a TOML file that says how a network is trained.
+//! The recipe: a TOML file with the settings of a training run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::data::Augment;
+use crate::file_error::{self, FileError};
 
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
 
-/// How a network is trained; every key has a meaning in the commented default recipe.
+/// Settings of a training run; the commented default recipe explains every key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -19,20 +19,20 @@ pub struct Recipe {
     pub epochs: u32,
     /// Samples of one step, over all workers.
     pub batch: usize,
-    /// Threads that train; each takes an equal part of every batch. Changes the result (batch norm sees that part).
+    /// Threads that train, each on an equal share of every batch. The number changes the result: batch norm sees a share.
     pub workers: usize,
-    /// Seed of weights, order and changes.
+    /// Seed of weights, order and augmentation.
     pub seed: u64,
     /// Optimiser and its schedule.
     pub optimiser: Optimiser,
-    /// What is minimised.
+    /// Loss that is minimised.
     pub loss: LossRecipe,
-    /// How views are changed.
+    /// Augmentation of the views.
     #[serde(default)]
     pub augment: Augment,
-    /// Choice of the threshold.
-    pub exit: ExitRecipe,
-    /// When the run is saved.
+    /// Target of the thresholds.
+    pub exit: ExitTarget,
+    /// Checkpoints of the run.
     #[serde(default)]
     pub checkpoint: CheckpointRecipe,
 }
@@ -43,7 +43,7 @@ pub struct Recipe {
 pub struct Optimiser {
     /// Largest step size.
     pub learning_rate: f32,
-    /// Share of the largest step size that the cosine ends at.
+    /// Step size at the end of the cosine, as a share of the largest one.
     pub final_share: f32,
     /// Steps over which the step size rises from 0.
     pub warm_up_steps: u32,
@@ -61,36 +61,36 @@ pub struct Optimiser {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossRecipe {
-    /// Weight of each device's head where it is no exit of its own (c, e, f), over the samples it sees.
+    /// Weight of each device's head where the head is no exit of its own (c, e, f), over the samples seen.
     #[serde(default = "a_fifth")]
     pub device: f32,
     /// Weight of the exit `device`, where a device decides (b, d); 1 when left out.
-    // Left out of what identifies a run when left out here, so that older runs can go on.
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_exit: Option<f32>,
     /// Weight of the exit `local`.
-    #[serde(default = "whole")]
+    #[serde(default = "one")]
     pub local: f32,
     /// Weight of the exit `edge`; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<f32>,
     /// Weight of the exit `cloud`.
-    #[serde(default = "whole")]
+    #[serde(default = "one")]
     pub cloud: f32,
     /// Share of the label's probability spread over all classes, in `[0, 1)`.
     #[serde(default)]
     pub smoothing: f32,
-    /// Teaching from the cloud exit.
+    /// Distillation from the cloud exit.
     pub distillation: Distillation,
 }
 
-/// The cloud exit teaches the exits in front of it.
+/// Distillation: the cloud exit is the teacher of the exits before it.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distillation {
-    /// Weight for the exit `local`; 0 switches it off.
+    /// Weight for the exit `local`; 0 switches the term off.
     pub local: f32,
-    /// Weight for each device's head where it is no exit of its own.
+    /// Weight for each device's head where the head is no exit of its own.
     #[serde(default)]
     pub device: f32,
     /// Weight for the exit `device`; that of `local` when left out.
@@ -99,21 +99,21 @@ pub struct Distillation {
     /// Weight for the exit `edge`; that of `local` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<f32>,
-    /// Divides both logits.
+    /// Divisor of both logits.
     pub temperature: f32,
 }
 
-/// Choice of the thresholds, from the validation part.
+/// Target of the thresholds, which are chosen on the validation part.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct ExitRecipe {
-    /// Points of accuracy that all exits together may lie below the cloud exit.
+pub struct ExitTarget {
+    /// Points of accuracy that all exits together may lose against the cloud exit.
     pub max_loss_points: f32,
-    /// Standard errors of the measured loss that must fit in too: 1.64 keeps the promise on new data with probability 0.95.
+    /// Standard errors added to the measured loss: with 1.64 the target holds on new data with probability 0.95.
     #[serde(default = "one_sided_95")]
     pub standard_errors: f32,
-    /// Whether samples that an exit has right and the cloud wrong make up for the others. More leave early then, and the promise
-    /// leans on luck: on new data the wins may be fewer.
+    /// Whether wins over the cloud (exit right, cloud wrong) make up for losses. More samples leave early then, but wins may be fewer
+    /// on new data.
     #[serde(default)]
     pub count_wins: bool,
 }
@@ -146,7 +146,7 @@ fn a_fifth() -> f32 {
     0.2
 }
 
-fn whole() -> f32 {
+fn one() -> f32 {
     1.0
 }
 
@@ -154,7 +154,7 @@ fn one_sided_95() -> f32 {
     1.64
 }
 
-/// When the run is saved.
+/// Checkpoints of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointRecipe {
@@ -168,58 +168,24 @@ impl Default for CheckpointRecipe {
     }
 }
 
-/// A recipe that cannot be used.
-#[derive(Debug, Error)]
-pub enum RecipeError {
-    /// The file cannot be read.
-    #[error("reading the recipe {}: {source}", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Not TOML, or a key that is missing, unknown or of another type.
-    #[error("{}: {message}", file.display())]
-    Syntax {
-        /// The file.
-        file: PathBuf,
-        /// What the parser says, with line and column.
-        message: String,
-    },
-    /// Numbers out of range, all of them.
-    #[error("{}: {}", file.display(), mistakes.join("; "))]
-    Range {
-        /// The file.
-        file: PathBuf,
-        /// Each with key, expected, found.
-        mistakes: Vec<String>,
-    },
-}
-
 impl Recipe {
     /// Reads a recipe file, or the default one for `None`.
     ///
     /// # Errors
-    /// [`RecipeError`]: unreadable, not TOML, or numbers out of range (all are named).
-    pub fn read(file: Option<&Path>) -> Result<Self, RecipeError> {
+    /// [`FileError`]: unreadable, not TOML, or numbers out of range (all are named).
+    pub fn read(file: Option<&Path>) -> Result<Self, FileError> {
         match file {
             None => Self::parse(Path::new("default recipe"), DEFAULT),
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|source| RecipeError::Unreadable { file: file.to_owned(), source })?;
-                Self::parse(file, &text)
-            }
+            Some(file) => Self::parse(file, &file_error::read("recipe", file)?),
         }
     }
 
     /// Parses and checks the text of a recipe.
     ///
     /// # Errors
-    /// As [`Recipe::read`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, RecipeError> {
-        let recipe: Self = toml::from_str(text)
-            .map_err(|error| RecipeError::Syntax { file: file.to_owned(), message: error.to_string() })?;
+    /// See [`Recipe::read`].
+    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        let recipe: Self = toml::from_str(text).map_err(|error| invalid(file, error.to_string()))?;
         recipe.check(file)?;
         Ok(recipe)
     }
@@ -227,15 +193,15 @@ impl Recipe {
     /// Checks the ranges of all numbers; `file` is for the message.
     ///
     /// # Errors
-    /// [`RecipeError::Range`] naming every mistake.
-    pub fn check(&self, file: &Path) -> Result<(), RecipeError> {
+    /// [`FileError::Invalid`] naming every mistake.
+    pub fn check(&self, file: &Path) -> Result<(), FileError> {
         let mistakes = self.mistakes();
-        if mistakes.is_empty() { Ok(()) } else { Err(RecipeError::Range { file: file.to_owned(), mistakes }) }
+        if mistakes.is_empty() { Ok(()) } else { Err(invalid(file, mistakes.join("; "))) }
     }
 
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
-        let taught = &self.loss.distillation;
+        let distillation = &self.loss.distillation;
         let mut number = |key: &str, found: f32, low: f32, high: f32| {
             if !(low..=high).contains(&found) {
                 mistakes.push(format!("{key}: expected {low} to {high}, found {found}"));
@@ -256,11 +222,11 @@ impl Recipe {
         number("loss.edge", self.loss.weight(Exit::Edge), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
-        number("loss.distillation.local", taught.local, 0.0, 1e3);
-        number("loss.distillation.device", taught.device, 0.0, 1e3);
-        number("loss.distillation.device_exit", taught.device_exit.unwrap_or(0.0), 0.0, 1e3);
-        number("loss.distillation.edge", taught.edge.unwrap_or(0.0), 0.0, 1e3);
-        number("loss.distillation.temperature", taught.temperature, 0.01, 100.0);
+        number("loss.distillation.local", distillation.local, 0.0, 1e3);
+        number("loss.distillation.device", distillation.device, 0.0, 1e3);
+        number("loss.distillation.device_exit", distillation.device_exit.unwrap_or(0.0), 0.0, 1e3);
+        number("loss.distillation.edge", distillation.edge.unwrap_or(0.0), 0.0, 1e3);
+        number("loss.distillation.temperature", distillation.temperature, 0.01, 100.0);
         number("augment.failout", self.augment.failout, 0.0, 1.0);
         number("augment.shift", self.augment.shift as f32, 0.0, 64.0);
         number("augment.exposure", self.augment.exposure, 0.0, 1.0);
@@ -277,12 +243,16 @@ impl Recipe {
     }
 }
 
+fn invalid(file: &Path, message: String) -> FileError {
+    FileError::Invalid { file: file.to_owned(), line: None, message }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_default_recipe_holds() {
+    fn the_default_recipe_is_valid() {
         Recipe::read(None).unwrap();
     }
 
@@ -295,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_without_the_newer_weights_reads_and_identifies_a_run_as_before() {
+    fn a_recipe_without_the_newer_weights_keeps_the_identity_of_its_run() {
         let recipe = Recipe::read(None).unwrap();
         let written = serde_json::to_string(&recipe.loss).unwrap();
         assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");

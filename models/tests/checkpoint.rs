@@ -1,4 +1,4 @@
-//! Checkpoints survive what happens to files.
+//! Checkpoints survive torn and foreign files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ fn a_checkpoint_comes_back_bit_by_bit_and_two_are_kept() {
     for step in 1..=5 {
         checkpoint(step).write(&folder, "run").unwrap();
     }
-    let (found, passed_over) = Checkpoint::newest(&folder, "run").unwrap();
+    let (found, skipped) = Checkpoint::newest(&folder, "run").unwrap();
     assert_eq!(found.unwrap(), checkpoint(5));
-    assert!(passed_over.is_empty());
+    assert!(skipped.is_empty());
     assert_eq!(files(&folder).len(), 2);
 }
 
 #[test]
-fn a_torn_checkpoint_is_passed_over_for_the_one_before() {
+fn a_torn_checkpoint_is_skipped_for_the_one_before() {
     let folder = folder("torn");
     checkpoint(1).write(&folder, "run").unwrap();
     checkpoint(2).write(&folder, "run").unwrap();
@@ -50,9 +50,9 @@ fn a_torn_checkpoint_is_passed_over_for_the_one_before() {
     let bytes = fs::read(&newest).unwrap();
     for bad in [&bytes[..0], &bytes[..20], &bytes[..bytes.len() - 1]] {
         fs::write(&newest, bad).unwrap();
-        let (found, passed_over) = Checkpoint::newest(&folder, "run").unwrap();
+        let (found, skipped) = Checkpoint::newest(&folder, "run").unwrap();
         assert_eq!(found.unwrap(), checkpoint(1));
-        assert_eq!(passed_over.len(), 1);
+        assert_eq!(skipped.len(), 1);
     }
 }
 
@@ -65,12 +65,9 @@ fn a_checkpoint_of_another_run_is_refused() {
 }
 
 #[test]
-fn a_run_of_configuration_c_from_before_other_exits_reads_and_is_written_as_it_was() {
+fn progress_written_before_the_other_exits_existed_is_read_and_written_unchanged() {
     let progress = r#"{"epoch":1,"step_in_epoch":2,"step":9,"figures":{"samples":32,"loss":0.5,"local":20,"cloud":21},"epochs":[{"epoch":1,"loss":2.5,"train_local":0.25,"train_cloud":0.5,"validation":{"devices":[0.5,0.75],"local":0.125,"cloud":0.375},"learning_rate":0.5}],"seconds":1.5}"#;
     let read: Progress = serde_json::from_str(progress).unwrap();
-    assert_eq!(
-        (read.figures.correct[Exit::Local], read.epochs[0].validation.exits[Exit::Cloud]),
-        (20, 0.375)
-    );
+    assert_eq!((read.sums.correct[Exit::Local], read.epochs[0].validation.exits[Exit::Cloud]), (20, 0.375));
     assert_eq!(serde_json::to_string(&read).unwrap(), progress);
 }

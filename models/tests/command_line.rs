@@ -1,4 +1,4 @@
-//! What the command says when it is used wrongly.
+//! Messages and exit codes of the command.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -27,7 +27,7 @@ fn a_spec_that_does_not_fit_is_refused_with_file_and_line() {
     let file = file.to_str().unwrap();
     refuses(
         &["train", "--network", file, "--data", "drawn", "--data-dir", "."],
-        &format!("{file}:10: device.count: expected 1 to 32 device slots, found 0"),
+        &format!("{file}:10: device.count: expected 1 to 64 device slots, found 0"),
     );
 }
 
@@ -56,7 +56,7 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_names_every_command_with_examples_and_exit_codes() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
     for word in ["train", "eval", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"] {
@@ -64,7 +64,7 @@ fn help_teaches() {
     }
 }
 
-/// A folder of this test's own that is not there yet.
+/// A path of this test alone, without a folder.
 fn fresh(name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     for path in [folder.clone(), folder.with_extension("partial")] {
@@ -76,14 +76,15 @@ fn fresh(name: &str) -> String {
 }
 
 #[test]
-fn a_data_set_is_converted_to_folders_once_and_those_are_read() {
+fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
     let out = fresh("converted");
     let drawn = ["convert", "--data", "drawn", "--data-dir", ".", "--limit", "12", "--out", &out];
     let output = run(&[&drawn[..], &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let parts = [&told["train"], &told["validation"], &told["test"]].map(|count| count.as_u64().unwrap());
-    assert_eq!(parts.iter().sum::<u64>() + told["not_in_view"].as_u64().unwrap(), 36);
+    let written: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let parts =
+        [&written["train"], &written["validation"], &written["test"]].map(|count| count.as_u64().unwrap());
+    assert_eq!(parts.iter().sum::<u64>() + written["not_in_view"].as_u64().unwrap(), 36);
     refuses(&drawn, "converted: expected an empty folder or none, found one with files in it");
 
     let again = fresh("converted-again");
@@ -93,7 +94,7 @@ fn a_data_set_is_converted_to_folders_once_and_those_are_read() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for key in ["labels", "slots", "shape", "train", "validation", "test", "images", "image_bytes"] {
-        assert_eq!(read[key], told[key], "{key}");
+        assert_eq!(read[key], written[key], "{key}");
     }
     refuses(
         &[&folders[..], &["--split", "8,1,1"]].concat(),

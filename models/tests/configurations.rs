@@ -1,5 +1,5 @@
-//! Every configuration from its spec to its bundle, on made-up figures: the run ends, engines agree with what was trained, and the
-//! bundle in one piece says at every exit, for every presence pattern, what the trained network says.
+//! Every configuration from its spec to its bundle, on drawings: the run ends, engines agree with the trained network, and the
+//! bundle has the trained network's logits at every exit for every presence pattern.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -8,19 +8,19 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::data::{Parts, Samples};
-use headwater_models::evaluation::{ExitLogits, evaluate};
+use headwater_models::evaluation::{PartLogits, evaluate};
+use headwater_models::experiment::{DataChoice, Experiment};
 use headwater_models::export::packed::NoPackedForm;
-use headwater_models::network::Network;
 use headwater_models::recipe::Recipe;
-use headwater_models::run::{Finished, Held, RunInfo, finish};
+use headwater_models::run::{EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
-use headwater_models::training::{Trainer, Workers};
-use headwater_protocol::Exit;
+use headwater_models::training::Trainer;
+use headwater_protocol::{Exit, SlotSet};
 use headwater_samples::Part;
 
-/// Floats in another order of addition, relative to numbers above 1, through up to three sections.
+/// Tolerance of floats after up to three sections that sum in another order; relative for numbers above 1.
 const TOLERANCE: f32 = 1e-3;
-/// Samples of a comparison that may lie outside the tolerance: one with a feature bit at its threshold.
+/// Samples of a comparison that may be outside the tolerance: one with a feature bit at its threshold.
 const AT_THRESHOLD: usize = 1;
 
 const HEADER: &str = r#"
@@ -69,7 +69,7 @@ fn spec(letter: char, count: usize, rest: &[&str]) -> Spec {
     Spec::parse(Path::new("small.toml"), &(text + &rest.concat())).unwrap()
 }
 
-/// What a run of a spec ends with, and how it compares with its bundle.
+/// Results of a run of a spec.
 struct Run {
     finished: Finished,
     bundle: Bundle,
@@ -77,41 +77,38 @@ struct Run {
 
 /// Trains for a moment, exports, and compares the bundle with the trained network for every presence pattern.
 #[track_caller]
-fn check(spec: &Spec, limit: usize, epochs: u32) -> Run {
+fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let mut recipe = Recipe::read(None).unwrap();
     (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (epochs, 32, 4);
     recipe.optimiser.statistics_momentum = 0.2;
     let parts = Parts::drawn(limit, 256, 64);
     let parts = if spec.slots() == 1 { parts.first_slot() } else { parts };
-    let network = Network::new(spec);
-    let workers = Workers::new(recipe.workers).unwrap();
     let [train, validation, test] =
         [Part::Train, Part::Validation, Part::Test].map(|part| parts.part(part, None, 2));
-    let mut trainer = Trainer::new((&network, &recipe, &workers), (&train, &validation), None);
+    let experiment = Experiment::new(spec, recipe, DataChoice::default()).unwrap();
+    let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Infallible>(())).unwrap();
-    let at = &trainer.at;
-    let info = RunInfo::new(spec, &recipe, "drawn", None, None);
-    let held = Held { validation: &validation, test: &test, class_prior: train.prior() };
-    let with = (&network, &workers);
-    let finished = finish((spec, &recipe, &info), with, (&at.state, &at.progress), held).unwrap();
+    let checkpoint = &trainer.checkpoint;
+    let parts = EvaluationParts { validation: &validation, test: &test, class_prior: train.prior() };
+    let finished = finish(&experiment, checkpoint, parts).unwrap();
     assert_eq!(finished.exported.parity.samples, 256);
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     let exits = bundle.manifest().configuration.exits();
-    assert!(finished.test.every.iter().map(|(exit, _)| exit).eq(exits.iter().copied()));
+    assert!(finished.reports.test.every.iter().map(|(exit, _)| exit).eq(exits.iter().copied()));
     let patterns = every_presence_pattern(&test);
-    let trained = evaluate(&workers, &network, &at.state, &patterns);
+    let trained = evaluate(&experiment, &checkpoint.state, &patterns);
     let shipped = bundle_logits(&bundle, &TractEngine, &patterns).unwrap();
     compare(&trained, &shipped, patterns.len());
     Run { finished, bundle }
 }
 
-/// Sample `i` is seen by the slots whose bits `i` has; sample 0 by nobody.
+/// Sample `i` is seen by the slots of the set with bits `i`; no slot sees sample 0.
 fn every_presence_pattern(samples: &Samples) -> Samples {
     let patterns = 1 << samples.slots;
     let pixels = &samples.pixels[..patterns * samples.slots * samples.view_len()];
     Samples {
-        seen: (0..patterns as u32).collect(),
+        seen: (0..patterns as u64).map(SlotSet::from_bits).collect(),
         labels: samples.labels[..patterns].to_vec(),
         pixels: pixels.to_vec(),
         ..*samples
@@ -119,9 +116,9 @@ fn every_presence_pattern(samples: &Samples) -> Samples {
 }
 
 #[track_caller]
-fn compare(trained: &ExitLogits, shipped: &ExitLogits, samples: usize) {
+fn compare(trained: &PartLogits, shipped: &PartLogits, samples: usize) {
     let mut differing = vec![false; samples];
-    let all = |logits: &ExitLogits| {
+    let all = |logits: &PartLogits| {
         let exits = logits.exits.iter().map(|(_, logits)| logits.clone());
         logits.devices.iter().cloned().chain(exits).collect::<Vec<_>>()
     };
@@ -144,55 +141,58 @@ fn sections(run: &Run) -> Vec<&str> {
 
 #[test]
 fn a_network_whose_devices_send_views_trains_and_exports_for_one_slot_and_for_six() {
-    let run = check(&spec('a', 6, &[CLOUD]), 96, 1);
+    let run = check(spec('a', 6, &[CLOUD]), 96, 1);
     assert_eq!(sections(&run), ["cloud"]);
     assert_eq!(run.finished.exported.packed, Err(NoPackedForm::NoSection));
-    assert_eq!((run.finished.test.share[Exit::Cloud], run.finished.test.body_bytes), (1.0, 3072.0));
-    check(&spec('a', 1, &[&CLOUD.replace("cc", "mp")]), 96, 1);
+    assert_eq!(
+        (run.finished.reports.test.share[Exit::Cloud], run.finished.reports.test.body_bytes),
+        (1.0, 3072.0)
+    );
+    check(spec('a', 1, &[&CLOUD.replace("cc", "mp")]), 96, 1);
 }
 
 #[test]
 fn a_device_that_decides_alone_trains_and_exports_with_bits_and_with_floats() {
-    let run = check(&spec('b', 1, &[BITS, CLOUD]), 96, 1);
+    let run = check(spec('b', 1, &[BITS, CLOUD]), 96, 1);
     assert_eq!(sections(&run), ["device-0", "cloud"]);
     assert!(run.finished.exported.packed.as_ref().unwrap().bits > 0);
-    let run = check(&spec('b', 1, &[FLOATS, CLOUD]), 96, 1);
+    let run = check(spec('b', 1, &[FLOATS, CLOUD]), 96, 1);
     assert_eq!(run.finished.exported.packed, Err(NoPackedForm::NotBinary(0)));
     assert_eq!(run.finished.exported.report["parity_packed"]["none"], "block 0 is not a `convp` block");
 }
 
 #[test]
 fn devices_that_send_floats_to_a_local_exit_and_the_cloud_train_and_export() {
-    let run = check(&spec('c', 6, &[FLOATS, &LOCAL.replace("HOW", "cc"), CLOUD]), 96, 1);
+    let run = check(spec('c', 6, &[FLOATS, &LOCAL.replace("HOW", "cc"), CLOUD]), 96, 1);
     assert_eq!(sections(&run)[6..], ["local", "cloud"]);
 }
 
 #[test]
 fn a_device_an_edge_and_the_cloud_train_and_export_with_bits_and_with_floats() {
-    let run = check(&spec('d', 1, &[BITS, EDGE_BITS, CLOUD]), 96, 1);
+    let run = check(spec('d', 1, &[BITS, EDGE_BITS, CLOUD]), 96, 1);
     assert_eq!(sections(&run), ["device-0", "edge-0", "cloud"]);
-    check(&spec('d', 1, &[FLOATS, EDGE_FLOATS, CLOUD]), 96, 1);
+    check(spec('d', 1, &[FLOATS, EDGE_FLOATS, CLOUD]), 96, 1);
 }
 
 #[test]
 fn six_devices_and_one_edge_train_and_export() {
-    let run = check(&spec('e', 6, &[BITS, &LOCAL.replace("HOW", "mp"), EDGE_FLOATS, CLOUD]), 96, 1);
+    let run = check(spec('e', 6, &[BITS, &LOCAL.replace("HOW", "mp"), EDGE_FLOATS, CLOUD]), 96, 1);
     assert_eq!(sections(&run)[6..], ["edge-0", "cloud"]);
 }
 
 #[test]
 fn two_edges_with_the_devices_of_each_beat_guessing_at_every_exit() {
     let edges = [EDGE_BITS, &TWO.replace("HOW", "ap")].concat();
-    let run = check(&spec('f', 6, &[BITS, &LOCAL.replace("HOW", "ap"), &edges, CLOUD]), 800, 3);
-    let every = run.finished.validation.every;
+    let run = check(spec('f', 6, &[BITS, &LOCAL.replace("HOW", "ap"), &edges, CLOUD]), 800, 3);
+    let every = run.finished.reports.validation.every;
     assert!(every.iter().all(|(_, share)| *share > 0.3), "ten classes, guessing has a tenth: {every:?}");
-    let lost = every[Exit::Cloud] - run.finished.validation.overall;
-    assert!(lost <= 0.0051, "{:?}", run.finished.validation);
+    let lost = every[Exit::Cloud] - run.finished.reports.validation.overall;
+    assert!(lost <= 0.0051, "{:?}", run.finished.reports.validation);
 }
 
 #[test]
 fn the_scores_of_two_edges_may_be_concatenated() {
     let edges = [EDGE_FLOATS, &TWO.replace("HOW", "cc")].concat();
-    let run = check(&spec('f', 6, &[BITS, &LOCAL.replace("HOW", "ap"), &edges, CLOUD]), 96, 1);
+    let run = check(spec('f', 6, &[BITS, &LOCAL.replace("HOW", "ap"), &edges, CLOUD]), 96, 1);
     assert_eq!(sections(&run)[6..], ["edge-0", "edge-1", "edge", "cloud"]);
 }

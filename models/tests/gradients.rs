@@ -34,19 +34,19 @@ blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "fc" }]
 
 fn loss(network: &Network, recipe: &Recipe, state: &State, batch: &Batch) -> f64 {
     let pass = Pass::training(&network.layout, state);
-    recipe.loss.of(&network.forward(&pass, batch), batch).figures.loss / batch.len() as f64
+    recipe.loss.of(&network.forward(&pass, batch), batch).sums.loss / batch.len() as f64
 }
 
 #[track_caller]
 fn check(local: &str, cloud: &str) {
-    // Whatever lies behind the last sign: heads' batch norm, the local section, the cloud section.
-    let behind = |name: &str| name.contains("head.norm") || !name.starts_with("device");
-    check_those(&SPEC.replace("LOCAL", local).replace("CLOUD", cloud), behind, 30);
+    // Every parameter after the last sign: batch norm of heads, the local section, the cloud section.
+    let after_signs = |name: &str| name.contains("head.norm") || !name.starts_with("device");
+    check_parameters(&SPEC.replace("LOCAL", local).replace("CLOUD", cloud), after_signs, 30);
 }
 
-/// Compares the gradient of the parameters whose names are chosen with finite differences, at least `least` numbers of it.
+/// Compares the gradient of the parameters with chosen names with finite differences, for more than `min_compared` numbers.
 #[track_caller]
-fn check_those(text: &str, chosen: impl Fn(&str) -> bool, least: usize) {
+fn check_parameters(text: &str, chosen: impl Fn(&str) -> bool, min_compared: usize) {
     let spec = Spec::parse(Path::new("tiny"), text).unwrap();
     let network = Network::new(&spec);
     let mut recipe = Recipe::read(None).unwrap();
@@ -57,7 +57,7 @@ fn check_those(text: &str, chosen: impl Fn(&str) -> bool, least: usize) {
     let samples = parts.part(Part::Train, None, 1);
     let batch = Batch::plain(&samples, 0..24);
     let mut state = network.initial(3);
-    // Biases begin at 0, where the black pixels of a view lie right on the kink of relu and no difference says anything.
+    // Biases begin at 0, where black pixels are right at the kink of relu and finite differences mean nothing.
     for (_, at) in network.layout.named().filter(|(name, _)| name.ends_with("bias")) {
         state.parameters[at].fill(0.2);
     }
@@ -84,10 +84,10 @@ fn check_those(text: &str, chosen: impl Fn(&str) -> bool, least: usize) {
             compared += 1;
         }
     }
-    assert!(compared > least, "compared {compared}");
+    assert!(compared > min_compared, "compared {compared}");
 }
 
-/// Floats from the pixels on, as in `BranchyNet`: convolutions with a bias, relu behind pools, heads of several blocks.
+/// Floats from the pixels on, as in `BranchyNet`: convolutions with a bias, relu after pools, heads of several blocks.
 const FLOATS: &str = r#"
 [network]
 name = "floats"
@@ -121,10 +121,10 @@ fn the_joint_gradient_equals_finite_differences_through_floats_and_edges() {
         let text = FLOATS.replace("LETTER", letter).replace("COUNT", count).replace("HOW", how);
         text.replace("MORE", more)
     };
-    check_those(&spec("d", "1", "mp", ""), |_| true, 30);
-    check_those(&spec("e", "6", "ap", "[local]\naggregation = \"ap\""), |_| true, 60);
+    check_parameters(&spec("d", "1", "mp", ""), |_| true, 30);
+    check_parameters(&spec("e", "6", "ap", "[local]\naggregation = \"ap\""), |_| true, 60);
     let two = "groups = [[0, 3], [1, 2, 4, 5]]\nfusion = \"cc\"\n[local]\naggregation = \"cc\"";
-    check_those(&spec("f", "6", "cc", two), |_| true, 60);
+    check_parameters(&spec("f", "6", "cc", two), |_| true, 60);
 }
 
 #[test]

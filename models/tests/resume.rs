@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use headwater_models::run::RunInfo;
+use headwater_models::experiment::RunInfo;
 use headwater_models::training::Checkpoint;
 
 fn recipe(folder: &Path) -> PathBuf {
@@ -56,7 +56,7 @@ fn check(network: &str) {
 
     let killed = folder.join("killed");
     let mut child = command(&folder, "killed").spawn().unwrap();
-    // Not a wait for something to be ready: the kill may fall anywhere once there is something to lose.
+    // The kill may fall anywhere after the first checkpoint.
     while checkpoints(&killed) == 0 && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
@@ -72,5 +72,5 @@ fn check(network: &str) {
     assert!(bundle("whole") > 0 && bundle("killed") > 0);
 
     let other = command(&folder, "killed").args(["--seed", "99"]).output().unwrap();
-    assert_eq!(other.status.code(), Some(2), "a folder that holds another run is refused");
+    assert_eq!(other.status.code(), Some(2), "a folder with another run is refused");
 }

@@ -125,8 +125,10 @@ impl OutageGroup {
         let closed: BTreeSet<u64> =
             journal.decided.keys().chain(journal.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
-        // The clock gives every id from the first to the last: none of them is missing.
-        assert_eq!(closed.len() as u64, last - first + 1, "gaps between {first} and {last}");
+        // Every id of the clock from the first to the last is in the journal, or each running device has missed its capture.
+        let gaps = last - first + 1 - closed.len() as u64;
+        let missed = reports.iter().map(|report| report.captures_missed).max().expect("a device");
+        assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
         journal
     }
 }

@@ -68,7 +68,8 @@ async fn every_frame_of_a_video_is_decided() {
     let started = SystemTime::now();
     let device = Command::new(find_program("headwater-device").expect("the programs are built"))
         .args(["--site", site.site.as_str(), "--group", site.group.as_str(), "--id", "cam-0", "--slot", "0"])
-        .args(["--broker", &site.broker.to_string(), "--source", "stdin", "--capture", "source", "--json"])
+        .args(["--broker-address", &site.broker.to_string(), "--source-kind", "stdin"])
+        .args(["--capture", "source", "--json"])
         .arg("--bundle")
         .arg(&bundle_path)
         .stdin(ffmpeg.stdout.take().expect("was piped"))

@@ -1,4 +1,4 @@
-//! How tests call the service.
+//! Requests and answers of the tests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,22 +11,23 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::sections::CloudSection;
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
+use headwater_settings::{Sources, load};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tower::ServiceExt;
 
-use crate::director::Director;
+use crate::model_control::ModelControl;
 
 /// Slots, bytes of a packed map and classes of the tiny network.
 pub(crate) const SLOTS: usize = 3;
 pub(crate) const PACKED: usize = 8;
 pub(crate) const CLASSES: usize = 4;
 
-/// A service whose router is called directly.
+/// A service without sockets: the router is called directly.
 pub(crate) struct Direct {
     pub(crate) state: CloudState,
-    pub(crate) model: Director,
+    pub(crate) model: ModelControl,
     pub(crate) bundle: Arc<Bundle>,
 }
 
@@ -38,36 +39,44 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
+/// Settings from a TOML text, on a free port.
+pub(crate) fn config(settings: &str) -> CloudConfig {
+    let loaded = load::<CloudConfig>(Sources::default().with_file(settings)).unwrap();
+    loaded.settings.with_listen(([127, 0, 0, 1], 0))
+}
+
 pub(crate) fn bundle() -> Arc<Bundle> {
     Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap())
 }
 
 impl Direct {
     pub(crate) async fn new() -> Self {
-        Self::with(CloudConfig::default()).await
+        Self::with("").await
     }
 
-    pub(crate) async fn with(config: CloudConfig) -> Self {
-        let (model, bundle) = (Director::new(), bundle());
-        let state = CloudState::start(&config, Arc::clone(&bundle), Arc::new(model.clone())).await.unwrap();
+    /// A service with the settings of a TOML text.
+    pub(crate) async fn with(settings: &str) -> Self {
+        let (model, bundle) = (ModelControl::new(), bundle());
+        let state =
+            CloudState::start(&config(settings), Arc::clone(&bundle), Arc::new(model.clone())).await.unwrap();
         Self { state, model, bundle }
     }
 
-    pub(crate) async fn asks(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
         let response = app(self.state.clone()).oneshot(request).await.unwrap();
         Answer::of(response.map(|body| body.map_err(std::io::Error::other))).await
     }
 
-    pub(crate) async fn gets(&self, path: &str) -> Answer {
-        self.asks(Request::get(path).body(Body::empty()).unwrap()).await
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
     /// Logits of samples made from `seed`, over the wire format.
-    pub(crate) async fn infers(&self, seed: u8, samples: usize) -> Answer {
-        self.asks(infer(&request(seed, samples)).map(Body::from)).await
+    pub(crate) async fn infer(&self, seed: u8, samples: usize) -> Answer {
+        self.ask(infer(&request(seed, samples)).map(Body::from)).await
     }
 
-    /// The same, from the section itself.
+    /// Logits of the same samples, from the section itself.
     pub(crate) fn expected(&self, seed: u8, samples: usize) -> Vec<f32> {
         let engine = headwater_inference::engine::TractEngine::new();
         let mut section = CloudSection::load(&self.bundle, &engine).unwrap();
@@ -98,7 +107,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Checks that it is an error of this code, with a message for people.
+    /// Asserts that the answer is an error of this code, with a message for people.
     #[track_caller]
     pub(crate) fn is_refused(&self, status: u16, code: &str) {
         let json = self.json();
@@ -124,13 +133,13 @@ pub(crate) fn infer(request: &InferRequest) -> Request<Bytes> {
     infer_of(request, SLOTS)
 }
 
-/// The same for a network of so many slots.
+/// An inference request in binary form, for a network with this number of slots.
 pub(crate) fn infer_of(request: &InferRequest, slots: usize) -> Request<Bytes> {
     let (body, head_bytes) = encode_request(request, slots);
     Request::post("/v2/models/headwater/infer").header(HEADER_LENGTH, head_bytes).body(body.into()).unwrap()
 }
 
-/// An inference request with whatever as its JSON body.
+/// An inference request with a JSON body.
 pub(crate) fn infer_json(json: impl Into<Body>) -> Request<Body> {
     Request::post("/v2/models/headwater/infer").body(json.into()).unwrap()
 }
@@ -147,8 +156,8 @@ pub(crate) async fn over_http(
     Ok(Answer::of(response).await)
 }
 
-/// Polls once: an inference request is in the queue after it.
-pub(crate) async fn begins<F: Future + Unpin>(future: &mut F) {
+/// Polls a future once, after which an inference request is in the queue.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) {
     tokio::select! {
         biased;
         _ = future => panic!("answered at once"),

@@ -1,9 +1,9 @@
-//! The service as its callers see it: the router called directly, and real sockets with a real HTTP client.
+//! The service by its interface: the router called directly, and real sockets with a real HTTP client.
 
 mod calls;
-mod director;
 mod lifecycle;
 mod load;
+mod model_control;
 mod program;
 mod protocol;
 mod rollover;

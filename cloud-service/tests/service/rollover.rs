@@ -1,12 +1,11 @@
-//! Two networks at once, while a group switches over from one to the other: each request is answered by the one it names.
+//! Two networks while a group switches over: each request is answered by the network that the request names.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use headwater_cloud_service::{CloudConfig, CloudError, CloudService, CloudState};
+use headwater_cloud_service::{CloudError, CloudService, CloudState, open_networks};
 use headwater_inference::bundle::{Bundle, Networks, NetworksError, SectionBytes};
 use headwater_inference::engine::{Engine, EngineError, Section, TractEngine};
 use headwater_inference::sections::CloudSection;
@@ -15,8 +14,8 @@ use headwater_protocol::NetworkId;
 use headwater_protocol::v2::{FeatureBatch, InferRequest, decode_response};
 use serde_json::json;
 
-use crate::calls::{Answer, Direct, begins, bundle, infer_json, infer_of};
-use crate::director::Director;
+use crate::calls::{Answer, Direct, bundle, config, infer_json, infer_of, poll_once};
+use crate::model_control::ModelControl;
 
 /// Another network of the same shapes.
 fn retrained() -> Arc<Bundle> {
@@ -47,23 +46,23 @@ fn expected(bundle: &Bundle, seed: u8, samples: usize) -> Vec<f32> {
     section.run(samples, &features, &presence).unwrap()
 }
 
-/// A service that holds two networks, each with a model thread of its own to direct.
+/// A service of two networks, with a control for each model thread.
 struct Both {
     direct: Direct,
-    next_model: Director,
+    next_model: ModelControl,
     next: Arc<Bundle>,
 }
 
-/// Gives each network's section to its own director.
-struct Directed {
+/// An engine that loads each network's section into its own control.
+struct TwoModels {
     next_shape: Vec<usize>,
-    current: Director,
-    next: Director,
+    current: ModelControl,
+    next: ModelControl,
 }
 
-impl Engine for Directed {
+impl Engine for TwoModels {
     fn name(&self) -> &'static str {
-        "two directed tracts"
+        "two controlled tracts"
     }
 
     fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
@@ -73,27 +72,28 @@ impl Engine for Directed {
 }
 
 impl Both {
-    async fn with(config: CloudConfig, next: Arc<Bundle>) -> Self {
-        let (current, model, next_model) = (bundle(), Director::new(), Director::new());
+    async fn with(settings: &str, next: Arc<Bundle>) -> Self {
+        let (current, model, next_model) = (bundle(), ModelControl::new(), ModelControl::new());
         let shape = &next.section("cloud").unwrap().manifest.input.shape;
-        let engine = Directed { next_shape: shape.clone(), current: model.clone(), next: next_model.clone() };
+        let engine =
+            TwoModels { next_shape: shape.clone(), current: model.clone(), next: next_model.clone() };
         let networks = Networks::both(Arc::clone(&current), Arc::clone(&next)).unwrap();
-        let state = CloudState::start(&config, networks, Arc::new(engine)).await.unwrap();
+        let state = CloudState::start(&config(settings), networks, Arc::new(engine)).await.unwrap();
         Self { direct: Direct { state, model, bundle: current }, next_model, next }
     }
 
-    /// Asks with features of a network that `named` says.
-    async fn infers(&self, of: &Bundle, named: Option<NetworkId>, seed: u8) -> Answer {
+    /// Asks with features of one network, for the network with an id.
+    async fn infer(&self, of: &Bundle, named: Option<NetworkId>, seed: u8) -> Answer {
         let request = InferRequest { id: None, network: named, deadline_ms: None, batch: batch(of, seed, 1) };
-        self.direct.asks(infer_of(&request, of.manifest().cloud_sources()).map(Body::from)).await
+        self.direct.ask(infer_of(&request, of.manifest().cloud_sources()).map(Body::from)).await
     }
 
-    /// Asks for the next network, by its name.
-    async fn infers_next(&self, seed: u8) -> Answer {
-        self.infers(&self.next, Some(self.next.network_id()), seed).await
+    /// Asks for the next network by its id.
+    async fn infer_next(&self, seed: u8) -> Answer {
+        self.infer(&self.next, Some(self.next.network_id()), seed).await
     }
 
-    /// Checks who answered, and with what.
+    /// Asserts which network answered, and its logits.
     #[track_caller]
     fn is_answered_by(answer: &Answer, network: &Bundle, seed: u8) {
         assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
@@ -107,13 +107,13 @@ impl Both {
 #[tokio::test]
 async fn each_request_is_answered_by_the_network_that_it_names() {
     for next in [retrained(), larger()] {
-        let both = Both::with(CloudConfig::default(), next).await;
+        let both = Both::with("", next).await;
         let current = Arc::clone(&both.direct.bundle);
         for seed in 1..4 {
-            Both::is_answered_by(&both.infers(&current, None, seed).await, &current, seed);
+            Both::is_answered_by(&both.infer(&current, None, seed).await, &current, seed);
             let named = Some(current.network_id());
-            Both::is_answered_by(&both.infers(&current, named, seed).await, &current, seed);
-            Both::is_answered_by(&both.infers_next(seed).await, &both.next, seed);
+            Both::is_answered_by(&both.infer(&current, named, seed).await, &current, seed);
+            Both::is_answered_by(&both.infer_next(seed).await, &both.next, seed);
         }
         let report = both.direct.state.report();
         assert_eq!((report.answered, report.samples), (9, 9));
@@ -125,10 +125,10 @@ async fn each_request_is_answered_by_the_network_that_it_names() {
 }
 
 #[tokio::test]
-async fn any_other_network_is_refused_with_those_that_are_held() {
-    let both = Both::with(CloudConfig::default(), larger()).await;
+async fn any_other_network_is_refused_naming_both() {
+    let both = Both::with("", larger()).await;
     let current = &both.direct.bundle;
-    let answer = both.infers(current, Some(NetworkId([9; 32])), 1).await;
+    let answer = both.infer(current, Some(NetworkId([9; 32])), 1).await;
     answer.is_refused(409, "wrong_network");
     let error = answer.json()["error"].to_string();
     for id in [current.network_id(), both.next.network_id(), NetworkId([9; 32])] {
@@ -137,78 +137,81 @@ async fn any_other_network_is_refused_with_those_that_are_held() {
 }
 
 #[tokio::test]
-async fn shapes_are_those_of_the_network_that_is_named() {
-    let both = Both::with(CloudConfig::default(), larger()).await;
+async fn a_body_is_read_by_the_shapes_of_its_network() {
+    let both = Both::with("", larger()).await;
     let current = &both.direct.bundle;
-    both.infers(current, Some(both.next.network_id()), 1).await.is_refused(400, "malformed");
-    both.infers(&both.next, Some(current.network_id()), 1).await.is_refused(400, "malformed");
-    both.infers(&both.next, None, 1).await.is_refused(400, "malformed");
+    both.infer(current, Some(both.next.network_id()), 1).await.is_refused(400, "malformed");
+    both.infer(&both.next, Some(current.network_id()), 1).await.is_refused(400, "malformed");
+    both.infer(&both.next, None, 1).await.is_refused(400, "malformed");
 }
 
 #[tokio::test]
-async fn bodies_are_bounded_by_the_larger_network_and_then_by_their_own() {
-    let both = Both::with(CloudConfig { most_samples: 64, ..CloudConfig::default() }, larger()).await;
+async fn a_body_has_the_limit_of_the_larger_network_and_then_of_its_own() {
+    let both = Both::with("http.max_samples = 64", larger()).await;
     let json = |named: NetworkId, spaces: usize| {
         let head = json!({ "parameters": { "network": named } }).to_string();
         infer_json(head + &" ".repeat(spaces))
     };
     let (current, next) = (both.direct.bundle.network_id(), both.next.network_id());
-    // Within the limits a request is read, and misses its tensors.
-    both.direct.asks(json(current, 15_000)).await.is_refused(400, "malformed");
-    both.direct.asks(json(current, 25_000)).await.is_refused(413, "oversize");
-    both.direct.asks(json(next, 25_000)).await.is_refused(400, "malformed");
-    both.direct.asks(json(next, 10_000_000)).await.is_refused(413, "oversize");
+    // A body within the limits is read, and lacks its tensors.
+    both.direct.ask(json(current, 15_000)).await.is_refused(400, "malformed");
+    both.direct.ask(json(current, 25_000)).await.is_refused(413, "oversize");
+    both.direct.ask(json(next, 25_000)).await.is_refused(400, "malformed");
+    both.direct.ask(json(next, 10_000_000)).await.is_refused(413, "oversize");
 }
 
 #[tokio::test]
-async fn a_network_that_is_held_up_does_not_hold_up_the_other() {
-    let both = Both::with(CloudConfig { most_requests: 1, ..CloudConfig::default() }, larger()).await;
-    both.next_model.holds();
-    let mut held = Box::pin(both.infers_next(1));
-    begins(&mut held).await;
+async fn a_stopped_network_does_not_delay_the_other() {
+    let both = Both::with("http.max_requests = 1", larger()).await;
+    both.next_model.stop();
+    let mut waiting = Box::pin(both.infer_next(1));
+    poll_once(&mut waiting).await;
     both.next_model.entered(1).await;
-    both.infers_next(2).await.is_refused(429, "overloaded");
+    both.infer_next(2).await.is_refused(429, "overloaded");
     let current = &both.direct.bundle;
-    Both::is_answered_by(&both.infers(current, None, 3).await, current, 3);
-    both.next_model.lets_go();
-    Both::is_answered_by(&held.await, &both.next, 1);
+    Both::is_answered_by(&both.infer(current, None, 3).await, current, 3);
+    both.next_model.run();
+    Both::is_answered_by(&waiting.await, &both.next, 1);
 }
 
 #[tokio::test]
-async fn the_service_is_ready_while_both_networks_are() {
-    let both = Both::with(CloudConfig::default(), larger()).await;
+async fn the_service_is_ready_while_both_networks_are_ready() {
+    let both = Both::with("", larger()).await;
     let paths = ["/v2/health/ready", "/v2/health/live", "/v2/models/headwater/ready"];
     for path in paths {
-        assert_eq!(both.direct.gets(path).await.status, StatusCode::OK);
+        assert_eq!(both.direct.get(path).await.status, StatusCode::OK);
     }
-    both.next_model.panics();
-    both.infers_next(1).await.is_refused(500, "internal");
+    both.next_model.panic();
+    both.infer_next(1).await.is_refused(500, "internal");
     for path in paths {
-        both.direct.gets(path).await.is_refused(503, "unavailable");
+        both.direct.get(path).await.is_refused(503, "unavailable");
     }
     let current = &both.direct.bundle;
-    Both::is_answered_by(&both.infers(current, None, 3).await, current, 3);
+    Both::is_answered_by(&both.infer(current, None, 3).await, current, 3);
 }
 
 #[tokio::test]
 async fn metadata_and_metrics_name_both_networks() {
-    let both = Both::with(CloudConfig::default(), larger()).await;
-    both.infers_next(1).await;
+    let both = Both::with("", larger()).await;
+    both.infer_next(1).await;
     let (current, next) = (both.direct.bundle.network_id(), both.next.network_id());
-    let metadata = both.direct.gets("/v2/models/headwater").await.json();
+    let metadata = both.direct.get("/v2/models/headwater").await.json();
     let parameters = json!({ "network": current.to_string(), "next_network": next.to_string() });
     assert_eq!(metadata["parameters"], parameters);
-    let answer = both.direct.gets("/metrics").await;
+    let answer = both.direct.get("/metrics").await;
     let text = std::str::from_utf8(&answer.body).unwrap();
-    for (name, held, id, count) in [
+    for (name, generation, id, count) in [
         ("samples_total{", "current", current, 0),
         ("samples_total{", "next", next, 1),
         ("batches_total{", "next", next, 1),
         ("stage_duration_seconds_count{stage=\"model\",", "next", next, 1),
         ("stage_duration_seconds_count{stage=\"model\",", "current", current, 0),
-        ("skipped_total{reason=\"deadline\",", "next", next, 0),
+        ("skipped_requests_total{reason=\"deadline\",", "next", next, 0),
     ] {
-        let line = format!("headwater_cloud_{name}network=\"{}\",held=\"{held}\"}} {count}", id.short());
+        let (name, label) = name.split_once('{').unwrap();
+        let mut labels = vec![format!("generation=\"{generation}\""), format!("network=\"{}\"", id.short())];
+        labels.extend(label.strip_suffix(',').map(str::to_owned));
+        let line = format!("headwater_cloud_{name}{{{}}} {count}", labels.join(","));
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
     let mut types: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
@@ -219,7 +222,7 @@ async fn metadata_and_metrics_name_both_networks() {
 
 #[tokio::test]
 async fn metadata_of_one_network_names_no_next_one() {
-    let parameters = &Direct::new().await.gets("/v2/models/headwater").await.json()["parameters"];
+    let parameters = &Direct::new().await.get("/v2/models/headwater").await.json()["parameters"];
     assert!(parameters["network"].is_string() && parameters["next_network"].is_null(), "{parameters}");
 }
 
@@ -229,40 +232,40 @@ async fn the_same_network_twice_is_a_mistake_in_the_settings() {
     assert_eq!(error, NetworksError::Same(bundle().network_id()));
 }
 
-/// Settings that name a file with the next network's bundle; it goes with the guard.
-fn with_file(bytes: &[u8]) -> (CloudConfig, tempfile::TempDir) {
+/// Files of the current bundle and of a next one; deleted with the folder.
+fn files(next: &[u8]) -> (PathBuf, PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let path: PathBuf = folder.path().join("next.hwb");
-    std::fs::write(&path, bytes).unwrap();
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    (CloudConfig { next_bundle: Some(path), listen, ..CloudConfig::default() }, folder)
+    let [current_file, next_file] = ["current.hwb", "next.hwb"].map(|name| folder.path().join(name));
+    std::fs::write(&current_file, TinyNetwork::default().bundle()).unwrap();
+    std::fs::write(&next_file, next).unwrap();
+    (current_file, next_file, folder)
 }
 
 #[tokio::test]
 async fn the_settings_may_name_the_next_network() {
     let next = TinyNetwork { seed: 2, ..TinyNetwork::default() };
-    let (config, _folder) = with_file(&next.bundle());
-    let state = CloudState::start(&config, bundle(), Arc::new(Director::new())).await.unwrap();
+    let (current_file, next_file, _folder) = files(&next.bundle());
+    let networks = open_networks(&current_file, Some(&next_file)).unwrap();
+    let state = CloudState::start(&config(""), networks, Arc::new(ModelControl::new())).await.unwrap();
     let (current, next) = (bundle().network_id(), made(&next).network_id());
     assert_eq!(state.report().samples_by_network, [(current, 0), (next, 0)].into());
 }
 
 #[tokio::test]
-async fn a_next_network_that_cannot_be_held_is_named() {
-    let (config, _folder) = with_file(&TinyNetwork::default().bundle());
-    let error = CloudService::start(config.clone(), bundle()).await.unwrap_err();
+async fn a_next_bundle_that_does_not_fit_is_named() {
+    let (current_file, next_file, _folder) = files(&TinyNetwork::default().bundle());
+    let error = open_networks(&current_file, Some(&next_file)).unwrap_err();
     assert!(matches!(error, CloudError::Config(_)), "the same: {error}");
 
-    let networks = Networks::both(bundle(), retrained()).unwrap();
-    let error = CloudService::start(config, networks).await.unwrap_err();
-    assert!(matches!(error, CloudError::Config(_)), "two next ones: {error}");
-
-    let (config, _folder) = with_file(b"no bundle");
-    let error = CloudService::start(config, bundle()).await.unwrap_err();
+    let (current_file, next_file, folder) = files(b"no bundle");
+    let error = open_networks(&current_file, Some(&next_file)).unwrap_err();
     assert!(matches!(error, CloudError::Model(_)) && error.to_string().contains("next.hwb"), "{error}");
+    let error = open_networks(&folder.path().join("none.hwb"), Some(&next_file)).unwrap_err().to_string();
+    assert!(error.contains("next.hwb") && error.contains("none.hwb"), "both mistakes: {error}");
 
     let without_a_tail = retrained().only(&["device-0"]).unwrap();
-    let (config, _folder) = with_file(&without_a_tail);
-    let error = CloudService::start(config, bundle()).await.unwrap_err();
+    let (current_file, next_file, _folder) = files(&without_a_tail);
+    let networks = open_networks(&current_file, Some(&next_file)).unwrap();
+    let error = CloudService::start(config(""), networks).await.unwrap_err();
     assert!(error.to_string().contains("the next network"), "{error}");
 }

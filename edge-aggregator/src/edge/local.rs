@@ -57,7 +57,7 @@ impl LocalEdges {
                 slots: section.slots().to_vec(),
                 packed_bytes: bundle.manifest().features.packed_bytes(),
                 features_ms,
-                most_open: max_open,
+                max_open_samples: max_open,
             };
             let at = NetworkEdge { generation, edge };
             let model = EdgeModel::start(at, section, max_open, self.sender.clone());
@@ -113,7 +113,7 @@ impl LocalEdges {
 
     /// Time of the next tick that is needed.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
-        self.edges.iter().filter_map(|edge| edge.collector.next_wake()).min()
+        self.edges.iter().filter_map(|edge| edge.collector.next_timer()).min()
     }
 
     /// The next reply; never returns while no reply is pending.

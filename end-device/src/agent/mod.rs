@@ -1,9 +1,9 @@
-//! A device at work: one task that captures and answers (`answering.rs`), hears what others say (`hearing.rs`), and sends late what could
-//! not be sent in time (`late.rs`).
+//! The running device: one task that captures and answers (`answers.rs`), handles messages (`messages.rs`), and sends late the
+//! answers that could not be sent in time (`late_sending.rs`).
 
-mod answering;
-mod hearing;
-mod late;
+mod answers;
+mod late_sending;
+mod messages;
 
 use std::time::{Duration, Instant};
 
@@ -12,56 +12,53 @@ use headwater_protocol::{Slot, Status};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
-use crate::capture::Schedule;
-use crate::conduct::Conduct;
-use crate::model::{Done, Model};
-use crate::moment::Moment;
-use crate::outbox::Outbox;
-use crate::recent::Recent;
-use crate::sample_clock::SampleClock;
-use crate::source::{Event, Feed};
-use crate::unsettled::Unsettled;
+use crate::capture_clock::CaptureClock;
+use crate::frame_ids::FrameIds;
+use crate::publisher::Publisher;
+use crate::recent_samples::RecentSamples;
+use crate::reply_rule::ReplyRule;
+use crate::section_runner::{JobResult, SectionRunner};
+use crate::source::{RunningSource, SourceEvent};
+use crate::timestamp::Timestamp;
+use crate::unsettled_answers::UnsettledAnswers;
 
-/// Frames that are samples come at most once in so long, so that each has a millisecond of its own.
+/// Shortest time between two frames that are samples, so that each has a millisecond of its own.
 const FRAME_EVERY: Duration = Duration::from_millis(1);
 
-/// What the device task owns.
+/// State of the device's task.
 pub(crate) struct Agent {
     pub(crate) slot: Slot,
-    pub(crate) feed: Feed,
-    /// Ids of samples where each frame of the source is one.
-    pub(crate) sample_clock: Option<SampleClock>,
-    pub(crate) model: Model,
-    pub(crate) conduct: Conduct,
-    pub(crate) unsettled: Unsettled,
-    pub(crate) recent: Recent,
-    pub(crate) outbox: Outbox,
-    pub(crate) topics: AgentTopics,
-    pub(crate) schedule: Option<Schedule>,
-    /// How long it goes on answering after its source has ended, until all is settled.
+    pub(crate) source: RunningSource,
+    /// Ids of samples if each frame of the source is a sample.
+    pub(crate) frame_ids: Option<FrameIds>,
+    pub(crate) section: SectionRunner,
+    pub(crate) reply_rule: ReplyRule,
+    pub(crate) unsettled: UnsettledAnswers,
+    pub(crate) recent: RecentSamples,
+    pub(crate) publisher: Publisher,
+    pub(crate) capture_clock: Option<CaptureClock>,
+    /// Time that the device goes on answering after its source has ended, until all samples are settled.
     pub(crate) grace: Duration,
     /// Zero of the device's own clock.
     pub(crate) start: Instant,
-    /// When it last looked at what is unsettled.
-    pub(crate) last_look: Instant,
+    /// Time of the last work on the spool.
+    pub(crate) spool_served: Instant,
     pub(crate) up: Status,
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) has_been_connected: bool,
 }
 
-/// Names of the topics the agent hears.
-#[derive(Clone, Debug)]
-pub(crate) struct AgentTopics {
-    pub(crate) trigger: String,
-    pub(crate) request: String,
-    pub(crate) settled: String,
-    pub(crate) status: String,
+/// Channels into the agent.
+pub(crate) struct AgentInputs {
+    pub(crate) incoming: mpsc::Receiver<Incoming>,
+    pub(crate) results: mpsc::Receiver<JobResult>,
+    pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// Why a device ended.
+/// Reason for which a device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// It was asked to stop.
     Stopped,
     /// Its source of frames came to its end, and every frame was answered.
     Source,
@@ -72,101 +69,94 @@ pub enum Ended {
 }
 
 impl Agent {
-    /// Until `stop` says so, or the source has ended; then sends what is captured already. The link is the caller's to shut down.
-    pub(crate) async fn run(
-        mut self,
-        mut incoming: mpsc::Receiver<Incoming>,
-        mut done: mpsc::Receiver<Done>,
-        mut stop: watch::Receiver<bool>,
-    ) -> Ended {
-        self.note_unsettled();
-        let mut due = self.next_capture();
-        let mut ended = Ended::Stopped;
-        // Once the source has ended: when to leave at the latest, and whether every frame was answered.
-        let (mut leave, mut is_drained) = (None, false);
-        let mut next_frame = None;
-        loop {
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => break,
-                () = at(self.next_look()) => self.look(),
-                done = done.recv(), if !is_drained => match done {
-                    Some(done) => self.on_done(done),
-                    None if leave.is_some() => is_drained = true,
-                    None => {
-                        self.on_model_gone();
-                        ended = Ended::Model;
-                        break;
-                    }
-                },
-                Some(event) = incoming.recv() => self.on_incoming(event),
-                () = at(due) => {
-                    self.on_clock();
-                    due = self.next_capture();
-                }
-                event = next(&mut self.feed, next_frame), if leave.is_none() && self.takes_frames() => match event {
-                    Event::Own(view) => {
-                        self.on_own_frame(view);
-                        next_frame = Some(Instant::now() + FRAME_EVERY);
-                    }
-                    #[cfg(feature = "http")]
-                    Event::Answer { sample, captured_us, view } => {
-                        self.run_section(sample, captured_us, std::borrow::Cow::Owned(view));
-                    }
-                    Event::Ended { is_clean } => {
-                        info!(is_clean, "the source of frames has ended");
-                        ended = if is_clean { Ended::Source } else { Ended::SourceBroke };
-                        leave = Some(Instant::now() + self.grace);
-                        self.model.close();
-                    }
-                },
-                () = at(leave) => break,
-            }
-            // Asked for features once more, or told that nobody will ask.
-            if is_drained && self.unsettled.is_empty() {
-                break;
-            }
-        }
-        self.model.close();
-        while let Some(done) = done.recv().await {
-            self.on_done(done);
+    /// Runs until `stop` or the end of the source, then sends the answers of captured frames. The caller shuts the link down.
+    pub(crate) async fn run(mut self, mut inputs: AgentInputs) -> Ended {
+        self.report_unsettled();
+        let ended = self.serve(&mut inputs).await;
+        self.section.close();
+        while let Some(result) = inputs.results.recv().await {
+            self.on_result(result);
         }
         self.unsettled.close(self.now());
-        self.note_unsettled();
-        if let Some(clock) = &self.sample_clock {
-            clock.close();
+        self.report_unsettled();
+        if let Some(ids) = &self.frame_ids {
+            ids.close();
         }
         ended
     }
 
-    /// A device that cannot answer must not look alive: the broker publishes the last will.
-    fn on_model_gone(&self) {
-        error!("the model thread ended; the device stops");
-        self.outbox.link.kill();
+    async fn serve(&mut self, inputs: &mut AgentInputs) -> Ended {
+        let AgentInputs { incoming, results, stop } = inputs;
+        let mut next_capture = self.next_capture();
+        let mut next_frame = None;
+        // Once the source has ended: the reason, and the latest time to leave.
+        let mut leaving: Option<(Ended, Instant)> = None;
+        let mut is_drained = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                () = sleep_until(self.next_spool_service()) => self.serve_spool(),
+                result = results.recv(), if !is_drained => match result {
+                    Some(result) => self.on_result(result),
+                    None if leaving.is_some() => is_drained = true,
+                    None => {
+                        self.on_model_ended();
+                        return Ended::Model;
+                    }
+                },
+                Some(event) = incoming.recv() => self.on_incoming(event),
+                () = sleep_until(next_capture) => {
+                    self.on_clock();
+                    next_capture = self.next_capture();
+                }
+                event = next_event(&mut self.source, next_frame), if leaving.is_none() && self.takes_frames() => {
+                    if let SourceEvent::Ended { is_clean } = event {
+                        info!(is_clean, "the source of frames has ended");
+                        let ended = if is_clean { Ended::Source } else { Ended::SourceBroke };
+                        leaving = Some((ended, Instant::now() + self.grace));
+                        self.section.close();
+                    }
+                    self.on_source(event);
+                    next_frame = self.frame_ids.is_some().then(|| Instant::now() + FRAME_EVERY);
+                }
+                () = sleep_until(leaving.map(|(_, until)| until)) => break,
+            }
+            if is_drained && self.unsettled.is_empty() {
+                break;
+            }
+        }
+        leaving.map_or(Ended::Stopped, |(ended, _)| ended)
     }
 
-    fn note_unsettled(&self) {
-        self.outbox.report().note_unsettled(&self.unsettled);
+    /// Drops the connection of a device that cannot answer any more, so that the broker publishes its last will.
+    fn on_model_ended(&self) {
+        error!("the model thread ended; the device stops");
+        self.publisher.link.kill();
+    }
+
+    fn report_unsettled(&self) {
+        self.publisher.report().set_unsettled(&self.unsettled);
     }
 
     fn is_connected(&self) -> bool {
         *self.connected.borrow()
     }
 
-    fn now(&self) -> Moment {
-        Moment::now(self.start)
+    fn now(&self) -> Timestamp {
+        Timestamp::now(self.start)
     }
 }
 
-/// What the source has by itself, at the earliest at `from`; nothing is lost when the wait is given up.
-async fn next(feed: &mut Feed, from: Option<Instant>) -> Event {
+/// The next event of the source, at `from` at the earliest. Cancelling the wait loses nothing.
+async fn next_event(source: &mut RunningSource, from: Option<Instant>) -> SourceEvent {
     if let Some(from) = from.filter(|from| *from > Instant::now()) {
-        tokio::time::sleep_until(from.into()).await;
+        sleep_until(Some(from)).await;
     }
-    feed.next().await
+    source.next().await
 }
 
-async fn at(due: Option<Instant>) {
+async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,

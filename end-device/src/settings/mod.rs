@@ -1,321 +1,479 @@
-//! From a TOML file and what overrides it to a checked configuration, with every mistake at once.
+//! Settings of `headwater-device`: one declaration per key gives flag, environment variable, TOML key, help, default and example file.
 
-mod effective;
-mod reader;
 mod source;
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use headwater_inference::bundle::Bundle;
 use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{DeviceId, GroupId, Origin, SiteId, Slot, no_such_setting};
+use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
+use headwater_settings::{
+    AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Settings, Sources, Stop,
+    word,
+};
+use serde::Deserialize;
 
 use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
-use crate::source::SourceConfig;
-use reader::{Reader, as_value, path};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::source::Source;
+pub use source::SourceSettings;
 
-/// Everything `headwater-device` needs to start.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The device.
-    pub config: DeviceConfig,
-    /// Bundle file; it may hold no more than this device's section.
+/// One camera of a group: takes a frame when triggered, runs its section of the network, sends class scores, and keeps the features
+/// until the aggregator requests them.
+///
+/// Every setting can stand in a TOML file (--config; headwater-device.toml has all of them with comments), in the environment, or here; a
+/// flag wins over the environment, the environment over the file.
+///
+/// Example: headwater-device --site hall --group gate --id cam-0 --slot 0 --bundle fashion-6cam.hwb --source-path frames.tar.gz
+#[derive(Clone, Debug, Conf)]
+#[conf(env_prefix = "HEADWATER_DEVICE_", name = "headwater-device", version, test)]
+pub struct DeviceSettings {
+    /// Options of the command line.
+    #[conf(flatten)]
+    pub command_line: CommandLine,
+    /// Prints the counts of the device, as one JSON object on stdout, when it ends.
+    #[conf(long)]
+    pub json: bool,
+    /// Site of the device; one level of its topics: 1 to 64 of a-z A-Z 0-9 . _ -
+    #[conf(long, env)]
+    pub site: SiteId,
+    /// Group whose samples the device sees; one level of its topics.
+    #[conf(long, env)]
+    pub group: GroupId,
+    /// Name of the device, unique in its group.
+    #[conf(long, env)]
+    pub id: DeviceId,
+    /// Slot of the network that the device fills, from 0; each slot has its own weights.
+    #[conf(long, env)]
+    pub slot: Bounded<0, 63, u8>,
+    /// Bundle file; one with this slot's section alone is enough.
+    #[conf(long, env)]
     pub bundle: PathBuf,
-    /// Policy in place of the bundle's; [`DeviceConfig::read_policy`] reads it.
+    /// Policy file (TOML) in place of the bundle's policy, for a device that is alone and has an exit of its own (configurations b, d):
+    /// [device] threshold = 0.4, 0 never to decide, 1 always. Elsewhere thresholds are the aggregator's.
+    #[conf(long, env)]
     pub policy: Option<PathBuf>,
-    /// Where its frames come from.
-    pub source: SourceConfig,
-    /// Where values came from; what is not in it stands at its default.
-    pub origins: BTreeMap<String, Origin>,
+    /// Settings with a default.
+    #[conf(flatten)]
+    pub options: DeviceOptions,
+    /// The broker.
+    #[conf(flatten, prefix)]
+    pub broker: BrokerSettings,
+    /// The source of frames.
+    #[conf(flatten, prefix)]
+    pub source: SourceSettings,
+    /// The log.
+    #[conf(flatten, prefix)]
+    pub log: LogSettings,
+    /// The admin listener.
+    #[conf(flatten, prefix)]
+    pub admin: AdminSettings,
 }
 
-/// A setting that a flag or the environment gives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// Key, as in the file.
-    pub key: &'static str,
-    /// Its value as text.
-    pub value: String,
-    /// Where it came from.
-    pub origin: Origin,
+/// Settings with a default.
+#[derive(Clone, Debug, Conf)]
+pub struct DeviceOptions {
+    /// Engine of the section: "packed" (its packed form, many times faster; tract if the bundle has none), "tract" (its ONNX) or "ort"
+    /// (its ONNX in ONNX Runtime; tract if there is no library).
+    #[conf(long, env, value_parser = word, default_value = "packed")]
+    pub engine: EngineChoice,
+    /// Library of ONNX Runtime (libonnxruntime.so, 1.24 or later), for the engine ort. Left out: the usual places. A library that is
+    /// named must load.
+    #[conf(long, env)]
+    pub onnxruntime: Option<PathBuf>,
+    /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every period_ms; clocks of the group within a quarter of
+    /// it) or "source" (each frame of a folder, watch or stdin is a sample, named by the milliseconds of the clock; for a group of one).
+    #[conf(long, env, value_parser = word, default_value = "trigger")]
+    pub capture: CaptureWord,
+    /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
+    /// captures, which it counts and logs.
+    #[conf(long, env)]
+    pub period_ms: Option<Bounded<1, MAX_MS>>,
+    /// Action for a frame of an archive that cannot be read: "skip" (no answer for its samples) or "fatal" (the device does not start).
+    #[conf(long, env, value_parser = word, default_value = "skip")]
+    pub on_broken_frame: OnBrokenFrame,
+    /// Folder of the files that outlive a restart: the boot number, the last sample id of capture "source", and the spool. Left out: the
+    /// clock gives both numbers, and the spool is in memory.
+    #[conf(long, env)]
+    pub state_dir: Option<PathBuf>,
+    /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
+    #[conf(long, env, default_value = "0")]
+    pub upward_qos: Bounded<0, 1>,
+    /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
+    #[conf(long, env, default_value = "1024")]
+    pub keep_samples: Bounded<1, 65_536, usize>,
+    /// Milliseconds that an unsettled sample stays in memory; then it goes to the spool and is sent again, late. Must outlast the
+    /// aggregator's window and its waits.
+    #[conf(long, env, default_value = "5000")]
+    pub keep_ms: Bounded<1, 600_000>,
+    /// Views that may wait for the section; one more sheds the oldest, which is counted.
+    #[conf(long, env, default_value = "128")]
+    pub queue_samples: Bounded<1, 4096, usize>,
+    /// Seconds between pings on an idle connection; longer notices a dead broker later.
+    #[conf(long, env, default_value = "10")]
+    pub keep_alive_s: Bounded<1, 3600, u16>,
+    /// Milliseconds that a shutdown may take to answer captured frames and disconnect.
+    #[conf(long, env, default_value = "2000")]
+    pub grace_ms: Bounded<1, 60_000>,
+    /// The spool.
+    #[conf(flatten, prefix)]
+    pub spool: SpoolSettings,
 }
 
-/// Every setting of a file, in the order in which they are shown; `http_auth` is one of the environment alone.
-const KEYS: [&str; 33] = [
-    "site",
-    "group",
-    "id",
-    "slot",
-    "broker",
-    "bundle",
-    "policy",
-    "source",
-    "frames",
-    "roi",
-    "max_age_ms",
-    "folder_period_ms",
-    "folder_end",
-    "watch_existing",
-    "watch_poll_ms",
-    "http_url",
-    "http_timeout_ms",
-    "http_auth_file",
-    "stdin_format",
-    "stdin_size",
-    "engine",
-    "onnxruntime",
-    "capture",
-    "period_ms",
-    "on_broken_frame",
-    "state_dir",
-    "upward_qos",
-    "keep_samples",
-    "keep_ms",
-    "spool_bytes",
-    "queue_samples",
-    "keep_alive_s",
-    "grace_ms",
-];
-
-/// All mistakes of a configuration, one a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingsError(pub Vec<String>);
-
-impl Settings {
-    /// Reads the text of a file, if there is one, and what flags and environment give; a later one of the same key wins.
-    ///
-    /// # Errors
-    /// [`SettingsError`] with every key that is missing, unknown or wrong: key, expected, found.
-    pub fn read(file: Option<&str>, given: &[Given]) -> Result<Self, SettingsError> {
-        let table = match file.map(str::parse::<toml::Table>) {
-            None => toml::Table::new(),
-            Some(Ok(table)) => table,
-            Some(Err(error)) => return Err(SettingsError(vec![error.to_string()])),
-        };
-        let origins = table.keys().map(|key| (key.clone(), Origin::File)).collect();
-        let mut reader = Reader { table, origins, mistakes: Vec::new() };
-        for Given { key, value, origin } in given {
-            reader.table.insert((*key).into(), as_value(value));
-            reader.origins.insert((*key).into(), *origin);
-        }
-        let settings = reader.settings();
-        let unknown = reader.table.keys().map(|key| no_such_setting(key, KEYS));
-        reader.mistakes.extend(unknown);
-        match settings {
-            Some(settings) if reader.mistakes.is_empty() => Ok(settings),
-            _ => Err(SettingsError(reader.mistakes)),
-        }
-    }
+/// Section `[spool]`.
+#[derive(Clone, Debug, Conf)]
+pub struct SpoolSettings {
+    /// Bytes of the spool, which holds unsettled samples that could not be sent, or are too many or too old for memory. Over it the oldest
+    /// are given up, and the leader learns of it. A sample counts as at least 512 bytes. In memory at most 1 MiB. 0: no spool.
+    #[conf(long, env, default_value = "67108864")]
+    pub max_bytes: Bounded<0, MAX_SPOOL_BYTES>,
 }
 
-impl Reader {
-    /// Takes every key before it gives up, so that all mistakes are found; `None` when a required one is missing or wrong.
-    fn settings(&mut self) -> Option<Settings> {
-        let site = self.required("site", SiteId::new);
-        let group = self.required("group", GroupId::new);
-        let id = self.required("id", DeviceId::new);
-        let slot = self.slot();
-        let broker = self.optional("broker", |text| BrokerAddress::from_str(&text));
-        let broker = broker.or_else(|| BrokerAddress::mqtt("127.0.0.1", 1883).ok());
-        let bundle = self.required("bundle", path);
-        let policy = self.optional("policy", path);
-        let engine = self.optional("engine", |word| match word.as_str() {
-            "packed" => Ok(EngineChoice::Packed),
-            "tract" => Ok(EngineChoice::Tract),
-            "ort" => Ok(EngineChoice::Ort),
-            other => Err(format!("expected \"packed\", \"tract\" or \"ort\", found {other:?}")),
-        });
-        let onnxruntime = self.optional("onnxruntime", path);
-        let capture = self.capture();
-        let source = self.source(capture);
-        let on_broken_frame = self.optional("on_broken_frame", |word| match word.as_str() {
-            "skip" => Ok(OnBrokenFrame::Skip),
-            "fatal" => Ok(OnBrokenFrame::Fatal),
-            other => Err(format!("expected \"skip\" or \"fatal\", found {other:?}")),
-        });
-        let state_dir = self.optional("state_dir", path);
-        let upward_qos = self.number("upward_qos", 0..=1);
-        let keep_samples = self.number("keep_samples", 1..=65_536);
-        let keep_ms = self.number("keep_ms", 1..=600_000);
-        let spool_bytes = self.number("spool_bytes", 0..=1 << 40);
-        let queue_samples = self.number("queue_samples", 1..=4096);
-        let keep_alive_s = self.number("keep_alive_s", 1..=3600);
-        let grace_ms = self.number("grace_ms", 1..=60_000);
-
-        let mut config = DeviceConfig::new(site?, group?, id?, slot?, broker?);
-        set(&mut config.engine, engine);
-        config.onnxruntime = onnxruntime;
-        config.capture = capture;
-        config.state_dir = state_dir;
-        set(&mut config.on_broken_frame, on_broken_frame);
-        set(
-            &mut config.upward_qos,
-            upward_qos.map(|qos| if qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce }),
-        );
-        set(&mut config.keep_samples, keep_samples.map(|n| n as usize));
-        set(&mut config.keep_ms, keep_ms);
-        set(&mut config.spool_bytes, spool_bytes);
-        set(&mut config.queue_samples, queue_samples.map(|n| n as usize));
-        set(&mut config.keep_alive_s, keep_alive_s.map(|n| n as u16));
-        set(&mut config.grace_ms, grace_ms);
-        Some(Settings { config, bundle: bundle?, policy, source: source?, origins: self.origins.clone() })
-    }
-
-    fn slot(&mut self) -> Option<Slot> {
-        if !self.table.contains_key("slot") {
-            self.mistakes.push("slot: missing".into());
-            return None;
-        }
-        let slot = self.number("slot", 0..=Slot::MAX as u64 - 1)?;
-        Slot::new(slot as u8).ok()
-    }
-
-    fn capture(&mut self) -> Capture {
-        let has_period = self.table.contains_key("period_ms");
-        let period_ms = self.number("period_ms", 1..=86_400_000);
-        let word = self.optional("capture", |word| match word.as_str() {
-            "trigger" => Ok(Word::Trigger),
-            "clock" => Ok(Word::Clock),
-            "source" => Ok(Word::Source),
-            other => Err(format!("expected \"trigger\", \"clock\" or \"source\", found {other:?}")),
-        });
-        match (word, period_ms) {
-            (Some(Word::Clock), Some(period_ms)) => return Capture::Clock { period_ms },
-            (Some(Word::Clock), None) if !has_period => {
-                self.wrong("period_ms", "missing, and capture is \"clock\"");
-            }
-            (Some(Word::Trigger | Word::Source), Some(_)) | (None, Some(_))
-                if !self.has_mistake("capture") =>
-            {
-                self.wrong("period_ms", "only with capture = \"clock\"");
-            }
-            _ => {}
-        }
-        if word == Some(Word::Source) { Capture::Source } else { Capture::Trigger }
-    }
-}
-
-/// What the setting `capture` may say.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
+/// Word of the setting `capture`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaptureWord {
+    /// A message of the group.
     Trigger,
+    /// The clock.
     Clock,
+    /// Each frame of the source.
     Source,
 }
 
-fn set<T>(field: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *field = value;
+/// Longest wait or period, a day.
+const MAX_MS: u64 = 86_400_000;
+
+const MAX_SPOOL_BYTES: u64 = 1 << 40;
+
+impl Settings for DeviceSettings {
+    const OLD_VARIABLES: &'static str = "HEADWATER_DEVICE_";
+
+    const RENAMED: &'static [(&'static str, &'static str)] = &[
+        ("broker", "broker.address"),
+        ("source", "source.kind"),
+        ("frames", "source.path"),
+        ("roi", "source.roi"),
+        ("max_age_ms", "source.max_age_ms"),
+        ("folder_period_ms", "source.folder.period_ms"),
+        ("folder_end", "source.folder.end"),
+        ("watch_existing", "source.watch.existing"),
+        ("watch_poll_ms", "source.watch.poll_ms"),
+        ("http_url", "source.http.url"),
+        ("http_timeout_ms", "source.http.timeout_ms"),
+        ("http_auth_file", "source.http.auth_file"),
+        ("stdin_format", "source.stdin.format"),
+        ("stdin_size", "source.stdin.size"),
+        ("spool_bytes", "spool.max_bytes"),
+    ];
+
+    const ALIASES: &'static [(&'static str, &'static str)] = &[
+        ("RUST_LOG", "log.filter"),
+        ("ORT_DYLIB_PATH", "onnxruntime"),
+        ("HEADWATER_DEVICE_HTTP_AUTH", "source.http.auth"),
+    ];
+
+    fn check(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        match (self.options.capture, self.options.period_ms) {
+            (CaptureWord::Clock, None) => {
+                mistakes.push("period_ms: missing, and capture is \"clock\"".into())
+            }
+            (CaptureWord::Trigger | CaptureWord::Source, Some(_)) => {
+                mistakes.push("period_ms: only with capture = \"clock\"".into());
+            }
+            (CaptureWord::Clock, Some(_)) | (CaptureWord::Trigger | CaptureWord::Source, None) => {}
+        }
+        self.source.check(self.options.capture(), &mut mistakes);
+        mistakes
     }
 }
 
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("\n"))
+impl Settings for DeviceOptions {}
+
+impl DeviceOptions {
+    fn capture(&self) -> Capture {
+        match (self.capture, self.period_ms) {
+            (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms: period_ms.get() },
+            (CaptureWord::Clock, None) | (CaptureWord::Trigger, _) => Capture::Trigger,
+            (CaptureWord::Source, _) => Capture::Source,
+        }
+    }
+
+    /// Configuration of a device, under the bundle's policy.
+    pub(crate) fn config(self, required: RequiredSettings) -> DeviceConfig {
+        let RequiredSettings { site, group, id, slot, broker } = required;
+        DeviceConfig {
+            site,
+            group,
+            id,
+            slot,
+            broker,
+            policy: None,
+            capture: self.capture(),
+            engine: self.engine,
+            onnxruntime: self.onnxruntime,
+            on_broken_frame: self.on_broken_frame,
+            upward_qos: if self.upward_qos.get() == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce },
+            keep_samples: self.keep_samples.get(),
+            keep_ms: self.keep_ms.get(),
+            spool_bytes: self.spool.max_bytes.get(),
+            queue_samples: self.queue_samples.get(),
+            state_dir: self.state_dir,
+            keep_alive_s: self.keep_alive_s.get(),
+            grace_ms: self.grace_ms.get(),
+        }
     }
 }
 
-impl std::error::Error for SettingsError {}
+/// Settings without a default.
+pub(crate) struct RequiredSettings {
+    pub(crate) site: SiteId,
+    pub(crate) group: GroupId,
+    pub(crate) id: DeviceId,
+    pub(crate) slot: Slot,
+    pub(crate) broker: BrokerAddress,
+}
+
+/// The files and folders that the settings name, opened.
+pub struct OpenedSettings {
+    /// Configuration of the device, with its policy.
+    pub config: DeviceConfig,
+    /// The bundle.
+    pub bundle: Bundle,
+    /// The source of frames.
+    pub source: Source,
+}
+
+impl DeviceSettings {
+    /// Reads the settings. Settings of another source than the chosen one are mistakes, unless a source that wins over them chose it.
+    ///
+    /// # Errors
+    /// [`Stop`]: help that was asked for, or every mistake.
+    pub fn load(sources: Sources) -> Result<Loaded<Self>, Stop> {
+        let mut loaded = headwater_settings::load(sources)?;
+        source::settle_kind(&mut loaded)?;
+        Ok(loaded)
+    }
+
+    /// Configuration of the device, with the policy file read.
+    ///
+    /// # Errors
+    /// [`DeviceError::Stored`] for a policy that cannot be used.
+    ///
+    /// # Panics
+    /// Never: the declared range of `slot` is that of slots.
+    pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
+        let slot = Slot::new(self.slot.get()).expect("the declared range of slots");
+        let mut config = self.options.clone().config(RequiredSettings {
+            site: self.site.clone(),
+            group: self.group.clone(),
+            id: self.id.clone(),
+            slot,
+            broker: self.broker.address.clone(),
+        });
+        if let Some(path) = &self.policy {
+            config.read_policy(path)?;
+        }
+        Ok(config)
+    }
+
+    /// Opens what the settings name, and checks that the parts fit together.
+    ///
+    /// # Errors
+    /// [`DeviceError`] of the first part that cannot be used.
+    pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
+        let config = self.config()?;
+        let bundle = Bundle::open(&self.bundle)
+            .map_err(|source| DeviceError::Bundle { path: self.bundle.clone(), source: Box::new(source) })?;
+        let source_config = self.source.config(config.capture);
+        let source = Source::open(&source_config, config.slot, &bundle.manifest().preprocessing)?;
+        Device::check(&config, &bundle, &source)?;
+        Ok(OpenedSettings { config, bundle, source })
+    }
+}
 
 #[cfg(test)]
 mod tests {
+    use headwater_settings::example;
+
     use super::*;
+
+    /// Values of the example file for settings without a default.
+    const SAMPLES: &str = "\
+        site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"network.hwb\"\npolicy = \"policy.toml\"\n\
+        onnxruntime = \"/opt/onnxruntime/lib/libonnxruntime.so\"\nperiod_ms = 100\nstate_dir = \"/var/lib/headwater\"\n\
+        [source]\npath = \"frames.tar.gz\"\nroi = \"40,0,320,240\"\nmax_age_ms = 1000\n\
+        [source.http]\nurl = \"http://camera.local/snapshot.jpg\"\ntimeout_ms = 1000\nauth_file = \"/etc/headwater/camera\"\n\
+        [source.stdin]\nsize = \"320x240\"\n[admin]\nlisten = \"127.0.0.1:9101\"\n";
+
+    const HEADING: &str = "\
+        # Settings of headwater-device. A flag (--keep-ms 9000) wins over the environment (HEADWATER_DEVICE_KEEP_MS), which wins over\n\
+        # this file. A setting that is commented out stands at its default; one without a default is shown with a sample.\n\n";
 
     const SHIPPED: &str = include_str!("../../headwater-device.toml");
 
+    fn sources(flags: &[&str]) -> Sources {
+        let given = ["--source-path", "frames.tar.gz"].iter().chain(flags).copied();
+        Sources::default().with_file(SHIPPED).with_arguments(given)
+    }
+
     #[track_caller]
-    fn check(file: &str, flags: &[(&'static str, &str)], expected: &[&str]) {
-        let mistakes = Settings::read(Some(file), &given(flags)).map_or_else(|error| error.0, |_| Vec::new());
+    fn check(flags: &[&str], expected: &[&str]) {
+        check_mistakes(sources(flags), expected);
+    }
+
+    #[track_caller]
+    fn check_mistakes(sources: Sources, expected: &[&str]) {
+        let mistakes = match DeviceSettings::load(sources) {
+            Err(Stop::Mistakes(mistakes)) => mistakes,
+            other => panic!("expected mistakes, found {other:?}"),
+        };
         assert_eq!(mistakes, expected);
     }
 
-    fn given(flags: &[(&'static str, &str)]) -> Vec<Given> {
-        let flag = |(key, value): &(&'static str, &str)| Given {
-            key,
-            value: (*value).to_owned(),
-            origin: Origin::Flag,
-        };
-        flags.iter().map(flag).collect()
+    fn config(flags: &[&str]) -> DeviceConfig {
+        DeviceSettings::load(sources(flags)).unwrap().settings.config().unwrap()
     }
 
     #[test]
-    fn the_commented_file_gives_the_defaults() {
-        let settings = Settings::read(Some(SHIPPED), &[]).unwrap();
-        let DeviceConfig { site, group, id, slot, broker, .. } = settings.config.clone();
-        assert_eq!(settings.config, DeviceConfig::new(site, group, id, slot, broker));
+    fn the_example_file_is_made_from_the_declarations() {
+        let made = HEADING.to_owned() + &example::<DeviceSettings>(None, SAMPLES).unwrap();
+        if std::env::var_os("HEADWATER_WRITE_EXAMPLES").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/headwater-device.toml"), &made).unwrap();
+        }
+        assert_eq!(made, SHIPPED, "HEADWATER_WRITE_EXAMPLES=1 writes the file");
     }
 
     #[test]
-    fn what_overrides_wins_over_the_file() {
-        let flags = given(&[("slot", "5"), ("id", "7"), ("upward_qos", "1")]);
-        let config = Settings::read(Some(SHIPPED), &flags).unwrap().config;
+    fn the_example_file_gives_the_defaults() {
+        let found = config(&[]);
+        let DeviceConfig { site, group, id, slot, broker, .. } = found.clone();
+        assert_eq!(found, DeviceConfig::new(site, group, id, slot, broker));
+        assert_eq!((found.keep_samples, found.spool_bytes, found.grace_ms), (1024, 64 << 20, 2000));
+        assert_eq!(found.broker.to_string(), "mqtt://127.0.0.1:1883");
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let config = config(&["--slot", "5", "--id", "7", "--upward-qos", "1"]);
         assert_eq!((config.slot, config.id.to_string().as_str()), (Slot::new(5).unwrap(), "7"));
         assert_eq!(config.upward_qos, QoS::AtLeastOnce);
     }
 
     #[test]
     fn every_mistake_is_named_at_once() {
-        let missing = ["site: missing", "group: missing", "id: missing", "slot: missing"];
-        let missing: Vec<_> = missing.into_iter().chain(["bundle: missing", "frames: missing"]).collect();
-        check("", &[], &missing);
+        let missing = ["bundle: missing", "group: missing", "id: missing", "site: missing", "slot: missing"];
+        check_mistakes(Sources::default().with_file(""), &missing);
         check(
-            SHIPPED,
-            &[("slot", "64"), ("broker", "mqtt://host:0"), ("keep_samples", "0"), ("colour", "red")],
+            &["--slot", "64", "--broker-address", "mqtt://host:0", "--keep-samples", "0"],
             &[
-                "slot: expected 0 to 63, found 64",
-                "broker: broker address: expected a port from 1 to 65535, found \"0\"",
-                "keep_samples: expected 1 to 65536, found 0",
-                "colour: no such setting",
+                "slot: expected 0 to 63, found 64 (flag --slot)",
+                "keep_samples: expected 1 to 65536, found 0 (flag --keep-samples)",
+                "broker.address: expected a port from 1 to 65535, found \"0\" (flag --broker-address)",
             ],
         );
     }
 
     #[test]
     fn capture_and_period_belong_together() {
-        check(SHIPPED, &[("capture", "clock")], &["period_ms: missing, and capture is \"clock\""]);
-        check(SHIPPED, &[("period_ms", "100")], &["period_ms: only with capture = \"clock\""]);
+        check(&["--capture", "clock"], &["period_ms: missing, and capture is \"clock\""]);
+        check(&["--period-ms", "100"], &["period_ms: only with capture = \"clock\""]);
         check(
-            SHIPPED,
-            &[("capture", "sometimes")],
-            &["capture: expected \"trigger\", \"clock\" or \"source\", found \"sometimes\""],
+            &["--capture", "sometimes"],
+            &["capture: expected \"trigger\", \"clock\" or \"source\", found \"sometimes\" (flag --capture)"],
         );
-        let clock = given(&[("capture", "clock"), ("period_ms", "100")]);
-        let config = Settings::read(Some(SHIPPED), &clock).unwrap().config;
-        assert_eq!(config.capture, Capture::Clock { period_ms: 100 });
+        let clock = config(&["--capture", "clock", "--period-ms", "100"]);
+        assert_eq!(clock.capture, Capture::Clock { period_ms: 100 });
+    }
+
+    #[test]
+    fn settings_of_another_source_are_mistakes_unless_a_flag_overrules_the_file() {
+        check(
+            &["--source-stdin-size", "4x4", "--source-watch-poll-ms", "20"],
+            &[
+                "source.watch.poll_ms: only with source.kind = \"watch\"",
+                "source.stdin.size: only with source.kind = \"stdin\"",
+            ],
+        );
+        let file = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n\
+                    [source]\nkind = \"folder\"\npath = \"f\"\n[source.folder]\nperiod_ms = 50\n";
+        let flags = ["--source-kind", "http", "--source-http-url", "http://cam/snap?pwd=hush"];
+        let loaded = DeviceSettings::load(Sources::default().with_file(file).with_arguments(flags)).unwrap();
+        let shown = loaded.to_toml(None);
+        assert!(shown.contains("http://cam:80/snap?...") && !shown.contains("hush"), "{shown}");
+        assert!(!shown.contains("period_ms = 50") && shown.parse::<toml::Table>().is_ok(), "{shown}");
+    }
+
+    #[test]
+    fn settings_of_one_source_must_fit_each_other() {
+        check(&["--source-kind", "http"], &["source.http.url: missing, and source.kind is \"http\""]);
+        let http = ["--source-kind", "http", "--source-http-url", "http://cam/"];
+        let timed = ["--capture", "clock", "--period-ms", "100", "--source-http-timeout-ms", "100"];
+        check(
+            &[&http[..], &timed[..]].concat(),
+            &["source.http.timeout_ms: expected less than period_ms, 100, found 100"],
+        );
+        check(
+            &["--capture", "source"],
+            &[
+                "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found \"archive\"",
+            ],
+        );
+        check(
+            &["--source-kind", "stdin", "--source-stdin-format", "mjpeg", "--source-stdin-size", "4x4"],
+            &["source.stdin.size: only with source.stdin.format = \"rgb24\" or \"gray\""],
+        );
+    }
+
+    #[test]
+    fn an_unusable_snapshot_url_is_refused_without_repeating_its_secrets() {
+        for url in [
+            "/snap",
+            "https://cam/s3cret",
+            "http://u:s3cret@cam/",
+            "http://cam:0/",
+            "http://cam:99999/",
+            "ftp://cam",
+        ] {
+            let found = DeviceSettings::load(sources(&["--source-kind", "http", "--source-http-url", url]));
+            let Err(Stop::Mistakes(mistakes)) = found else { panic!("{url} was accepted") };
+            let mistakes = mistakes.join("\n");
+            assert!(mistakes.starts_with("source.http.url: expected "), "{mistakes}");
+            assert!(!mistakes.contains("s3cret"), "{mistakes}");
+        }
+    }
+
+    #[test]
+    fn an_old_key_is_refused_naming_the_new_one() {
+        for (old, new) in DeviceSettings::RENAMED {
+            let found = DeviceSettings::load(Sources::default().with_file(format!("{old} = 1")));
+            let Err(Stop::Mistakes(mistakes)) = found else { panic!("{old} was accepted") };
+            assert!(mistakes.contains(&format!("{old}: is now `{new}`")), "{mistakes:?}");
+        }
     }
 
     #[test]
     fn an_unknown_key_names_the_nearest_known_one() {
-        check("keep_mss = 3", &given_shipped(), &["keep_mss: no such setting; did you mean `keep_ms`?"]);
+        let file = format!("keep_mss = 3\n{SHIPPED}");
+        let sources = Sources::default().with_file(file).with_arguments(["--source-path", "f"]);
+        check_mistakes(sources, &["keep_mss: no such setting; did you mean `keep_ms`?"]);
     }
 
     #[test]
     fn a_name_that_would_break_a_topic_is_refused() {
         for id in ["cam/0", "cam+", "#", ""] {
-            let error = Settings::read(Some(SHIPPED), &given(&[("id", id)])).unwrap_err().to_string();
-            assert!(error.starts_with("id: "), "{error}");
-        }
-    }
-
-    fn given_shipped() -> [(&'static str, &'static str); 6] {
-        [("site", "s"), ("group", "g"), ("id", "i"), ("slot", "0"), ("bundle", "b"), ("frames", "f")]
-    }
-
-    #[test]
-    fn every_key_is_explained_in_the_commented_file() {
-        for key in KEYS {
-            let is_there = SHIPPED.lines().any(|line| {
-                line.trim_start_matches("# ").strip_prefix(key).is_some_and(|rest| rest.starts_with(" = "))
-            });
-            assert!(is_there, "{key}");
+            let found = DeviceSettings::load(sources(&["--id", id]));
+            let Err(Stop::Mistakes(mistakes)) = found else { panic!("{id:?} was accepted") };
+            assert!(mistakes[0].starts_with("id: "), "{mistakes:?}");
         }
     }
 
     #[test]
     fn text_that_is_no_toml_is_named() {
-        let error = Settings::read(Some("site = "), &[]).unwrap_err().to_string();
-        assert!(error.contains("line 1"), "{error}");
+        let found = DeviceSettings::load(Sources::default().with_file("site = "));
+        let Err(Stop::Mistakes(mistakes)) = found else { panic!("it was accepted") };
+        assert!(mistakes[0].contains("line 1"), "{mistakes:?}");
     }
 }

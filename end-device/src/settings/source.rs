@@ -1,185 +1,259 @@
-//! The settings of the source of frames; each belongs to one kind of source.
+//! Section `[source]`: the source of frames. A key of one kind of source is a mistake with another.
 
-use std::time::Duration;
+use std::path::PathBuf;
 
 use headwater_samples::image_codec::MAX_SIDE_PX;
-use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::roi::Roi;
+use headwater_settings::{Bounded, Conf, Loaded, Origin, Stop, word};
+use headwater_transport::Endpoint;
+use serde::Deserialize;
 
-use super::reader::{Reader, path};
+use super::{DeviceSettings, MAX_MS};
 use crate::config::Capture;
 use crate::source::{
-    Existing, FolderEnd, HttpAuth, Secret, SourceConfig, SourceKind, StdinFormat, check_url,
+    Existing, FolderEnd, HttpAuth, Secret, SourceConfig, SourceKind, StdinFormat, StdinFrames, snapshot_url,
 };
 
-/// Which source each of these settings is for.
-const FOR_SOURCES: [(&str, &[&str]); 12] = [
-    ("frames", &["archive", "folder", "watch"]),
-    ("max_age_ms", &["folder", "watch", "stdin"]),
-    ("folder_period_ms", &["folder"]),
-    ("folder_end", &["folder"]),
-    ("watch_existing", &["watch"]),
-    ("watch_poll_ms", &["watch"]),
-    ("http_url", &["http"]),
-    ("http_timeout_ms", &["http"]),
-    ("http_auth_file", &["http"]),
-    ("http_auth", &["http"]),
-    ("stdin_format", &["stdin"]),
-    ("stdin_size", &["stdin"]),
-];
+/// Section `[source]`.
+#[derive(Clone, Debug, Conf)]
+pub struct SourceSettings {
+    /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
+    /// frame), "folder" (its images in the order of their names, at a rate), "watch" (a folder; each new image that is complete is a
+    /// frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
+    #[conf(long, env, value_parser = word, default_value = "archive")]
+    pub kind: SourceWord,
+    /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
+    #[conf(long, env)]
+    pub path: Option<PathBuf>,
+    /// Part of each frame that becomes the view, before it is resized: x, y, width and height in pixels ("40,0,320,240") or percent
+    /// ("10%,0%,50%,100%"). Left out: the whole frame.
+    #[conf(long, env)]
+    pub roi: Option<Roi>,
+    /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
+    /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
+    #[conf(long, env)]
+    pub max_age_ms: Option<Bounded<1, MAX_MS>>,
+    /// A folder that is played.
+    #[conf(flatten, prefix)]
+    pub folder: FolderSettings,
+    /// A watched folder.
+    #[conf(flatten, prefix)]
+    pub watch: WatchSettings,
+    /// A snapshot URL.
+    #[conf(flatten, prefix)]
+    pub http: HttpSettings,
+    /// A pipe.
+    #[conf(flatten, prefix)]
+    pub stdin: StdinSettings,
+}
 
-/// Longest wait or period, a day.
-const MOST_MS: u64 = 86_400_000;
+/// Section `[source.folder]`.
+#[derive(Clone, Debug, Conf)]
+pub struct FolderSettings {
+    /// Milliseconds from image to image.
+    #[conf(long, env, default_value = "200")]
+    pub period_ms: Bounded<1, MAX_MS>,
+    /// Action after the last image: "loop", or "end", which ends the device.
+    #[conf(long, env, value_parser = word, default_value = "loop")]
+    pub end: FolderEnd,
+}
 
-impl Reader {
-    /// Takes the keys of the source; `None` when one is missing or wrong.
-    pub(super) fn source(&mut self, capture: Capture) -> Option<SourceConfig> {
-        let word = self.source_word();
-        self.only_for(word);
-        let roi = self.optional("roi", |text| text.parse::<Roi>());
-        let max_age_ms = self.number("max_age_ms", 1..=MOST_MS);
-        let kind = match word? {
-            "folder" => self.folder(),
-            "watch" => self.watch(),
-            "http" => self.http(capture),
-            "stdin" => self.stdin(),
-            _ => self.required("frames", path).map(|path| SourceKind::Archive { path }),
-        };
-        let kind = kind?;
-        if capture == Capture::Source && !kind.has_own_timing() {
-            let found = kind.word();
-            self.wrong(
-                "capture",
-                format!("\"source\" goes with source = \"folder\", \"watch\" or \"stdin\", found {found:?}"),
-            );
+/// Section `[source.watch]`.
+#[derive(Clone, Debug, Conf)]
+pub struct WatchSettings {
+    /// Treatment of images that are in the folder at the start: "skip" or "take".
+    #[conf(long, env, value_parser = word, default_value = "skip")]
+    pub existing: Existing,
+    /// Milliseconds between two scans; shorter finds images sooner and costs more. A file is a frame once it is unchanged from one scan to
+    /// the next, or at once if it was renamed into the folder. Every scan reads the whole folder, so move away images that are done.
+    #[conf(long, env, default_value = "200")]
+    pub poll_ms: Bounded<10, MAX_MS>,
+}
+
+/// Section `[source.http]`.
+#[derive(Clone, Debug, Conf)]
+pub struct HttpSettings {
+    /// Snapshot URL, http://host[:port]/path, without user and password.
+    #[conf(long, env, value_parser = snapshot_url)]
+    pub url: Option<Endpoint>,
+    /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
+    #[conf(long, env)]
+    pub timeout_ms: Option<Bounded<1, MAX_MS>>,
+    /// File whose first line is user:password of the snapshot URL; or give them in the environment, HEADWATER_DEVICE_SOURCE_HTTP_AUTH.
+    #[conf(long, env)]
+    pub auth_file: Option<PathBuf>,
+    /// user:password of the snapshot URL.
+    #[conf(env, secret)]
+    pub auth: Option<String>,
+}
+
+/// Section `[source.stdin]`.
+#[derive(Clone, Debug, Conf)]
+pub struct StdinSettings {
+    /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). Its end ends the device.
+    #[conf(long, env, value_parser = word, default_value = "rgb24")]
+    pub format: StdinFormat,
+    /// Width and height of raw frames, as 320x240. Left out: those of the view.
+    #[conf(long, env, value_parser = frame_size)]
+    pub size: Option<[u32; 2]>,
+}
+
+/// Word of the setting `source.kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceWord {
+    /// An archive.
+    Archive,
+    /// A folder that is played.
+    Folder,
+    /// A watched folder.
+    Watch,
+    /// A snapshot URL.
+    Http,
+    /// A pipe.
+    Stdin,
+}
+
+/// Keys under `[source]` of some kinds of source alone, with those kinds.
+const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
+    use SourceWord::{Archive, Folder, Http, Stdin, Watch};
+    [
+        ("source.path", &[Archive, Folder, Watch]),
+        ("source.max_age_ms", &[Folder, Watch, Stdin]),
+        ("source.folder.", &[Folder]),
+        ("source.watch.", &[Watch]),
+        ("source.http.", &[Http]),
+        ("source.stdin.", &[Stdin]),
+    ]
+};
+
+impl SourceWord {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Archive => "archive",
+            Self::Folder => "folder",
+            Self::Watch => "watch",
+            Self::Http => "http",
+            Self::Stdin => "stdin",
         }
-        let max_age_ms = max_age_ms.unwrap_or_else(|| max_age_of(&kind, capture).as_millis() as u64);
-        Some(SourceConfig { kind, roi, max_age_ms })
     }
 
-    fn source_word(&mut self) -> Option<&'static str> {
-        if !self.table.contains_key("source") {
-            return Some("archive");
-        }
-        const WORDS: [&str; 5] = ["archive", "folder", "watch", "http", "stdin"];
-        self.optional("source", |word| {
-            WORDS.into_iter().find(|known| *known == word).ok_or_else(|| {
-                format!("expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found {word:?}")
-            })
-        })
+    fn has_own_timing(self) -> bool {
+        matches!(self, Self::Folder | Self::Watch | Self::Stdin)
     }
+}
 
-    /// A key of another source is a mistake; but what a file says for its own source must not stand in the way of a flag that
-    /// chooses another one.
-    fn only_for(&mut self, word: Option<&str>) {
-        let chosen_by = self.origin("source");
-        for (key, sources) in FOR_SOURCES {
-            if !self.table.contains_key(key) || word.is_some_and(|word| sources.contains(&word)) {
-                continue;
+impl SourceSettings {
+    /// Checks settings that must fit each other.
+    pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<String>) {
+        let kind = self.kind.name();
+        match self.kind {
+            SourceWord::Http if self.http.url.is_none() => {
+                mistakes.push("source.http.url: missing, and source.kind is \"http\"".into());
             }
-            self.table.remove(key);
-            let was_overruled = self.origin(key) > chosen_by;
-            if word.is_some() && !was_overruled {
-                self.wrong(key, format!("only with source = \"{}\"", sources.join("\" or \"")));
+            SourceWord::Archive | SourceWord::Folder | SourceWord::Watch if self.path.is_none() => {
+                mistakes.push(format!("source.path: missing, and source.kind is {kind:?}"));
             }
-            self.origins.remove(key);
+            _ => {}
         }
-    }
-
-    fn folder(&mut self) -> Option<SourceKind> {
-        let path = self.required("frames", path);
-        let period_ms = self.number_or("folder_period_ms", 1, 200);
-        let end = self.optional("folder_end", |word| match word.as_str() {
-            "loop" => Ok(FolderEnd::Loop),
-            "end" => Ok(FolderEnd::End),
-            other => Err(format!("expected \"loop\" or \"end\", found {other:?}")),
-        });
-        Some(SourceKind::Folder { path: path?, period_ms, end: end.unwrap_or(FolderEnd::Loop) })
-    }
-
-    fn watch(&mut self) -> Option<SourceKind> {
-        let path = self.required("frames", path);
-        let poll_ms = self.number_or("watch_poll_ms", 10, 200);
-        let existing = self.optional("watch_existing", |word| match word.as_str() {
-            "skip" => Ok(Existing::Skip),
-            "take" => Ok(Existing::Take),
-            other => Err(format!("expected \"skip\" or \"take\", found {other:?}")),
-        });
-        Some(SourceKind::Watch { path: path?, existing: existing.unwrap_or(Existing::Skip), poll_ms })
-    }
-
-    fn http(&mut self, capture: Capture) -> Option<SourceKind> {
-        let url = self.required("http_url", |url| check_url(&url).map(|()| url));
-        let is_given = self.table.contains_key("http_timeout_ms");
-        let default_ms = match capture {
-            Capture::Clock { period_ms } => (period_ms * 3 / 4).max(1),
-            _ => 1000,
-        };
-        let timeout_ms = self.number_or("http_timeout_ms", 1, default_ms);
-        if let Capture::Clock { period_ms } = capture
-            && is_given
-            && timeout_ms >= period_ms
+        if capture == Capture::Source && !self.kind.has_own_timing() {
+            mistakes.push(format!(
+                "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
+            ));
+        }
+        if let (Capture::Clock { period_ms }, Some(timeout_ms)) = (capture, self.http.timeout_ms)
+            && timeout_ms.get() >= period_ms
         {
-            self.wrong(
-                "http_timeout_ms",
-                format!("expected less than period_ms, {period_ms}, found {timeout_ms}"),
+            mistakes.push(format!(
+                "source.http.timeout_ms: expected less than period_ms, {period_ms}, found {timeout_ms}"
+            ));
+        }
+        if self.http.auth_file.is_some() && self.http.auth.is_some() {
+            mistakes.push(
+                "source.http.auth_file: found beside HEADWATER_DEVICE_SOURCE_HTTP_AUTH; give one of them"
+                    .into(),
             );
         }
-        let file = self.optional("http_auth_file", path);
-        let given = self.secret("http_auth");
-        let auth = match (file, given) {
-            (Some(_), Some(_)) => {
-                self.wrong("http_auth_file", "found beside HEADWATER_DEVICE_HTTP_AUTH; give one of them");
-                HttpAuth::None
+        if self.stdin.size.is_some() && self.stdin.format == StdinFormat::Mjpeg {
+            mistakes.push("source.stdin.size: only with source.stdin.format = \"rgb24\" or \"gray\"".into());
+        }
+    }
+
+    /// The source that checked settings choose.
+    pub(super) fn config(&self, capture: Capture) -> SourceConfig {
+        let clock_ms = if let Capture::Clock { period_ms } = capture { Some(period_ms) } else { None };
+        let path = self.path.clone().unwrap_or_default();
+        let kind = match (self.kind, &self.http.url) {
+            (SourceWord::Folder, _) => {
+                SourceKind::Folder { path, period_ms: self.folder.period_ms.get(), end: self.folder.end }
             }
-            (Some(file), None) => HttpAuth::File(file),
-            (None, Some(given)) => HttpAuth::Given(given),
-            (None, None) => HttpAuth::None,
+            (SourceWord::Watch, _) => {
+                SourceKind::Watch { path, existing: self.watch.existing, poll_ms: self.watch.poll_ms.get() }
+            }
+            (SourceWord::Http, Some(url)) => {
+                let default_ms = clock_ms.map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
+                let timeout_ms = self.http.timeout_ms.map_or(default_ms, Bounded::get);
+                SourceKind::Http { url: url.clone(), timeout_ms, auth: self.http.auth() }
+            }
+            (SourceWord::Stdin, _) => {
+                SourceKind::Stdin(StdinFrames { format: self.stdin.format, size: self.stdin.size })
+            }
+            (SourceWord::Archive | SourceWord::Http, _) => SourceKind::Archive { path },
         };
-        Some(SourceKind::Http { url: url?, timeout_ms, auth })
-    }
-
-    /// A secret is taken from the environment alone, and no mistake repeats it.
-    fn secret(&mut self, key: &str) -> Option<Secret> {
-        let value = self.table.remove(key)?;
-        if self.origin(key) != headwater_protocol::Origin::Environment {
-            self.wrong(key, "only from the environment; a file of its own is named by http_auth_file");
-            return None;
-        }
-        Some(Secret(value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-    }
-
-    fn stdin(&mut self) -> Option<SourceKind> {
-        let format = self.optional("stdin_format", |word| match word.as_str() {
-            "rgb24" => Ok(StdinFormat::Raw(RawFormat::Rgb24)),
-            "gray" => Ok(StdinFormat::Raw(RawFormat::Gray)),
-            "mjpeg" => Ok(StdinFormat::Mjpeg),
-            other => Err(format!("expected \"rgb24\", \"gray\" or \"mjpeg\", found {other:?}")),
-        });
-        let format = format.unwrap_or(StdinFormat::Raw(RawFormat::Rgb24));
-        let size = self.optional("stdin_size", |text| size(&text));
-        if size.is_some() && format == StdinFormat::Mjpeg {
-            self.wrong("stdin_size", "only with stdin_format = \"rgb24\" or \"gray\"");
-        }
-        Some(SourceKind::Stdin { format, size })
-    }
-
-    /// A number of ms within `least` and a day; the default where it is not given, or wrong and named.
-    fn number_or(&mut self, key: &str, least: u64, default: u64) -> u64 {
-        self.number(key, least..=MOST_MS).unwrap_or(default)
+        let folder_ms = (self.kind == SourceWord::Folder).then(|| self.folder.period_ms.get());
+        let default_ms = clock_ms.max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
+        SourceConfig { kind, roi: self.roi, max_age_ms: self.max_age_ms.map_or(default_ms, Bounded::get) }
     }
 }
 
-/// Two periods, of the clock and of the folder; a second where neither has one.
-fn max_age_of(kind: &SourceKind, capture: Capture) -> Duration {
-    let clock_ms = if let Capture::Clock { period_ms } = capture { period_ms } else { 0 };
-    let folder_ms = if let SourceKind::Folder { period_ms, .. } = kind { *period_ms } else { 0 };
-    match clock_ms.max(folder_ms) {
-        0 => Duration::from_secs(1),
-        period_ms => Duration::from_millis(2 * period_ms),
+impl HttpSettings {
+    fn auth(&self) -> HttpAuth {
+        match (&self.auth_file, &self.auth) {
+            (Some(file), _) => HttpAuth::File(file.clone()),
+            (None, Some(pair)) => HttpAuth::Given(Secret(pair.clone())),
+            (None, None) => HttpAuth::None,
+        }
     }
 }
 
-fn size(text: &str) -> Result<[u32; 2], String> {
+/// Refuses keys of another kind of source. A key is only left out where the chosen kind comes from a source that wins over the key's:
+/// a file's key does not stand in the way of a flag. The query of a URL, which may hold a password, is never displayed.
+pub(super) fn settle_kind(loaded: &mut Loaded<DeviceSettings>) -> Result<(), Stop> {
+    let kind = loaded.settings.source.kind;
+    let rank_of_kind = loaded.values.iter().find(|value| value.declared.key == "source.kind");
+    let rank_of_kind = rank_of_kind.map_or(DEFAULT_RANK, |value| rank(&value.origin));
+    let mut mistakes = Vec::new();
+    loaded.values.retain(|value| {
+        let key = &value.declared.key;
+        let kinds = KEYS_OF_KINDS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kinds)| *kinds);
+        let Some(kinds) = kinds.filter(|kinds| !kinds.contains(&kind)) else { return true };
+        if value.origin != Origin::Default && rank(&value.origin) <= rank_of_kind {
+            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{:?}", kind.name())).collect();
+            mistakes.push(format!("{key}: only with source.kind = {}", kinds.join(" or ")));
+        }
+        false
+    });
+    if let Some(url) = &loaded.settings.source.http.url {
+        let shown = loaded.values.iter_mut().find(|value| value.declared.key == "source.http.url");
+        shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(Stop::Mistakes(mistakes)) }
+}
+
+/// Rank of values that nobody set.
+const DEFAULT_RANK: u8 = 3;
+
+/// Rank of a value's origin; the lowest wins.
+fn rank(origin: &Origin) -> u8 {
+    match origin {
+        Origin::Flag(_) => 0,
+        Origin::Environment(_) => 1,
+        Origin::File => 2,
+        Origin::Default => DEFAULT_RANK,
+    }
+}
+
+fn frame_size(text: &str) -> Result<[u32; 2], String> {
     let side = |side: &str| side.parse().ok().filter(|side| (1..=MAX_SIDE_PX).contains(side));
     text.split_once('x')
         .and_then(|(width, height)| Some([side(width)?, side(height)?]))

@@ -8,7 +8,7 @@ use headwater_protocol::{SampleId, Slot};
 use headwater_samples::archive::{Archive, ArchiveOptions, BrokenFrame, Frame};
 use headwater_samples::roi::Roi;
 
-use super::prepare::Prepare;
+use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 
 /// Frames of one slot. The sample id modulo the number of samples picks one, so a recording repeats with new ids.
@@ -27,14 +27,14 @@ impl Frames {
         Self::open_cut(path, slot, view, None)
     }
 
-    /// As [`Frames::open`], with the region of interest cut out of each frame.
+    /// Reads frames as [`Frames::open`] does, and cuts the region of interest out of each.
     pub(crate) fn open_cut(
         path: &Path,
         slot: Slot,
         view: &Preprocessing,
         roi: Option<Roi>,
     ) -> Result<Self, DeviceError> {
-        let shape = Some(Prepare::new(view, roi).shape);
+        let shape = Some(Preprocessor::new(view, roi).shape);
         let options = ArchiveOptions { slot: Some(slot.index()), shape, roi, ..ArchiveOptions::default() };
         let archive = Archive::open_with(path, &options)?;
         if archive.is_empty() {
@@ -43,12 +43,12 @@ impl Frames {
         Ok(Self { archive: Arc::new(archive), slot })
     }
 
-    /// One slot's share of frames that are in memory already; `None` when there is no sample or no such slot.
+    /// The frames of one slot in an archive in memory; `None` when there is no sample or no such slot.
     pub fn of_archive(archive: Arc<Archive>, slot: Slot) -> Option<Self> {
         (!archive.is_empty() && slot.index() < archive.slots()).then_some(Self { archive, slot })
     }
 
-    /// The slot they belong to.
+    /// The slot of the frames.
     pub fn slot(&self) -> Slot {
         self.slot
     }
@@ -58,23 +58,22 @@ impl Frames {
         self.archive.shape().bytes()
     }
 
-    /// What the slot sees of a sample.
+    /// The slot's frame of a sample.
     pub fn frame(&self, sample: SampleId) -> Frame<'_> {
         // Constructors refuse an archive without samples, and lengths fit 64 bits.
         let index = sample.0 % self.archive.len() as u64;
         self.archive.frame(index as usize, self.slot.index())
     }
 
-    /// Broken frames among them, with their number.
+    /// Some of the slot's broken frames, and the number of all of them.
     pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
-        const NAMED: usize = 5;
-        // An archive of all slots holds the others' too: the name tells whose a frame is.
-        let mine = format!("cam{}.", self.slot);
-        let broken = || {
-            self.archive
-                .broken()
-                .filter(|frame| frame.name.rsplit('/').next().is_some_and(|name| name.starts_with(&mine)))
+        const MAX_NAMED: usize = 5;
+        // The archive may hold other slots too; the file name shows whose frame it is.
+        let prefix = format!("cam{}.", self.slot);
+        let is_ours = |frame: &&BrokenFrame| {
+            frame.name.rsplit('/').next().is_some_and(|name| name.starts_with(&prefix))
         };
-        (broken().take(NAMED).collect(), broken().count())
+        let broken = || self.archive.broken().filter(is_ours);
+        (broken().take(MAX_NAMED).collect(), broken().count())
     }
 }

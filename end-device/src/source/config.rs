@@ -1,28 +1,30 @@
-//! Which source of frames a device has, and how it is read.
+//! Configuration of a source of frames.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use headwater_samples::roi::{RawFormat, Roi};
+use headwater_samples::roi::Roi;
+use headwater_transport::Endpoint;
+use serde::Deserialize;
 
 /// Largest file or body of one frame, in bytes; as in an archive.
 pub const MAX_FRAME_BYTES: u64 = 4 << 20;
 
-/// A source of frames and what is done to each frame.
+/// A source of frames, and the region of interest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// Where frames come from.
+    /// Kind of source.
     pub kind: SourceKind,
-    /// The part of each frame that becomes the view; `None`: all of it.
+    /// Part of each frame that becomes the view; `None`: the whole frame.
     pub roi: Option<Roi>,
-    /// A frame of a source with its own timing answers for so many ms after it came; then the device is silent.
+    /// Milliseconds for which the newest frame of a source with its own timing answers; then the slot is missing.
     pub max_age_ms: u64,
 }
 
-/// Where frames come from.
+/// Kind of source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceKind {
-    /// An archive or a folder of its layout; the sample id picks the frame.
+    /// An archive or a folder of its layout, in which the sample id picks the frame.
     Archive {
         /// `.tar.gz` or folder.
         path: PathBuf,
@@ -33,67 +35,76 @@ pub enum SourceKind {
         path: PathBuf,
         /// Milliseconds from image to image.
         period_ms: u64,
-        /// What comes after the last image.
+        /// Action after the last image.
         end: FolderEnd,
     },
-    /// A folder into which images are put; each new one that is complete is a frame.
+    /// A folder into which images are put; each new image is a frame once it is complete.
     Watch {
         /// The folder.
         path: PathBuf,
-        /// What becomes of images that are there at the start.
+        /// Treatment of images that are present at the start.
         existing: Existing,
-        /// Milliseconds from look to look.
+        /// Milliseconds between two scans.
         poll_ms: u64,
     },
-    /// A URL that answers a GET with an image, asked at each capture.
+    /// A URL that answers a GET with an image, requested at each capture.
     Http {
         /// `http://host[:port]/path`.
-        url: String,
-        /// Milliseconds until an answer is given up.
+        url: Endpoint,
+        /// Milliseconds until a request is abandoned.
         timeout_ms: u64,
         /// User and password.
         auth: HttpAuth,
     },
     /// Frames on standard input.
-    Stdin {
-        /// How they are written.
-        format: StdinFormat,
-        /// Width and height of raw frames; `None`: those of the view.
-        size: Option<[u32; 2]>,
-    },
+    Stdin(StdinFrames),
 }
 
-/// What a folder does after its last image.
+/// Frames on standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StdinFrames {
+    /// Their format.
+    pub format: StdinFormat,
+    /// Width and height of raw frames; `None`: those of the view.
+    pub size: Option<[u32; 2]>,
+}
+
+/// Action of a folder after its last image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FolderEnd {
-    /// Lists the folder again and begins with the first.
+    /// Lists the folder again and starts with its first image.
     Loop,
     /// Ends the device cleanly.
     End,
 }
 
-/// What a watched folder does with the images that are there at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Treatment of the images that are in a watched folder at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// Passes over them.
+    /// Skips them.
     Skip,
     /// Takes them as frames.
     Take,
 }
 
-/// How frames are written to standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Format of frames on standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StdinFormat {
-    /// Raw pixels, every frame of the same size.
-    Raw(RawFormat),
+    /// Raw pixels of three bytes; all frames have the same size.
+    Rgb24,
+    /// Raw pixels of one byte; all frames have the same size.
+    Gray,
     /// JPEG or PNG files one after the other.
     Mjpeg,
 }
 
-/// Where user and password of a snapshot URL come from.
+/// Origin of user and password of a snapshot URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HttpAuth {
-    /// There are none.
+    /// No user and password.
     #[default]
     None,
     /// `user:password`, the first line of a file.
@@ -102,30 +113,12 @@ pub enum HttpAuth {
     Given(Secret),
 }
 
-/// A text that is never shown.
+/// A text that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
-    }
-}
-
-impl SourceKind {
-    /// The word of the setting `source`.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Archive { .. } => "archive",
-            Self::Folder { .. } => "folder",
-            Self::Watch { .. } => "watch",
-            Self::Http { .. } => "http",
-            Self::Stdin { .. } => "stdin",
-        }
-    }
-
-    /// True when frames come by themselves and not when they are asked for.
-    pub fn has_own_timing(&self) -> bool {
-        matches!(self, Self::Folder { .. } | Self::Watch { .. } | Self::Stdin { .. })
     }
 }

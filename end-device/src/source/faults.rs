@@ -1,51 +1,47 @@
-//! What can be wrong with a frame, counted by kind and named once a kind.
+//! Faults of frames, counted by kind.
 
 use std::fmt;
 
 use tracing::warn;
 
-use crate::outbox::{SharedReport, lock};
+use crate::publisher::{SharedReport, lock};
 
-/// Why a source gave no frame. The device is silent for the sample: its slot is missing there.
+/// Reason for which a source gave no frame. The device sends nothing for the sample, so its slot is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some faults happen to snapshot URLs alone"))]
 pub(crate) enum FrameFault {
-    /// Not an image, or a damaged one.
+    /// The file is no image, or a damaged one.
     Broken,
-    /// Ends in its middle.
+    /// The file ends in its middle.
     Cut,
-    /// More bytes than a frame may have.
+    /// The file has more bytes than a frame may have.
     Oversize,
-    /// The region of interest is outside it.
+    /// The region of interest lies outside the frame.
     RoiOutside,
-    /// Bytes between images that belong to none.
+    /// Bytes between images belong to none.
     Stray,
-    /// The file system or the pipe refused.
+    /// The file system or the pipe gives an error.
     Unreadable,
-    /// The folder holds more files than are looked at.
+    /// The folder holds more images than a scan takes.
     TooManyFiles,
     /// The newest frame is too old.
     Stale,
     /// No frame has come yet.
     NoneYet,
-    /// No answer within the time for it.
-    #[cfg(feature = "http")]
+    /// The camera did not answer in time.
     Timeout,
-    /// No connection, or one that broke.
-    #[cfg(feature = "http")]
+    /// The camera cannot be connected to, or the connection broke.
     Unreachable,
-    /// Another status than 200.
-    #[cfg(feature = "http")]
+    /// The camera answered with a status other than 200.
     Status,
-    /// The answer says that it is no image.
-    #[cfg(feature = "http")]
+    /// The camera answered with a page or another type that is no image.
     NotAnImage,
-    /// Too many answers are waited for already.
-    #[cfg(feature = "http")]
+    /// Too many requests to the camera are unanswered.
     Busy,
 }
 
 impl FrameFault {
-    /// Its name in the report.
+    /// Label in the report.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::Broken => "broken",
@@ -57,40 +53,34 @@ impl FrameFault {
             Self::TooManyFiles => "too_many_files",
             Self::Stale => "stale",
             Self::NoneYet => "none_yet",
-            #[cfg(feature = "http")]
             Self::Timeout => "timeout",
-            #[cfg(feature = "http")]
             Self::Unreachable => "unreachable",
-            #[cfg(feature = "http")]
             Self::Status => "status",
-            #[cfg(feature = "http")]
             Self::NotAnImage => "not_an_image",
-            #[cfg(feature = "http")]
             Self::Busy => "busy",
         }
     }
 }
 
-/// Counts faults in the device's report; cheap to clone.
+/// Counter of faults and frames in the device's report; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Faults {
+pub(crate) struct FaultCounter {
     report: SharedReport,
 }
 
-impl Faults {
+impl FaultCounter {
     pub(crate) fn new(report: SharedReport) -> Self {
         Self { report }
     }
 
-    /// Counts a fault, and names the first of its kind.
-    pub(crate) fn count(&self, fault: FrameFault, what: impl fmt::Display) {
-        let is_first = lock(&self.report).count_frame_fault(fault.code());
-        if is_first {
-            warn!(fault = fault.code(), %what, "no frame; the next of this kind are only counted");
+    /// Counts a fault, and logs the first of each kind.
+    pub(crate) fn count(&self, fault: FrameFault, detail: impl fmt::Display) {
+        if lock(&self.report).count_frame_fault(fault.code()) {
+            warn!(fault = fault.code(), %detail, "no frame; later faults of this kind are only counted");
         }
     }
 
-    /// Counts a frame that came.
+    /// Counts a frame.
     pub(crate) fn count_frame(&self) {
         lock(&self.report).source_frames += 1;
     }

@@ -1,102 +1,98 @@
-//! A snapshot URL: a GET at each capture, given up before the next one is due.
+//! A snapshot URL: a GET at each capture, abandoned before the next capture is due.
 
+use std::error::Error;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use headwater_protocol::SampleId;
 use headwater_samples::View;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::config::{HttpAuth, MAX_FRAME_BYTES};
-use super::faults::{Faults, FrameFault};
-use super::prepare::Prepare;
-use super::snapshot_url::{SnapshotUrl, basic};
+use super::faults::{FaultCounter, FrameFault};
+use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 
-/// Answers waited for at once; a camera that is slower than the captures is not asked more and more.
-const MOST_UNDER_WAY: usize = 4;
+/// Requests under way. A camera slower than the captures does not get more and more of them.
+const MAX_REQUESTS: usize = 4;
 
-/// A camera that is asked for each frame.
-pub(crate) struct Snapshots {
-    url: SnapshotUrl,
+/// Client of a camera.
+pub(crate) struct SnapshotClient {
+    url: Endpoint,
+    http: HttpClient,
     authorization: Option<HeaderValue>,
     timeout: Duration,
-    prepare: Prepare,
+    preprocessor: Preprocessor,
 }
 
-/// What became of one capture; no view where something went wrong, which is counted by then.
-pub(crate) struct Answer {
+/// The view of a requested sample.
+pub(crate) struct Snapshot {
     pub(crate) sample: SampleId,
     pub(crate) captured_us: u64,
-    pub(crate) view: Option<View>,
+    pub(crate) view: View,
 }
 
-/// Snapshots under way.
-pub(crate) struct Asking {
-    snapshots: Arc<Snapshots>,
-    faults: Faults,
+/// Requests under way and their results.
+pub(crate) struct SnapshotRequests {
+    client: Arc<SnapshotClient>,
+    faults: FaultCounter,
     under_way: JoinSet<()>,
-    sender: mpsc::Sender<Answer>,
-    answers: mpsc::Receiver<Answer>,
+    sender: mpsc::Sender<Snapshot>,
+    snapshots: mpsc::Receiver<Snapshot>,
 }
 
-impl Snapshots {
-    /// Reads the URL, and user and password where they are in a file.
+impl SnapshotClient {
+    /// Makes a client, and reads user and password if they are in a file.
     pub(crate) fn open(
-        url: &str,
+        url: &Endpoint,
         timeout_ms: u64,
         auth: &HttpAuth,
-        prepare: Prepare,
+        preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let url: SnapshotUrl =
-            url.parse().map_err(|reason| DeviceError::Source { what: "snapshot URL".into(), reason })?;
         let pair = match auth {
             HttpAuth::None => None,
             HttpAuth::Given(secret) => Some(secret.0.clone()),
             HttpAuth::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| DeviceError::Source {
-                    what: path.display().to_string(),
-                    reason: error.to_string(),
-                })?;
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
                 Some(text.lines().next().unwrap_or_default().to_owned())
             }
         };
-        let authorization = pair.map(|pair| basic(&pair)).transpose().map_err(|reason| {
-            DeviceError::Source { what: "user and password of the snapshot URL".into(), reason }
+        let authorization = pair.map(|pair| basic_authorization(&pair)).transpose().map_err(|reason| {
+            DeviceError::source_of_frames("user and password of the snapshot URL", reason)
         })?;
-        Ok(Self { url, authorization, timeout: Duration::from_millis(timeout_ms.max(1)), prepare })
+        let timeout = Duration::from_millis(timeout_ms.max(1));
+        // A connection per request: the next capture may be far away.
+        let config = HttpClientConfig { connect_timeout: timeout, idle_timeout: timeout, max_idle: 0 };
+        let http = config.client(Connector::default());
+        Ok(Self { url: url.clone(), http, authorization, timeout, preprocessor })
     }
 
-    pub(crate) fn start(self, faults: Faults) -> Asking {
-        let (sender, answers) = mpsc::channel(MOST_UNDER_WAY);
-        let snapshots = Arc::new(self);
-        Asking { snapshots, faults, under_way: JoinSet::new(), sender, answers }
+    pub(crate) fn start(self, faults: FaultCounter) -> SnapshotRequests {
+        let (sender, snapshots) = mpsc::channel(MAX_REQUESTS);
+        SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new(), sender, snapshots }
     }
 
-    async fn view(&self, faults: &Faults) -> Option<View> {
-        let bytes = match tokio::time::timeout(self.timeout, self.fetch()).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err((fault, what))) => {
-                faults.count(fault, format_args!("{}: {what}", self.url));
-                return None;
-            }
-            Err(_) => {
-                let ms = self.timeout.as_millis();
-                faults.count(FrameFault::Timeout, format_args!("{}: no answer within {ms} ms", self.url));
-                return None;
-            }
-        };
-        let (prepare, name, faults) = (self.prepare, self.url.to_string(), faults.clone());
+    /// Requests a snapshot; a fault is counted.
+    async fn view(&self, faults: &FaultCounter) -> Option<View> {
+        let fetched = tokio::time::timeout(self.timeout, self.fetch()).await.unwrap_or_else(|_| {
+            Err((FrameFault::Timeout, format!("no answer within {} ms", self.timeout.as_millis())))
+        });
+        let bytes = fetched
+            .map_err(|(fault, detail)| faults.count(fault, format_args!("{}: {detail}", self.url)))
+            .ok()?;
+        let (preprocessor, name, faults) = (self.preprocessor, self.url.to_string(), faults.clone());
         let view = tokio::task::spawn_blocking(move || {
-            let view = prepare.image(&bytes, &name, &faults)?;
+            let view = preprocessor.image(&bytes, &name, &faults)?;
             faults.count_frame();
             Some(view)
         });
@@ -104,32 +100,35 @@ impl Snapshots {
     }
 
     async fn fetch(&self) -> Result<Vec<u8>, (FrameFault, String)> {
-        let unreachable = |error: &dyn std::fmt::Display| (FrameFault::Unreachable, error.to_string());
-        let stream =
-            TcpStream::connect((self.url.host(), self.url.port())).await.map_err(|e| unreachable(&e))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
-        // Ends with this function, however it ends.
-        let mut driver = JoinSet::new();
-        driver.spawn(async move {
-            // What went wrong comes out of the request as well.
-            let _ = connection.await;
-        });
-        let response = sender.send_request(self.request()?).await.map_err(|e| unreachable(&e))?;
-        body_of(response).await
-    }
-
-    fn request(&self) -> Result<Request<Empty<Bytes>>, (FrameFault, String)> {
-        let mut request = Request::get(self.url.path())
-            .header(HOST, self.url.authority())
+        let mut request = Request::get(self.url.uri().map_err(unreachable)?)
             .header(USER_AGENT, concat!("headwater-device/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "image/*")
             .header(CONNECTION, "close");
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        request.body(Empty::new()).map_err(|error| (FrameFault::Unreachable, error.to_string()))
+        let request = request.body(Full::default()).map_err(unreachable)?;
+        let response = self.http.request(request).await.map_err(|error| {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            (FrameFault::Unreachable, format!("{error}{cause}"))
+        })?;
+        body_of(response).await
     }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> (FrameFault, String) {
+    (FrameFault::Unreachable, error.to_string())
+}
+
+/// The header value for `user:password` (RFC 7617), marked as sensitive so that it is never printed.
+fn basic_authorization(pair: &str) -> Result<HeaderValue, String> {
+    let fail = || "expected user:password in one line".to_owned();
+    if !pair.contains(':') || pair.chars().any(char::is_control) {
+        return Err(fail());
+    }
+    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64.encode(pair))).map_err(|_| fail())?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 async fn body_of(response: Response<Incoming>) -> Result<Vec<u8>, (FrameFault, String)> {
@@ -157,33 +156,50 @@ async fn body_of(response: Response<Incoming>) -> Result<Vec<u8>, (FrameFault, S
         }
         bytes.extend_from_slice(&data);
     }
-    if super::files::is_cut(&bytes) {
+    if super::image_files::is_cut(&bytes) {
         return Err((FrameFault::Cut, format!("the image ends after {} bytes", bytes.len())));
     }
     Ok(bytes)
 }
 
-impl Asking {
-    /// Asks for a frame; the answer comes out of [`Asking::answer`].
-    pub(crate) fn ask(&mut self, sample: SampleId, captured_us: u64) {
+impl SnapshotRequests {
+    /// Requests a snapshot; it comes out of [`SnapshotRequests::next`].
+    pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
         while self.under_way.try_join_next().is_some() {}
-        if self.under_way.len() >= MOST_UNDER_WAY {
-            let what =
-                format_args!("{}: {MOST_UNDER_WAY} answers are waited for already", self.snapshots.url);
-            self.faults.count(FrameFault::Busy, what);
+        if self.under_way.len() >= MAX_REQUESTS {
+            let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
+            self.faults.count(FrameFault::Busy, detail);
             return;
         }
-        let (snapshots, faults, sender) =
-            (Arc::clone(&self.snapshots), self.faults.clone(), self.sender.clone());
+        let (client, faults, sender) = (Arc::clone(&self.client), self.faults.clone(), self.sender.clone());
         self.under_way.spawn(async move {
-            let view = snapshots.view(&faults).await;
-            // Nobody waits for it when the device ends.
-            let _ = sender.send(Answer { sample, captured_us, view }).await;
+            if let Some(view) = client.view(&faults).await {
+                // The receiver is gone when the device ends.
+                let _ = sender.send(Snapshot { sample, captured_us, view }).await;
+            }
         });
     }
 
-    /// The next answer.
-    pub(crate) async fn answer(&mut self) -> Option<Answer> {
-        self.answers.recv().await
+    /// The next snapshot. Cancelling the wait loses nothing.
+    pub(crate) async fn next(&mut self) -> Snapshot {
+        match self.snapshots.recv().await {
+            Some(snapshot) => snapshot,
+            // Never: `self` holds a sender.
+            None => pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_password_become_the_header_of_the_standard() {
+        // RFC 7617, section 2.
+        let header = basic_authorization("Aladdin:open sesame").unwrap();
+        assert_eq!(header, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert!(basic_authorization("nobody").is_err() && basic_authorization("a:b\r\nX: y").is_err());
+        assert!(!format!("{:?}", basic_authorization("a:b").unwrap()).contains("Basic"));
     }
 }

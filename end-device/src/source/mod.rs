@@ -1,25 +1,28 @@
-//! Where a device's frames come from: an archive by sample id, a URL that is asked, or what gives frames by itself (a folder at a
-//! rate, a watched folder, a pipe).
+//! Sources of a device's frames: an archive by sample id, a snapshot URL, or a producer with its own timing (a folder at a rate, a
+//! watched folder, a pipe).
 //!
-//! What cannot be used of a frame is counted by kind and named once a kind; the device is then silent for the sample, so that its
-//! slot is missing there. Decoding happens off the async thread.
+//! ```text
+//! Source (checked) --start--> RunningSource --capture--> frame of a sample
+//!                                          --next-----> frame that is a sample, snapshot, end
+//! ```
+//!
+//! Faults of frames are counted by kind. For a sample with a faulty frame the device sends nothing, so its slot is missing. Frames
+//! are decoded off the async thread.
 
 mod archive;
 mod config;
 mod faults;
-mod feed;
-mod files;
-mod folder;
+mod folder_player;
+mod folder_scan;
+mod folder_watcher;
+mod frame_channel;
 #[cfg(feature = "http")]
 mod http;
-mod images;
-mod looks;
-mod outlet;
-mod prepare;
-#[cfg(feature = "http")]
-mod snapshot_url;
+mod image_files;
+mod image_stream;
+mod preprocess;
+mod running;
 mod stdin;
-mod watch;
 
 use std::io::Read;
 use std::time::Duration;
@@ -28,139 +31,161 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::archive::BrokenFrame;
 use headwater_samples::roi::Roi;
+use headwater_transport::Endpoint;
 
 pub use archive::Frames;
 pub use config::{
     Existing, FolderEnd, HttpAuth, MAX_FRAME_BYTES, Secret, SourceConfig, SourceKind, StdinFormat,
+    StdinFrames,
 };
-pub(crate) use faults::Faults;
-pub(crate) use feed::{Event, Feed, Taken};
+pub(crate) use faults::FaultCounter;
+pub(crate) use running::{CapturedFrame, RunningSource, SourceEvent};
 
 use crate::error::DeviceError;
-use outlet::Producer;
-use prepare::Prepare;
+use frame_channel::FrameProducer;
+use preprocess::Preprocessor;
+use running::RunningKind;
 
-/// A source of one slot's frames that was found fit to be started.
+/// A checked source of one slot's frames, not yet started.
 pub struct Source {
     slot: Slot,
     view_bytes: usize,
     max_age: Duration,
-    opened: Opened,
+    kind: CheckedKind,
 }
 
-enum Opened {
+enum CheckedKind {
     Archive(Frames),
-    Timed(Box<dyn Producer>),
+    Producer(Box<dyn FrameProducer>),
     #[cfg(feature = "http")]
-    Http(http::Snapshots),
+    Http(http::SnapshotClient),
 }
 
-/// How long a frame answers where nothing else is said.
+/// Use of the frames of a source with its own timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameUse {
+    /// Each frame is a sample.
+    EachIsASample,
+    /// The newest frame answers a trigger or the clock.
+    NewestAnswers,
+}
+
+/// Age up to which a frame answers, unless the settings give another.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
 impl Source {
-    /// Opens the source of a slot, for views of this shape. Nothing is taken from it yet.
+    /// Checks and opens the source of a slot, for views of this shape. No frame is taken yet.
     ///
     /// # Errors
-    /// [`DeviceError::Frames`], [`DeviceError::NoFrames`] for an archive; [`DeviceError::Source`] for what another source lacks, also
-    /// for a region of interest outside its frames where their size is known by now.
+    /// [`DeviceError::Frames`], [`DeviceError::NoFrames`] for an archive; [`DeviceError::Source`] for any other source, also for a
+    /// region of interest outside its frames if their size is known by now.
     pub fn open(config: &SourceConfig, slot: Slot, view: &Preprocessing) -> Result<Self, DeviceError> {
-        let prepare = Prepare::new(view, config.roi);
-        let opened = match &config.kind {
-            SourceKind::Archive { path } => Opened::Archive(Frames::open_cut(path, slot, view, config.roi)?),
+        let preprocessor = Preprocessor::new(view, config.roi);
+        let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
+        let kind = match &config.kind {
+            SourceKind::Archive { path } => {
+                CheckedKind::Archive(Frames::open_cut(path, slot, view, config.roi)?)
+            }
             SourceKind::Folder { path, period_ms, end } => {
-                Opened::Timed(Box::new(folder::Folder::open(path, *period_ms, *end, prepare)?))
+                producer(Box::new(folder_player::FolderPlayer::open(path, *period_ms, *end, preprocessor)?))
             }
-            SourceKind::Watch { path, existing, poll_ms } => {
-                Opened::Timed(Box::new(watch::Watch::open(path, *existing, *poll_ms, prepare)?))
-            }
+            SourceKind::Watch { path, existing, poll_ms } => producer(Box::new(
+                folder_watcher::FolderWatcher::open(path, *existing, *poll_ms, preprocessor)?,
+            )),
             #[cfg(feature = "http")]
             SourceKind::Http { url, timeout_ms, auth } => {
-                Opened::Http(http::Snapshots::open(url, *timeout_ms, auth, prepare)?)
+                CheckedKind::Http(http::SnapshotClient::open(url, *timeout_ms, auth, preprocessor)?)
             }
             #[cfg(not(feature = "http"))]
             SourceKind::Http { .. } => {
-                return Err(DeviceError::Source {
-                    what: "http".into(),
-                    reason: "this build was made without the feature `http`".into(),
-                });
+                return Err(DeviceError::source_of_frames("http", WITHOUT_HTTP));
             }
-            SourceKind::Stdin { format, size } => {
-                Opened::Timed(Box::new(stdin::Stdin::open(std::io::stdin(), *format, *size, prepare)?))
+            SourceKind::Stdin(frames) => {
+                producer(Box::new(stdin::Stdin::open(std::io::stdin(), *frames, preprocessor)?))
             }
         };
         let max_age = Duration::from_millis(config.max_age_ms);
-        Ok(Self { slot, view_bytes: prepare.shape.bytes(), max_age, opened })
+        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age, kind })
     }
 
-    /// Frames from any reader, as [`SourceKind::Stdin`] has them from standard input.
+    /// Frames from any reader, in the formats of [`SourceKind::Stdin`].
     ///
     /// # Errors
     /// [`DeviceError::Source`] for a region of interest outside the frames.
     pub fn of_reader(
         input: impl Read + Send + 'static,
-        format: StdinFormat,
-        size: Option<[u32; 2]>,
+        frames: StdinFrames,
         roi: Option<Roi>,
         slot: Slot,
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
-        let prepare = Prepare::new(view, roi);
-        let opened = Opened::Timed(Box::new(stdin::Stdin::open(input, format, size, prepare)?));
-        Ok(Self { slot, view_bytes: prepare.shape.bytes(), max_age: MAX_AGE, opened })
+        let preprocessor = Preprocessor::new(view, roi);
+        let kind = CheckedKind::Producer(Box::new(stdin::Stdin::open(input, frames, preprocessor)?));
+        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age: MAX_AGE, kind })
     }
 
-    /// The slot it was opened for.
+    /// The slot of the frames.
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// Bytes of its views.
+    /// Bytes of a view.
     pub fn view_bytes(&self) -> usize {
         self.view_bytes
     }
 
-    /// True when frames come by themselves and not when they are asked for.
+    /// True when frames come by themselves and not on request.
     pub fn has_own_timing(&self) -> bool {
-        matches!(self.opened, Opened::Timed(_))
+        matches!(self.kind, CheckedKind::Producer(_))
     }
 
-    /// Some of the frames that are known to be broken, with the number of all of them.
+    /// Some of the frames that are known to be broken, and the number of all of them.
     pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
-        match &self.opened {
-            Opened::Archive(frames) => frames.broken(),
+        match &self.kind {
+            CheckedKind::Archive(frames) => frames.broken(),
             _ => (Vec::new(), 0),
         }
     }
 
-    /// Starts it: `is_each` makes a sample of each of its frames, else the newest answers.
-    pub(crate) fn start(self, is_each: bool, faults: Faults) -> Result<Feed, DeviceError> {
-        match self.opened {
-            Opened::Archive(frames) => Ok(Feed::of_archive(frames)),
-            Opened::Timed(producer) => {
-                let (inlet, end) = outlet::start(producer, is_each, faults.clone())?;
-                Ok(Feed::of_inlet(inlet, end, self.max_age, faults))
+    /// Starts the source.
+    pub(crate) fn start(
+        self,
+        frame_use: FrameUse,
+        faults: FaultCounter,
+    ) -> Result<RunningSource, DeviceError> {
+        let kind = match self.kind {
+            CheckedKind::Archive(frames) => RunningKind::Archive(frames),
+            CheckedKind::Producer(producer) => {
+                let (frames, end) = frame_channel::start(producer, frame_use, faults.clone())?;
+                RunningKind::Producer { frames, end, max_age: self.max_age, faults }
             }
             #[cfg(feature = "http")]
-            Opened::Http(snapshots) => Ok(Feed::of_snapshots(snapshots.start(faults))),
-        }
+            CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
+        };
+        Ok(RunningSource::new(kind))
     }
 }
 
-/// What is wrong with a snapshot URL, for those who read settings; never repeats it.
-pub(crate) fn check_url(url: &str) -> Result<(), String> {
-    #[cfg(feature = "http")]
-    return url.parse::<snapshot_url::SnapshotUrl>().map(|_| ());
+#[cfg(not(feature = "http"))]
+const WITHOUT_HTTP: &str =
+    "this build of the agent has no snapshot URLs (it was made without the feature `http`)";
+
+/// Reads a snapshot URL. The message never repeats the path or the query, which may hold a password.
+pub(crate) fn snapshot_url(text: &str) -> Result<Endpoint, String> {
     #[cfg(not(feature = "http"))]
-    {
-        let _ = url;
-        Err("this build of the agent has no snapshot URLs (it was made without the feature `http`)".into())
+    if !text.is_empty() {
+        return Err(WITHOUT_HTTP.into());
+    }
+    let url = Endpoint::http(text).map_err(|error| error.to_string())?;
+    match url.scheme().uses_tls() {
+        false => Ok(url),
+        true => Err(format!("expected the scheme http, found {}", url.scheme().name())),
     }
 }
 
 impl From<Frames> for Source {
     fn from(frames: Frames) -> Self {
         let (slot, view_bytes) = (frames.slot(), frames.view_bytes());
-        Self { slot, view_bytes, max_age: MAX_AGE, opened: Opened::Archive(frames) }
+        Self { slot, view_bytes, max_age: MAX_AGE, kind: CheckedKind::Archive(frames) }
     }
 }

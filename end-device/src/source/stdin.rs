@@ -2,111 +2,104 @@
 
 use std::io::{ErrorKind, Read};
 
-use headwater_samples::roi::{RawFormat, RoiError};
+use headwater_samples::roi::RawFormat;
 
-use super::config::{MAX_FRAME_BYTES, StdinFormat};
+use super::config::{MAX_FRAME_BYTES, StdinFormat, StdinFrames};
 use super::faults::FrameFault;
-use super::images::{Images, Piece};
-use super::outlet::{Outlet, Producer};
-use super::prepare::Prepare;
+use super::frame_channel::{FrameProducer, FrameSender};
+use super::image_stream::{ImageStream, StreamPart};
+use super::preprocess::{Preprocessor, RawFrames};
 use crate::error::DeviceError;
 
-/// How the pipe is called in faults.
+/// Name of the pipe in faults.
 const NAME: &str = "standard input";
 
-/// Reads frames from a pipe until it ends.
+/// Reader of frames from a pipe, until its end.
 pub(crate) struct Stdin<R> {
     input: R,
-    format: Format,
-    prepare: Prepare,
-}
-
-#[derive(Clone, Copy)]
-enum Format {
-    Raw { format: RawFormat, size: [u32; 2] },
-    Files,
+    /// Format of raw frames; `None`: JPEG or PNG files.
+    raw: Option<RawFrames>,
+    preprocessor: Preprocessor,
 }
 
 impl<R: Read + Send> Stdin<R> {
-    /// The size of raw frames is that of the view where none is named; the region of interest must be in it.
+    /// Opens the pipe. Raw frames without a size have that of the view; the region of interest must lie in them.
     pub(crate) fn open(
         input: R,
-        format: StdinFormat,
-        size: Option<[u32; 2]>,
-        prepare: Prepare,
+        frames: StdinFrames,
+        preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let format = match format {
-            StdinFormat::Mjpeg => Format::Files,
-            StdinFormat::Raw(format) => {
-                let size = size.unwrap_or([prepare.shape.width as u32, prepare.shape.height as u32]);
-                let outside =
-                    |error: RoiError| DeviceError::Source { what: NAME.into(), reason: error.to_string() };
-                prepare.roi.map_or(Ok([0; 4]), |roi| roi.within(size[0], size[1])).map_err(outside)?;
-                Format::Raw { format, size }
-            }
+        let raw = match frames.format {
+            StdinFormat::Rgb24 => Some(RawFormat::Rgb24),
+            StdinFormat::Gray => Some(RawFormat::Gray),
+            StdinFormat::Mjpeg => None,
         };
-        Ok(Self { input, format, prepare })
+        let view = preprocessor.shape;
+        let size = frames.size.unwrap_or([view.width as u32, view.height as u32]);
+        if let (Some(_), Some(roi)) = (raw, preprocessor.roi) {
+            roi.within(size[0], size[1]).map_err(|error| DeviceError::source_of_frames(NAME, error))?;
+        }
+        let raw = raw.map(|format| RawFrames { format, size });
+        Ok(Self { input, raw, preprocessor })
     }
 }
 
-impl<R: Read + Send> Producer for Stdin<R> {
-    fn run(self: Box<Self>, outlet: &Outlet) -> Result<(), String> {
-        let Self { input, format, prepare } = *self;
-        let ended = match format {
-            Format::Raw { format, size } => raw(input, format, size, prepare, outlet),
-            Format::Files => files(input, prepare, outlet),
+impl<R: Read + Send> FrameProducer for Stdin<R> {
+    fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
+        let ended = match self.raw {
+            Some(raw) => send_raw(self.input, raw, self.preprocessor, frames),
+            None => send_files(self.input, self.preprocessor, frames),
         };
         ended.map_err(|error| format!("{NAME}: {error}"))
     }
 }
 
-fn raw(
+fn send_raw(
     mut input: impl Read,
-    format: RawFormat,
-    size: [u32; 2],
-    prepare: Prepare,
-    outlet: &Outlet,
+    raw: RawFrames,
+    preprocessor: Preprocessor,
+    frames: &FrameSender,
 ) -> std::io::Result<()> {
-    let expected = format.bytes(size[0], size[1]);
+    let expected = raw.format.bytes(raw.size[0], raw.size[1]);
     loop {
-        let mut frame = vec![0; expected];
-        let found = read_full(&mut input, &mut frame)?;
+        let mut pixels = vec![0; expected];
+        let found = read_full(&mut input, &mut pixels)?;
         if found == 0 {
             return Ok(());
         }
         if found < expected {
-            let what = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
-            outlet.faults.count(FrameFault::Cut, what);
+            let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
+            frames.faults.count(FrameFault::Cut, detail);
             return Ok(());
         }
-        let view = prepare.raw(frame, format, size, &outlet.faults);
-        if view.is_some_and(|view| !outlet.give(view)) {
+        let view = preprocessor.raw(pixels, raw, &frames.faults);
+        if view.is_some_and(|view| !frames.send(view)) {
             return Ok(());
         }
     }
 }
 
-fn files(input: impl Read, prepare: Prepare, outlet: &Outlet) -> std::io::Result<()> {
-    let mut images = Images::new(input, MAX_FRAME_BYTES);
-    while let Some(piece) = images.next_piece()? {
-        let (fault, bytes) = match piece {
-            Piece::Image(file) => {
-                let view = prepare.image(&file, NAME, &outlet.faults);
-                if view.is_some_and(|view| !outlet.give(view)) {
+fn send_files(input: impl Read, preprocessor: Preprocessor, frames: &FrameSender) -> std::io::Result<()> {
+    let mut images = ImageStream::new(input, MAX_FRAME_BYTES);
+    while let Some(part) = images.next_part()? {
+        let (fault, bytes) = match part {
+            StreamPart::Image(file) => {
+                let view = preprocessor.image(&file, NAME, &frames.faults);
+                if view.is_some_and(|view| !frames.send(view)) {
                     return Ok(());
                 }
                 continue;
             }
-            Piece::Oversize { bytes } => (FrameFault::Oversize, bytes),
-            Piece::Stray { bytes } => (FrameFault::Stray, bytes),
-            Piece::Cut { bytes } => (FrameFault::Cut, bytes),
+            StreamPart::Oversize { bytes } => (FrameFault::Oversize, bytes),
+            StreamPart::Stray { bytes } => (FrameFault::Stray, bytes),
+            StreamPart::Cut { bytes } => (FrameFault::Cut, bytes),
         };
-        outlet.faults.count(fault, format_args!("{NAME}: {bytes} bytes"));
+        frames.faults.count(fault, format_args!("{NAME}: {bytes} bytes"));
     }
     Ok(())
 }
 
-/// Fills the buffer as far as the input goes.
+/// Fills the buffer, or as much of it as the input has left.
 fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

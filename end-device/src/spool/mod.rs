@@ -1,232 +1,247 @@
-//! What is answered and not settled, and was not sent on the present connection or is too much or too old for memory: kept in segments,
-//! sent late.
+//! The spool: answers that wait to be sent late, in segments on disk or in memory.
 //!
-//! Segments are files (`segment.rs`) where there is a folder for them, and lie in memory otherwise. What is in which segment is known in
-//! memory alone; a new life reads the segments again (`opening.rs`). Over its bound the spool gives up its oldest segment: of those
-//! samples only the ids are left, and the leader is told that they are given up. Times come in as microseconds since the device's start.
+//! ```text
+//! index in memory                    folder
+//! sample 7  --> segment 1, offset --> 00000001.seg   oldest: evicted first
+//! sample 8  --> segment 2, offset --> 00000002.seg   newest: appended to
+//! sample 3  --> given up          --> given_up       ids alone
+//! ```
+//!
+//! A new process reads the segments again (`recovery.rs`). Over its bound the spool evicts its oldest segment (`eviction.rs`): it
+//! keeps the ids of those samples and reports them to the leader as given up. Times are microseconds since the device's start.
 
-mod folder;
-mod given_up;
-mod ids;
-mod opening;
+mod eviction;
+mod give_up_counts;
+mod given_up_ids;
 mod record;
-mod room;
-mod schedule;
+mod recovery;
 mod segment;
+mod segment_files;
+mod send_schedule;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::warn;
 
-pub(crate) use given_up::{Counts, GivenUp};
-use ids::Ids;
-use record::Found;
+pub(crate) use give_up_counts::{GiveUpCounts, GiveUpReason};
+use given_up_ids::GivenUpIds;
+use record::ParsedRecord;
 pub(crate) use record::Record;
-use schedule::Schedule;
 use segment::Segment;
+use send_schedule::SendSchedule;
 
 /// Unsettled samples, bounded by bytes.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    samples: BTreeMap<SampleId, Entry>,
+    samples: BTreeMap<SampleId, SpoolEntry>,
     segments: BTreeMap<u32, Segment>,
     /// The segment that is appended to.
     current: Option<u32>,
     last_number: u32,
-    schedule: Schedule,
-    /// No sample below it was sent in time on the present connection.
+    schedule: SendSchedule,
+    /// No sample below this id was sent in time on the present connection.
     sent_from: SampleId,
-    /// Samples that are given up.
+    /// Number of given-up samples.
     given_up: usize,
-    /// Those of them that lie in no segment.
+    /// Number of given-up samples that lie in no segment.
     without_segment: usize,
-    /// Their ids, for the next life.
-    ids: Ids,
-    counts: Counts,
+    /// File of their ids.
+    ids: GivenUpIds,
+    counts: GiveUpCounts,
     folder: Option<PathBuf>,
     network: NetworkId,
-    most_bytes: u64,
+    max_bytes: u64,
     segment_bytes: u64,
 }
 
+/// Index entry of a sample.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    what: What,
-    /// Sent in time on the present connection: settled as soon as the leader is past it.
+struct SpoolEntry {
+    content: Content,
+    /// Sent in time on the present connection: a notice of the leader settles it by its range.
     is_sent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
-    Kept(Place),
-    /// What is left of it lies in that segment, and is found again there by the next life; or nothing is but its id.
-    GivenUp(Option<u32>),
+enum Content {
+    Stored(RecordPosition),
+    /// Nothing of use. The record still lies in that segment, from which the next process learns the id; without a segment the file
+    /// of ids has it.
+    GivenUp {
+        in_segment: Option<u32>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RecordPosition {
     segment: u32,
-    at: u32,
+    offset: u32,
 }
 
-/// A spooled sample, read back.
+/// A spooled sample, as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spooled {
-    /// As it was answered.
+pub(crate) enum SpooledSample {
+    /// The answer.
     Answer {
         /// Milliseconds since 1970.
         captured_unix_ms: u64,
         /// A whole message of the protocol.
         answer: Vec<u8>,
-        /// The features kept with it.
+        /// The features that belong to the answer.
         features: Vec<u8>,
     },
-    /// Nothing is left of it but its id.
+    /// Only the id is left.
     GivenUp,
 }
 
-/// Largest segment that is appended to.
+/// Length at which a segment takes no more records.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
-/// Smallest part of the bound that is given up at once.
+/// Segments of a full spool at least; one of them is evicted at once.
 const SEGMENTS: u64 = 16;
 
-/// Most bytes where they lie in memory.
-const MOST_IN_MEMORY: u64 = 1 << 20;
+/// Bound of a spool in memory.
+const MAX_BYTES_IN_MEMORY: u64 = 1 << 20;
 
 impl Spool {
-    /// One in memory that is empty; [`Spool::open`] makes one in a folder.
-    pub(crate) fn in_memory(most_bytes: u64, network: NetworkId) -> Self {
-        Self::new(None, most_bytes.min(MOST_IN_MEMORY), network)
+    /// Makes an empty spool in memory; [`Spool::open`] makes one in a folder.
+    pub(crate) fn in_memory(max_bytes: u64, network: NetworkId) -> Self {
+        Self::new(None, max_bytes.min(MAX_BYTES_IN_MEMORY), network)
     }
 
-    fn new(folder: Option<PathBuf>, most_bytes: u64, network: NetworkId) -> Self {
+    fn new(folder: Option<PathBuf>, max_bytes: u64, network: NetworkId) -> Self {
         Self {
             samples: BTreeMap::new(),
             segments: BTreeMap::new(),
             current: None,
             last_number: 0,
-            schedule: Schedule::default(),
+            schedule: SendSchedule::default(),
             sent_from: SampleId(u64::MAX),
             given_up: 0,
             without_segment: 0,
-            ids: Ids::default(),
-            counts: Counts::default(),
+            ids: GivenUpIds::default(),
+            counts: GiveUpCounts::default(),
             folder,
             network,
-            most_bytes,
-            segment_bytes: (most_bytes / SEGMENTS).min(SEGMENT_BYTES),
+            max_bytes,
+            segment_bytes: (max_bytes / SEGMENTS).min(SEGMENT_BYTES),
         }
     }
 
-    /// Takes a sample in. One that was sent in time on the present connection is sent late from `due_us` on, any other at once.
+    /// Adds a sample. One that was sent in time on the present connection is sent late from `due_us` on, any other at once.
     pub(crate) fn put(&mut self, record: &Record<'_>, due_us: Option<u64>) {
         let sample = record.sample;
-        self.forget(sample);
+        self.remove(sample);
         if let Some(due_us) = due_us {
             self.schedule.wait(sample, due_us);
             self.sent_from = self.sent_from.min(sample);
         }
         let is_sent = due_us.is_some();
-        let kept = match self.make_room(record) {
-            true => self.write(record).map_err(|error| (GivenUp::Disk, error.to_string())),
-            false => Err((GivenUp::SpoolFull, format!("expected room for {} bytes", record.bytes()))),
+        let written = match self.make_space(record) {
+            true => self.write(record).map_err(|error| (GiveUpReason::Disk, error.to_string())),
+            false => Err((GiveUpReason::SpoolFull, format!("expected space for {} bytes", record.bytes()))),
         };
-        match kept {
-            Ok(place) => {
-                self.samples.insert(sample, Entry { what: What::Kept(place), is_sent });
+        match written {
+            Ok(position) => {
+                self.samples.insert(sample, SpoolEntry { content: Content::Stored(position), is_sent });
             }
-            Err((reason, what)) => self.give_up_as(sample, is_sent, None, reason, &what),
+            Err((reason, detail)) => {
+                let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
+                self.insert_given_up(sample, entry, reason, &detail);
+            }
         }
     }
 
-    /// Gives up a sample: nothing is left of it but its id, of which the leader is told.
-    pub(crate) fn give_up(&mut self, sample: SampleId, reason: GivenUp, what: &str) {
-        let (is_sent, segment) = match self.samples.get(&sample) {
-            Some(Entry { what: What::GivenUp(_), .. }) => return,
-            Some(Entry { what: What::Kept(place), is_sent }) => (*is_sent, Some(place.segment)),
+    /// Gives up a sample: only its id is left, which is reported to the leader.
+    pub(crate) fn give_up(&mut self, sample: SampleId, reason: GiveUpReason, detail: &str) {
+        let (is_sent, in_segment) = match self.samples.get(&sample) {
+            Some(SpoolEntry { content: Content::GivenUp { .. }, .. }) => return,
+            Some(SpoolEntry { content: Content::Stored(position), is_sent }) => {
+                (*is_sent, Some(position.segment))
+            }
             None => (false, None),
         };
-        self.give_up_as(sample, is_sent, segment, reason, what);
+        let entry = SpoolEntry { content: Content::GivenUp { in_segment }, is_sent };
+        self.insert_given_up(sample, entry, reason, detail);
     }
 
-    /// What is spooled of a sample. What cannot be read is given up.
-    pub(crate) fn read(&mut self, sample: SampleId) -> Option<Spooled> {
-        let place = match self.samples.get(&sample)?.what {
-            What::Kept(place) => place,
-            What::GivenUp(_) => return Some(Spooled::GivenUp),
+    /// Reads a sample. One that cannot be read is given up.
+    pub(crate) fn read(&mut self, sample: SampleId) -> Option<SpooledSample> {
+        let position = match self.samples.get(&sample)?.content {
+            Content::Stored(position) => position,
+            Content::GivenUp { .. } => return Some(SpooledSample::GivenUp),
         };
-        let unreadable = match self.segments.get(&place.segment).map(|segment| segment.read(place.at)) {
-            Some(Ok(bytes)) => match Record::find(&bytes) {
-                Found::Whole(record, _) if record.sample == sample => {
-                    return Some(Spooled::Answer {
+        let unreadable = match self.segments.get(&position.segment).map(|found| found.read(position.offset)) {
+            Some(Ok(bytes)) => match Record::parse(&bytes) {
+                ParsedRecord::Whole(record, _) if record.sample == sample => {
+                    return Some(SpooledSample::Answer {
                         captured_unix_ms: record.captured_unix_ms,
                         answer: record.answer.to_vec(),
                         features: record.features.to_vec(),
                     });
                 }
-                _ => "the segment is not as it was written".into(),
+                _ => "the segment was altered".into(),
             },
             Some(Err(error)) => error.to_string(),
             None => "its segment is gone".into(),
         };
-        self.give_up(sample, GivenUp::Unreadable, &unreadable);
-        Some(Spooled::GivenUp)
+        self.give_up(sample, GiveUpReason::Unreadable, &unreadable);
+        Some(SpooledSample::GivenUp)
     }
 
-    /// The lowest samples that are to be sent late now, at most so many.
-    pub(crate) fn due(&mut self, now_us: u64, most: usize) -> Vec<SampleId> {
-        self.schedule.due(self.samples.keys().copied(), self.samples.len(), now_us, most)
+    /// The lowest samples that are due, at most `max_due`.
+    pub(crate) fn due(&mut self, now_us: u64, max_due: usize) -> Vec<SampleId> {
+        self.schedule.due(self.samples.keys().copied(), now_us, max_due)
     }
 
-    /// A sample was sent late.
+    /// Notes that a sample was sent late.
     pub(crate) fn sent_late(&mut self, sample: SampleId, now_us: u64) {
         if self.samples.contains_key(&sample) {
             self.schedule.sent(sample, now_us);
         }
     }
 
-    /// Frees what the leader says is decided or dropped.
+    /// Removes the samples that the leader reports as settled.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
         self.settle_sent(notice);
         for sample in &notice.late {
-            self.forget(*sample);
+            self.remove(*sample);
         }
     }
 
-    /// The connection is lost: what was sent on it may never have arrived.
+    /// Makes all samples due: messages sent on the lost connection may never have arrived.
     pub(crate) fn disconnected(&mut self) {
-        self.schedule.forget_all();
+        self.schedule.disconnected();
         self.samples.values_mut().for_each(|entry| entry.is_sent = false);
         self.sent_from = SampleId(u64::MAX);
     }
 
-    /// Samples in it.
+    /// Number of samples.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// The highest id in it.
+    /// The highest id.
     pub(crate) fn newest(&self) -> Option<SampleId> {
         self.samples.last_key_value().map(|(sample, _)| *sample)
     }
 
-    /// Bytes of its segments.
+    /// Bytes of the segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().map(Segment::bytes).sum()
     }
 
-    /// What was given up so far.
-    pub(crate) fn counts(&self) -> &Counts {
+    /// Samples given up so far.
+    pub(crate) fn counts(&self) -> &GiveUpCounts {
         &self.counts
     }
 
-    /// True when it outlives the process.
+    /// True when the spool outlives the process.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.folder.is_some()
     }
@@ -237,32 +252,28 @@ impl Spool {
         if from > highest {
             return;
         }
-        let settled: Vec<SampleId> = self
-            .samples
-            .range(from..=highest)
-            .filter(|(_, entry)| entry.is_sent)
-            .map(|(id, _)| *id)
-            .collect();
-        settled.into_iter().for_each(|sample| self.forget(sample));
+        let sent = self.samples.range(from..=highest).filter(|(_, entry)| entry.is_sent);
+        let settled: Vec<SampleId> = sent.map(|(sample, _)| *sample).collect();
+        settled.into_iter().for_each(|sample| self.remove(sample));
         if since <= self.sent_from {
             self.sent_from = SampleId(highest.0.saturating_add(1));
         }
     }
 
-    fn write(&mut self, record: &Record<'_>) -> io::Result<Place> {
+    fn write(&mut self, record: &Record<'_>) -> io::Result<RecordPosition> {
         let number = self.appendable()?;
         let segment = self.segments.get_mut(&number).ok_or(io::ErrorKind::NotFound)?;
         match segment.append(record) {
-            Ok(at) => Ok(Place { segment: number, at }),
+            Ok(offset) => Ok(RecordPosition { segment: number, offset }),
             Err(error) => {
                 self.current = None;
-                self.remove_if_free(number);
+                self.remove_if_unused(number);
                 Err(error)
             }
         }
     }
 
-    /// The segment to append to.
+    /// The number of a segment that takes another record.
     fn appendable(&mut self) -> io::Result<u32> {
         if let Some(number) = self.current
             && let Some(segment) = self.segments.get_mut(&number)
@@ -274,7 +285,7 @@ impl Spool {
         }
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
-            let path = self.folder.as_deref().map(|folder| folder::path(folder, self.last_number));
+            let path = self.folder.as_deref().map(|folder| segment_files::path(folder, self.last_number));
             match Segment::create(path, self.network) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 created => break created?,
@@ -285,35 +296,29 @@ impl Spool {
         Ok(self.last_number)
     }
 
-    fn forget(&mut self, sample: SampleId) {
+    fn remove(&mut self, sample: SampleId) {
         let Some(entry) = self.samples.remove(&sample) else { return };
-        self.schedule.forget(sample);
-        let segment = match entry.what {
-            What::Kept(place) => Some(place.segment),
-            What::GivenUp(segment) => {
-                self.given_up -= 1;
-                if segment.is_none() {
-                    self.without_segment -= 1;
-                    if self.without_segment == 0 {
-                        self.ids.write_anew(std::iter::empty());
-                    }
-                }
-                segment
+        self.schedule.remove(sample);
+        self.given_up -= usize::from(entry.is_given_up());
+        if entry.is_without_segment() {
+            self.without_segment -= 1;
+            if self.without_segment == 0 {
+                self.ids.rewrite(std::iter::empty());
             }
-        };
-        if let Some(number) = segment
+        }
+        if let Some(number) = entry.segment()
             && let Some(segment) = self.segments.get_mut(&number)
         {
             segment.live = segment.live.saturating_sub(1);
-            self.remove_if_free(number);
+            self.remove_if_unused(number);
         }
     }
 
-    fn remove_if_free(&mut self, number: u32) {
+    fn remove_if_unused(&mut self, number: u32) {
         if self.segments.get(&number).is_some_and(|segment| segment.live == 0)
             && let Some(segment) = self.segments.remove(&number)
         {
-            remove(segment);
+            remove_segment(segment);
             if self.current == Some(number) {
                 self.current = None;
             }
@@ -321,8 +326,33 @@ impl Spool {
     }
 }
 
-fn remove(segment: Segment) {
+impl SpoolEntry {
+    fn segment(&self) -> Option<u32> {
+        match self.content {
+            Content::Stored(position) => Some(position.segment),
+            Content::GivenUp { in_segment } => in_segment,
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(self.content, Content::GivenUp { .. })
+    }
+
+    fn is_without_segment(&self) -> bool {
+        self.segment().is_none()
+    }
+}
+
+fn remove_segment(segment: Segment) {
     if let Err(error) = segment.remove() {
-        warn!(%error, "a segment of the spool cannot be removed; the next life finds it again");
+        warn!(%error, "a segment of the spool cannot be removed; the next start finds it again");
+    }
+}
+
+/// Removes a file; a missing one is no error.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }

@@ -3,49 +3,50 @@
 //! ```text
 //!  0             4                    12                   20              24             28
 //! +-------------+--------------------+--------------------+---------------+--------------+--------+----------+-------------+
-//! | body length | sample id          | captured, unix ms  | answer length | crc of those | answer | features | crc of both |
+//! | body length | sample id          | captured, unix ms  | answer length | header crc   | answer | features | body crc    |
 //! +-------------+--------------------+--------------------+---------------+--------------+--------+----------+-------------+
+//! |<------------------------------ header ----------------------------------------------->|<----- body ----->|
 //! ```
 //!
-//! All little endian. The head has a sum of its own, so that a body that is cut or altered still says whose it was.
+//! All little endian. The header has a check sum of its own, so that the sample of a cut or altered body is still known.
 
 use headwater_protocol::SampleId;
 
-/// Bytes before the body.
-pub(super) const HEAD_BYTES: usize = 28;
-/// Bytes after it.
-const TAIL_BYTES: usize = 4;
+/// Bytes of the header.
+pub(super) const RECORD_HEADER_BYTES: usize = 28;
+/// Bytes of a check sum.
+const CRC_BYTES: usize = 4;
 
-/// A sample as it is spooled.
+/// A spooled sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) sample: SampleId,
-    /// When it was captured, milliseconds since 1970.
+    /// Time of the capture, milliseconds since 1970.
     pub(crate) captured_unix_ms: u64,
     /// The answer: a whole message of the protocol.
     pub(crate) answer: &'a [u8],
-    /// The features kept with it; empty where there are none.
+    /// The features that belong to the answer; empty if there are none.
     pub(crate) features: &'a [u8],
 }
 
-/// What stands at a place of a segment.
+/// Result of parsing the first record of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
-    /// A record, and the bytes it takes.
+pub(super) enum ParsedRecord<'a> {
+    /// A record, and its length in bytes.
     Whole(Record<'a>, usize),
-    /// A record of this sample whose body is not what was written, and the bytes it takes.
+    /// A record of this sample whose body was altered, and its length in bytes.
     Altered(SampleId, usize),
-    /// A record of this sample that is not there to its end.
+    /// A record of this sample that is cut.
     Torn(SampleId),
-    /// Something that is no record: where the next one begins is not known.
+    /// Bytes that are no record, so that the start of the next one is unknown.
     Unknown,
-    /// Nothing.
+    /// No bytes.
     End,
 }
 
-/// A head that is as it was written.
+/// An intact header.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct RecordHeader {
     sample: SampleId,
     captured_unix_ms: u64,
     body_bytes: usize,
@@ -53,12 +54,12 @@ pub(super) struct Head {
 }
 
 impl<'a> Record<'a> {
-    /// Bytes it takes in a segment.
+    /// Length in a segment.
     pub(super) fn bytes(&self) -> usize {
-        HEAD_BYTES + self.answer.len() + self.features.len() + TAIL_BYTES
+        RECORD_HEADER_BYTES + self.answer.len() + self.features.len() + CRC_BYTES
     }
 
-    /// Appends it to `out`.
+    /// Appends the record to `out`.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let body_bytes = self.answer.len() + self.features.len();
@@ -74,31 +75,31 @@ impl<'a> Record<'a> {
         out.extend_from_slice(&crc32fast::hash(&out[body..]).to_le_bytes());
     }
 
-    /// What stands at the beginning of `bytes`.
-    pub(super) fn find(bytes: &'a [u8]) -> Found<'a> {
+    /// Parses the first record of `bytes`.
+    pub(super) fn parse(bytes: &'a [u8]) -> ParsedRecord<'a> {
         if bytes.is_empty() {
-            return Found::End;
+            return ParsedRecord::End;
         }
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Found::Unknown };
-        let Some(head) = Head::read(head) else { return Found::Unknown };
-        if rest.len() < head.rest_bytes() {
-            return Found::Torn(head.sample);
+        let Some((header, rest)) = bytes.split_first_chunk() else { return ParsedRecord::Unknown };
+        let Some(header) = RecordHeader::parse(header) else { return ParsedRecord::Unknown };
+        if rest.len() < header.rest_bytes() {
+            return ParsedRecord::Torn(header.sample);
         }
-        let whole = HEAD_BYTES + head.rest_bytes();
-        let (body, crc) = rest[..head.rest_bytes()].split_at(head.body_bytes);
+        let length = RECORD_HEADER_BYTES + header.rest_bytes();
+        let (body, crc) = rest[..header.rest_bytes()].split_at(header.body_bytes);
         if crc != crc32fast::hash(body).to_le_bytes() {
-            return Found::Altered(head.sample, whole);
+            return ParsedRecord::Altered(header.sample, length);
         }
-        let (answer, features) = body.split_at(head.answer_bytes);
-        let Head { sample, captured_unix_ms, .. } = head;
-        Found::Whole(Self { sample, captured_unix_ms, answer, features }, whole)
+        let (answer, features) = body.split_at(header.answer_bytes);
+        let RecordHeader { sample, captured_unix_ms, .. } = header;
+        ParsedRecord::Whole(Self { sample, captured_unix_ms, answer, features }, length)
     }
 }
 
-impl Head {
-    /// The head of a record; `None` when it is none.
-    pub(super) fn read(bytes: &[u8; HEAD_BYTES]) -> Option<Self> {
-        let (fields, crc) = bytes.split_at(HEAD_BYTES - 4);
+impl RecordHeader {
+    /// Parses a header; `None` when the bytes are not one.
+    pub(super) fn parse(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
+        let (fields, crc) = bytes.split_at(RECORD_HEADER_BYTES - CRC_BYTES);
         if crc != crc32fast::hash(fields).to_le_bytes() {
             return None;
         }
@@ -106,18 +107,13 @@ impl Head {
             fields[from..from + bytes].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
         };
         let (body_bytes, answer_bytes) = (number(0, 4) as usize, number(20, 4) as usize);
-        let head = Self {
-            sample: SampleId(number(4, 8)),
-            captured_unix_ms: number(12, 8),
-            body_bytes,
-            answer_bytes,
-        };
-        (answer_bytes <= body_bytes).then_some(head)
+        let (sample, captured_unix_ms) = (SampleId(number(4, 8)), number(12, 8));
+        (answer_bytes <= body_bytes).then_some(Self { sample, captured_unix_ms, body_bytes, answer_bytes })
     }
 
-    /// Bytes of the record behind its head.
+    /// Bytes of the record after its header.
     pub(super) fn rest_bytes(&self) -> usize {
-        self.body_bytes + TAIL_BYTES
+        self.body_bytes + CRC_BYTES
     }
 }
 
@@ -139,20 +135,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found() {
+    fn a_written_record_is_parsed() {
         let bytes = bytes();
         assert_eq!(bytes.len(), RECORD.bytes());
-        assert_eq!(Record::find(&bytes), Found::Whole(RECORD, bytes.len()));
-        assert_eq!(Record::find(&[bytes.clone(), bytes.clone()].concat()), Found::Whole(RECORD, bytes.len()));
-        assert_eq!(Record::find(&[]), Found::End);
+        assert_eq!(Record::parse(&bytes), ParsedRecord::Whole(RECORD, bytes.len()));
+        assert_eq!(
+            Record::parse(&[bytes.clone(), bytes.clone()].concat()),
+            ParsedRecord::Whole(RECORD, bytes.len())
+        );
+        assert_eq!(Record::parse(&[]), ParsedRecord::End);
     }
 
     #[test]
     fn a_record_cut_at_any_byte_is_not_taken_for_whole() {
         let bytes = bytes();
         for end in 1..bytes.len() {
-            let expected = if end < HEAD_BYTES { Found::Unknown } else { Found::Torn(RECORD.sample) };
-            assert_eq!(Record::find(&bytes[..end]), expected, "cut at {end}");
+            let expected = if end < RECORD_HEADER_BYTES {
+                ParsedRecord::Unknown
+            } else {
+                ParsedRecord::Torn(RECORD.sample)
+            };
+            assert_eq!(Record::parse(&bytes[..end]), expected, "cut at {end}");
         }
     }
 
@@ -162,10 +165,10 @@ mod tests {
             let mut bytes = bytes();
             bytes[at] ^= 0x10;
             let expected = match at {
-                0..HEAD_BYTES => Found::Unknown,
-                _ => Found::Altered(RECORD.sample, bytes.len()),
+                0..RECORD_HEADER_BYTES => ParsedRecord::Unknown,
+                _ => ParsedRecord::Altered(RECORD.sample, bytes.len()),
             };
-            assert_eq!(Record::find(&bytes), expected, "altered at {at}");
+            assert_eq!(Record::parse(&bytes), expected, "altered at {at}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The spool as a whole: bounds, lives, damage, settling.
+//! The spool as a whole: bounds, restarts, damage, settling, and files of earlier releases.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,16 +8,16 @@ use headwater_protocol::Settled;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::room::{LEAST_BYTES, MOST_GIVEN_UP};
-use super::schedule::{MOST_OUTSTANDING, RESEND_US};
+use super::eviction::{MAX_GIVEN_UP, MIN_BYTES};
 use super::segment::HEADER_BYTES;
+use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};
 use super::*;
 
 const NETWORK: NetworkId = NetworkId([7; 32]);
 const MANY_BYTES: u64 = 64 << 20;
 
-fn open(dir: &Path, most_bytes: u64) -> Spool {
-    Spool::open(dir.join("spool"), most_bytes, NETWORK).unwrap()
+fn open(dir: &Path, max_bytes: u64) -> Spool {
+    Spool::open(dir.join("spool"), max_bytes, NETWORK).unwrap()
 }
 
 fn answer(sample: u64) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn put(spool: &mut Spool, sample: u64) {
     put_of(spool, sample, 40, None);
 }
 
-/// Features of so many bytes.
+/// Puts a sample with this many bytes of features.
 fn put_of(spool: &mut Spool, sample: u64, features: usize, due_us: Option<u64>) {
     let (answer, features) = (answer(sample), vec![sample as u8; features]);
     let record = Record {
@@ -42,7 +42,7 @@ fn put_of(spool: &mut Spool, sample: u64, features: usize, due_us: Option<u64>) 
 
 #[track_caller]
 fn check_whole(spool: &mut Spool, sample: u64) {
-    let expected = Spooled::Answer {
+    let expected = SpooledSample::Answer {
         captured_unix_ms: sample * 3,
         answer: answer(sample),
         features: vec![sample as u8; 40],
@@ -50,8 +50,8 @@ fn check_whole(spool: &mut Spool, sample: u64) {
     assert_eq!(spool.read(SampleId(sample)), Some(expected));
 }
 
-fn due(spool: &mut Spool, now_us: u64, most: usize) -> Vec<u64> {
-    spool.due(now_us, most).into_iter().map(|sample| sample.0).collect()
+fn due(spool: &mut Spool, now_us: u64, max_due: usize) -> Vec<u64> {
+    spool.due(now_us, max_due).into_iter().map(|sample| sample.0).collect()
 }
 
 fn files(dir: &Path) -> Vec<String> {
@@ -71,7 +71,7 @@ fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
 }
 
 fn is_given_up(spool: &mut Spool, sample: u64) -> bool {
-    spool.read(SampleId(sample)) == Some(Spooled::GivenUp)
+    spool.read(SampleId(sample)) == Some(SpooledSample::GivenUp)
 }
 
 fn given_up(spool: &Spool) -> Vec<(&'static str, u64)> {
@@ -79,14 +79,14 @@ fn given_up(spool: &Spool) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn the_next_life_finds_what_was_spooled_and_its_segments_go_when_all_is_settled() {
+fn the_next_start_finds_spooled_samples_and_removes_segments_whose_samples_are_settled() {
     let dir = tempfile::tempdir().unwrap();
-    for life in 0..3 {
+    for start in 0..3 {
         let mut spool = open(dir.path(), MANY_BYTES);
-        assert_eq!(spool.len(), 2 * life as usize);
-        (0..2 * life).for_each(|sample| check_whole(&mut spool, sample));
-        put(&mut spool, 2 * life);
-        put(&mut spool, 2 * life + 1);
+        assert_eq!(spool.len(), 2 * start as usize);
+        (0..2 * start).for_each(|sample| check_whole(&mut spool, sample));
+        put(&mut spool, 2 * start);
+        put(&mut spool, 2 * start + 1);
         assert!(spool.is_on_disk());
     }
     assert_eq!(files(dir.path()), ["00000001.seg", "00000002.seg", "00000003.seg"]);
@@ -100,7 +100,7 @@ fn the_next_life_finds_what_was_spooled_and_its_segments_go_when_all_is_settled(
 }
 
 #[test]
-fn what_was_sent_in_time_is_covered_and_everything_else_is_not() {
+fn samples_sent_in_time_are_covered_by_a_notice_and_others_are_not() {
     let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
     put(&mut spool, 1);
     (2..6).for_each(|sample| put_of(&mut spool, sample, 40, Some(100)));
@@ -124,7 +124,7 @@ fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
     let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
     (0..1000).for_each(|sample| put(&mut spool, sample));
     let first = due(&mut spool, 0, 1000);
-    assert_eq!(first, (0..MOST_OUTSTANDING as u64).collect::<Vec<_>>());
+    assert_eq!(first, (0..MAX_OUTSTANDING as u64).collect::<Vec<_>>());
     first.iter().for_each(|sample| spool.sent_late(SampleId(*sample), 0));
     assert_eq!(due(&mut spool, RESEND_US - 1, 9), [0; 0]);
     spool.settle(&notice(None, 0, &[1]));
@@ -133,7 +133,7 @@ fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
 }
 
 #[test]
-fn over_its_bound_the_oldest_segment_is_given_up_and_its_ids_are_left() {
+fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     for mut spool in [open(dir.path(), 64 << 10), Spool::in_memory(64 << 10, NETWORK)] {
         (0..1000).for_each(|sample| put_of(&mut spool, sample, 1000, None));
@@ -151,7 +151,7 @@ fn over_its_bound_the_oldest_segment_is_given_up_and_its_ids_are_left() {
 }
 
 #[test]
-fn the_next_life_knows_what_was_given_up() {
+fn the_next_start_knows_the_given_up_samples() {
     let dir = tempfile::tempdir().unwrap();
     let mut spool = open(dir.path(), 64 << 10);
     (0..200).for_each(|sample| put_of(&mut spool, sample, 1000, None));
@@ -161,7 +161,7 @@ fn the_next_life_knows_what_was_given_up() {
     assert_eq!(due(&mut spool, 0, 999).len(), 200);
     assert_eq!((0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count(), kept);
     spool.settle(&notice(None, 0, &[0]));
-    assert_eq!(open(dir.path(), 64 << 10).len(), 200, "ids go when none is left");
+    assert_eq!(open(dir.path(), 64 << 10).len(), 200, "the file of ids goes when none is left");
     spool.settle(&notice(None, 0, &(0..200).collect::<Vec<_>>()));
     assert_eq!(files(dir.path()), [""; 0]);
 }
@@ -171,7 +171,7 @@ fn small_samples_count_as_much_as_they_take_in_memory() {
     let mut spool = Spool::in_memory(64 << 10, NETWORK);
     (0..1000).for_each(|sample| put_of(&mut spool, sample, 0, None));
     let kept = (0..1000).filter(|sample| !is_given_up(&mut spool, *sample)).count() as u64;
-    assert!(kept <= (64 << 10) / LEAST_BYTES, "{kept}");
+    assert!(kept <= (64 << 10) / MIN_BYTES, "{kept}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_sample_larger_than_the_spool_is_given_up_alone() {
 }
 
 #[test]
-fn a_bound_that_became_lower_holds_for_what_is_there() {
+fn a_lower_bound_holds_for_recovered_samples() {
     let dir = tempfile::tempdir().unwrap();
     let mut spool = open(dir.path(), MANY_BYTES);
     (0..100).for_each(|sample| put_of(&mut spool, sample, 5000, None));
@@ -195,9 +195,9 @@ fn a_bound_that_became_lower_holds_for_what_is_there() {
 }
 
 #[test]
-fn the_ids_of_what_is_given_up_are_bounded() {
+fn the_ids_of_given_up_samples_are_bounded() {
     let mut spool = Spool::in_memory(0, NETWORK);
-    let most = MOST_GIVEN_UP as u64;
+    let most = MAX_GIVEN_UP as u64;
     (0..most + 3).for_each(|sample| put(&mut spool, sample));
     assert_eq!((spool.len() as u64, spool.counts().lost), (most, 3));
     assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
@@ -207,7 +207,7 @@ fn the_ids_of_what_is_given_up_are_bounded() {
 }
 
 #[test]
-fn answers_of_another_network_are_given_up_and_their_segment_stays_until_the_leader_knows() {
+fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_are_settled() {
     let dir = tempfile::tempdir().unwrap();
     // The same tag.
     let other = NetworkId(std::array::from_fn(|at| if at < 2 { 7 } else { 8 }));
@@ -237,7 +237,7 @@ fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
 }
 
 #[test]
-fn a_segment_cut_at_any_byte_of_its_last_record_keeps_what_is_before() {
+fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
     let (dir, file, bytes) = three();
     let record = (bytes.len() - HEADER_BYTES) / 3;
     for left in 0..record {
@@ -245,7 +245,7 @@ fn a_segment_cut_at_any_byte_of_its_last_record_keeps_what_is_before() {
         let mut spool = open(dir.path(), MANY_BYTES);
         (0..2).for_each(|sample| check_whole(&mut spool, sample));
         // Of a head that is cut not even the id is known.
-        let is_known = left >= record::HEAD_BYTES;
+        let is_known = left >= record::RECORD_HEADER_BYTES;
         assert_eq!(spool.len(), if is_known { 3 } else { 2 }, "{left} bytes are left");
         assert_eq!(is_given_up(&mut spool, 2), is_known);
         assert_eq!(given_up(&spool), if left == 0 { vec![] } else { vec![("unreadable", 1)] });
@@ -288,6 +288,86 @@ fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
     assert_eq!(due(&mut spool, 0, 9), [0, 1, 2]);
 }
 
+/// A copy of a fixture, since opening a spool writes to its folder.
+fn fixture(name: &str) -> tempfile::TempDir {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("spool");
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("spool")).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), dir.path().join("spool").join(file.file_name())).unwrap();
+    }
+    dir
+}
+
+/// An answer of the fixtures, byte by byte: network tag 7, boot 3, scores 0.5, -1.25, 3 and 0.
+fn fixture_summary(sample_low: u8, age_ms: u16) -> Vec<u8> {
+    let scores = [0.5_f32, -1.25, 3.0, 0.0].into_iter().flat_map(f32::to_le_bytes);
+    let header = [0x12, 0, 7, 7, sample_low, 0, 0, 0, 3, 0].into_iter().chain(age_ms.to_le_bytes());
+    header.chain(scores).collect()
+}
+
+#[track_caller]
+fn check_fixture(spool: &mut Spool, sample: u64, captured_unix_ms: u64, answer: &[u8], features: &[u8]) {
+    let expected = SpooledSample::Answer {
+        captured_unix_ms: 1_700_000_000_000 + captured_unix_ms,
+        answer: answer.to_vec(),
+        features: features.to_vec(),
+    };
+    assert_eq!(spool.read(SampleId(sample)), Some(expected), "sample {sample}");
+}
+
+const FIXTURE_FEATURES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+#[test]
+fn segments_of_an_earlier_release_are_read_byte_by_byte() {
+    let dir = fixture("whole");
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert_eq!(due(&mut spool, 0, 9), [1, 5, (1 << 40) + 3]);
+    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
+    let not_in_view = [0x13, 0, 7, 7, 5, 0, 0, 0, 3, 0, 0, 0];
+    check_fixture(&mut spool, 5, 5, &not_in_view, &[]);
+    check_fixture(&mut spool, (1 << 40) + 3, 777, &fixture_summary(3, 65_535), &FIXTURE_FEATURES);
+    assert_eq!((given_up(&spool), spool.bytes()), (vec![], 156 + 112));
+    let limits = headwater_inference::testing::TinyNetwork::default().manifest().limits();
+    for answer in [not_in_view.to_vec(), fixture_summary(1, 4)] {
+        headwater_protocol::decode(&answer, &limits).expect("today's protocol reads the answer");
+    }
+
+    let dir = fixture("whole");
+    let other = NetworkId([8; 32]);
+    let spool = Spool::open(dir.path().join("spool"), MANY_BYTES, other).unwrap();
+    assert_eq!(given_up(&spool), [("other_network", 3)]);
+}
+
+#[test]
+fn torn_segments_of_an_earlier_release_keep_whole_records_and_known_ids() {
+    let dir = fixture("torn");
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert_eq!(due(&mut spool, 0, 9), [1, 5, 101, (1 << 40) + 3]);
+    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
+    check_fixture(&mut spool, 101, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
+    assert!(is_given_up(&mut spool, (1 << 40) + 3) && !is_given_up(&mut spool, 5));
+    assert_eq!(given_up(&spool), [("unreadable", 2)]);
+}
+
+#[test]
+fn ids_of_given_up_samples_of_an_earlier_release_are_read() {
+    let dir = fixture("given_up");
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert_eq!(due(&mut spool, 0, 99), (10..22).collect::<Vec<_>>());
+    for sample in 10..18 {
+        assert!(is_given_up(&mut spool, sample), "sample {sample}");
+    }
+    for sample in 18..22 {
+        let answer = fixture_summary(sample as u8, 1);
+        check_fixture(&mut spool, sample, 1000 + sample, &answer, &FIXTURE_FEATURES);
+    }
+    assert_eq!(given_up(&spool), []);
+    put(&mut spool, 30);
+    assert_eq!(files(dir.path()), ["00000003.seg", "00000004.seg", "given_up"]);
+}
+
 #[test]
 fn files_that_are_no_segments_are_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -311,7 +391,7 @@ fn a_folder_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn what_cannot_be_written_is_given_up_and_the_rest_goes_on() {
+fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut spool = open(dir.path(), MANY_BYTES);
     put(&mut spool, 1);
@@ -328,18 +408,18 @@ fn what_cannot_be_written_is_given_up_and_the_rest_goes_on() {
 }
 
 #[test]
-fn given_up_by_the_agent_a_sample_is_said_anew() {
+fn a_sample_given_up_by_the_agent_is_due_again() {
     let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
     put(&mut spool, 1);
     spool.sent_late(SampleId(1), 0);
     assert_eq!(due(&mut spool, 1, 9), [0; 0]);
-    spool.give_up(SampleId(1), GivenUp::Refused, "too large");
-    spool.give_up(SampleId(2), GivenUp::Refused, "too large");
+    spool.give_up(SampleId(1), GiveUpReason::Refused, "too large");
+    spool.give_up(SampleId(2), GiveUpReason::Refused, "too large");
     assert_eq!(due(&mut spool, 1, 9), [1, 2]);
     assert_eq!(given_up(&spool), [("refused", 2)]);
 }
 
-/// What happens to a spool.
+/// Event of a spool.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u64, usize, bool),
@@ -364,9 +444,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a plain map of what is spooled (bytes of features, and whether it was sent on this connection).
+    /// Against a plain map of the spooled samples: bytes of features, and whether sent on this connection.
     #[test]
-    fn nothing_is_lost_and_nothing_comes_back_within_a_life(steps in vec(step(), 0..80)) {
+    fn nothing_is_lost_and_nothing_comes_back_before_a_restart(steps in vec(step(), 0..80)) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         // Small ones, so that there are many.
@@ -378,7 +458,7 @@ proptest! {
                     put_of(&mut spool, id, bytes, is_sent.then_some(0));
                     model.insert(id, (bytes, is_sent));
                 }
-                Step::SendLate(most) => due(&mut spool, 1, most).into_iter().for_each(|id| spool.sent_late(SampleId(id), 1)),
+                Step::SendLate(max_due) => due(&mut spool, 1, max_due).into_iter().for_each(|id| spool.sent_late(SampleId(id), 1)),
                 Step::Settle(since, highest, late) => {
                     let notice = notice(since, highest, &late);
                     spool.settle(&notice);
@@ -391,7 +471,7 @@ proptest! {
                 Step::Restart => {
                     spool = open(dir.path(), MANY_BYTES);
                     spool.segment_bytes = 6000;
-                    // What was settled comes back with the segment it is in; the leader says once more that it is settled.
+                    // A settled sample comes back with the segment that holds its record; the leader settles it once more.
                     let settled: Vec<u64> =
                         spool.samples.keys().map(|id| id.0).filter(|id| !model.contains_key(id)).collect();
                     spool.settle(&notice(None, 0, &settled));
@@ -405,7 +485,7 @@ proptest! {
         }
         for (id, (bytes, _)) in model {
             let expected =
-                Spooled::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
+                SpooledSample::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
             prop_assert_eq!(spool.read(SampleId(id)), Some(expected));
         }
     }

@@ -221,8 +221,8 @@ impl InProcessGroup {
         let networks = settings.networks.clone();
         Ok(match service {
             Service::Cloud => {
-                let (listen, engine) = (self.cloud_listen, settings.cloud_engine);
-                let config = CloudConfig { listen, engine, ..CloudConfig::default() };
+                let mut config = CloudConfig::default().with_listen(self.cloud_listen);
+                config.model.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, networks).await?)
             }
             Service::Leader => {

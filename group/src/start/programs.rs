@@ -157,11 +157,10 @@ impl ProgramGroup {
         command.arg("--bundle").arg(bundle);
         if service != Service::Cloud {
             command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-            let broker = if matches!(service, Service::Device(_)) { "--broker" } else { "--broker-address" };
-            command.args([broker, &site.broker.to_string()]);
+            command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
-            Service::Cloud => _ = command.args(["--listen", &cloud]),
+            Service::Cloud => _ = command.args(["--http-listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
@@ -172,7 +171,7 @@ impl ProgramGroup {
             Service::Device(slot) => {
                 command.args(["--slot", &slot.to_string(), "--id", device_id(slot).as_str(), "--json"]);
                 command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
-                command.arg("--frames").arg(frames).stdout(Stdio::piped());
+                command.arg("--source-path").arg(frames).stdout(Stdio::piped());
             }
         }
         if let (Service::Leader | Service::Edge(_), Some(policy)) = (service, policy) {

@@ -6,14 +6,17 @@ use headwater_protocol::{
 };
 
 use super::journal::{Entry, replay};
-use super::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use super::{Action, Counts, Event, Exits, Generation, Leader, LeaderConfig, Micros};
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
 
+mod bounds;
+mod edges;
 mod late;
 mod networks;
 mod properties;
+mod stages;
 
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
@@ -22,7 +25,7 @@ const PACKED: usize = 2;
 const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
 const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
 
-fn config() -> LeaderConfig {
+pub(super) fn config() -> LeaderConfig {
     let local = ExitPolicy {
         threshold: Threshold::One(ExitThreshold::new(0.5).expect("in range")),
         ..ExitPolicy::default()
@@ -38,7 +41,7 @@ fn config() -> LeaderConfig {
         edges: Vec::new(),
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
-        most_open: 4,
+        max_open_samples: 4,
     }
 }
 
@@ -55,15 +58,23 @@ fn slot(index: u8) -> Slot {
 
 impl Group {
     fn new() -> Self {
-        let local =
-            ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
-        let mut group = Self {
-            leader: Leader::new(config(), Exits { local: Some(local), edge: None }),
-            now: Micros::from_ms(1000),
-            done: Vec::new(),
+        Self::of(config())
+    }
+
+    /// A group of that configuration with every device up; its exits are means.
+    fn of(config: LeaderConfig) -> Self {
+        let mean = |exit, sources| {
+            let exit =
+                config.configuration.has(exit).then(|| ScoresExit::masked(Aggregation::Ap, sources, CLASSES));
+            exit.map(|exit| exit.expect("a masked mean needs no section"))
         };
-        for index in 0..SLOTS as u8 {
-            group.event(Event::DeviceUp { slot: slot(index) });
+        let exits =
+            Exits { local: mean(Exit::Local, config.slots), edge: mean(Exit::Edge, config.edges.len()) };
+        let slots = config.slots;
+        let leader = Leader::new(config, exits);
+        let mut group = Self { leader, now: Micros::from_ms(1000), done: Vec::new() };
+        for slot in Slot::first(slots) {
+            group.event(Event::DeviceUp { slot });
         }
         group
     }

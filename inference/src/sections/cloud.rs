@@ -1,11 +1,11 @@
-//! What the cloud runs.
+//! The section of the cloud.
 
 use super::maps::MapJoin;
 use super::{SectionError, load};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 
-/// What the cloud runs: the maps of devices or edges in, logits out.
+/// The section of the cloud: the maps of devices or edges in, logits out.
 pub struct CloudSection {
     section: Box<dyn Section>,
     join: MapJoin,
@@ -18,7 +18,7 @@ impl CloudSection {
     /// The cloud section of a network.
     ///
     /// # Errors
-    /// When the bundle does not hold it or the engine refuses it.
+    /// When the bundle lacks the section, or the engine refuses the section.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
         Ok(Self {
@@ -29,14 +29,14 @@ impl CloudSection {
         })
     }
 
-    /// Logits `[batch, classes]` of a batch; its sources are the device slots, or the edges where there are some.
+    /// Logits `[batch, classes]` of a batch. The sources are the device slots, or the edges where the network has edges.
     ///
     /// # Shapes
-    /// - `features`: `[batch, sources, bytes of a map]`; maps of absent sources are not looked at
+    /// - `features`: `[batch, sources, bytes of a map]`; maps of absent sources are ignored
     /// - `presence`: `[batch, sources]`
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
+    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for an input of another length.
     pub fn run(
         &mut self,
         batch: usize,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_does_not_look_at_absent_maps_and_names_a_sample_without_any() {
+    fn the_cloud_ignores_absent_maps_and_names_a_sample_without_a_map() {
         for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
             let network = TinyNetwork { cloud: aggregation, ..TinyNetwork::default() };
             let bundle = bundle(&network);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_the_bundle_does_not_hold_is_named() {
+    fn a_section_that_the_bundle_lacks_is_named() {
         let whole = bundle(&TinyNetwork::default());
         let part = Bundle::from_bytes(&whole.only(&["device-0"]).unwrap()).unwrap();
         let error = CloudSection::load(&part, &TractEngine::new()).err().unwrap().to_string();

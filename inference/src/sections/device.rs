@@ -1,4 +1,4 @@
-//! What an end device runs.
+//! The section of an end device.
 
 use headwater_protocol::Slot;
 
@@ -8,8 +8,9 @@ use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::{FeatureMap, SectionManifest};
 
-/// What an end device runs: view in, scores and features out. Where devices have no section (configuration a), the view itself
-/// is what goes on, and there are no scores.
+/// The section of an end device: view in, scores and features out.
+///
+/// In configuration (a) devices have no section: the view itself takes the place of the features, and there are no scores.
 pub struct DeviceSection {
     section: Option<Box<dyn Section>>,
     outputs: Outputs,
@@ -17,12 +18,12 @@ pub struct DeviceSection {
     features: FeatureMap,
 }
 
-/// What a device section gives for one view.
+/// Output of a device section for one view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOutput {
-    /// Scores, one a class; none where devices have no section.
+    /// Scores, one per class; none where devices have no section.
     pub scores: Vec<f32>,
-    /// The map, as it travels: packed bits, floats, or the pixels of the view.
+    /// The map in its wire encoding: packed bits, floats, or the pixels of the view.
     pub features: Vec<u8>,
 }
 
@@ -30,7 +31,7 @@ impl DeviceSection {
     /// The section of a slot.
     ///
     /// # Errors
-    /// When the bundle does not hold it or the engine refuses it.
+    /// When the bundle lacks the section, or the engine refuses the section.
     pub fn load(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
         let has_section = manifest.configuration.has_device_section();
@@ -43,7 +44,7 @@ impl DeviceSection {
         })
     }
 
-    /// Whether a run of one view is over before it could have been handed to another thread and back.
+    /// Whether a run of one view takes less time than handing the view to another thread.
     pub fn is_brief(&self) -> bool {
         self.section.as_ref().is_none_or(|section| section.is_brief())
     }

@@ -8,7 +8,7 @@ use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::{FeatureMap, SectionManifest};
 
-/// What an edge runs: the maps of its slots in, scores and a map for the cloud out.
+/// The section of an edge: the maps of its slots in, scores and a map for the cloud out.
 pub struct EdgeSection {
     section: Box<dyn Section>,
     join: MapJoin,
@@ -20,12 +20,12 @@ pub struct EdgeSection {
     outputs: Outputs,
 }
 
-/// What an edge section gives for one sample.
+/// Output of an edge section for one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EdgeOutput {
-    /// Scores, one a class.
+    /// Scores, one per class.
     pub scores: Vec<f32>,
-    /// The map for the cloud, as it travels.
+    /// The map for the cloud, in its wire encoding.
     pub features: Vec<u8>,
 }
 
@@ -33,8 +33,8 @@ impl EdgeSection {
     /// The section of an edge.
     ///
     /// # Errors
-    /// [`SectionError::NoEdge`] when the network has no such edge; or the bundle does not hold its section, or the engine
-    /// refuses it.
+    /// [`SectionError::NoEdge`] when the network has no such edge; or the bundle lacks the section, or the engine refuses the
+    /// section.
     pub fn load(bundle: &Bundle, edge: usize, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
         let tier = manifest.edge.as_ref();
@@ -54,7 +54,7 @@ impl EdgeSection {
         })
     }
 
-    /// The slots whose maps it takes, in order.
+    /// Slots of the edge, in the order of their maps.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -62,11 +62,11 @@ impl EdgeSection {
     /// Runs a batch.
     ///
     /// # Shapes
-    /// - `features`: `[batch, slots of this edge, bytes of a map]`; maps of absent slots are not looked at
+    /// - `features`: `[batch, slots of this edge, bytes of a map]`; maps of absent slots are ignored
     /// - `presence`: `[batch, slots of this edge]`
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
+    /// [`SectionError::NoView`] for a sample without a present slot, [`SectionError::Length`] for an input of another length.
     pub fn run(
         &mut self,
         batch: usize,

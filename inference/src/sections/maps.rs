@@ -1,4 +1,4 @@
-//! Joins the maps of several sources, as they travel, into the input of the section behind them.
+//! Joins the maps of several sources, in their wire encoding, into the input of the next section.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::aggregate::{self, AggregateError};
 use crate::engine::Outputs;
 use crate::manifest::{Aggregation, FeatureEncoding, FeatureMap};
 
-/// The join in front of the section of an edge or of the cloud.
+/// The join at the input of an edge or cloud section.
 #[derive(Debug)]
 pub(super) struct MapJoin {
     aggregation: Aggregation,
@@ -17,7 +17,7 @@ pub(super) struct MapJoin {
     map: FeatureMap,
     /// Elements of the joined map.
     input_len: usize,
-    /// Maps as floats, `[sources, elements]`; not used for bits.
+    /// Maps as floats, `[sources, elements]`; unused for bits.
     floats: Vec<f32>,
 }
 
@@ -38,12 +38,12 @@ impl MapJoin {
     /// Joins a batch.
     ///
     /// # Shapes
-    /// - `maps`: `[batch, sources, bytes of a map]`; absent maps are not looked at
+    /// - `maps`: `[batch, sources, bytes of a map]`; absent maps are ignored
     /// - `presence`: `[batch, sources]`
-    /// - `input`: `[batch, joined map]`, made as long
+    /// - `input`: `[batch, joined map]`, resized to that length
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample with nobody present, [`SectionError::Length`] for an input that does not fit.
+    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for an input of another length.
     pub(super) fn batch(
         &mut self,
         batch: usize,
@@ -88,7 +88,7 @@ impl MapJoin {
         }
     }
 
-    /// Maps of those present as floats.
+    /// Converts the present maps to floats.
     fn decode(&mut self, maps: &[u8], present: SourceSet) -> Result<(), AggregateError> {
         let (elements, bytes) = (self.map.elements(), self.map.packed_bytes());
         self.floats.resize(self.sources * elements, 0.0);
@@ -110,7 +110,7 @@ impl MapJoin {
     }
 }
 
-/// The map that a section gave for each sample, as it travels.
+/// The maps that a section gave, in their wire encoding.
 pub(super) fn encoded<'a>(map: &FeatureMap, outputs: &'a Outputs, output: usize) -> Cow<'a, [u8]> {
     match map.encoding {
         FeatureEncoding::Bits => Cow::Borrowed(outputs.bits(output)),

@@ -1,4 +1,4 @@
-//! The sections as the tiers use them: what a device runs, what an edge runs, the exits over joined scores, what the cloud runs.
+//! The sections as run by the tiers: device, edge, exits over joined scores, cloud.
 
 mod cloud;
 mod device;
@@ -18,19 +18,19 @@ pub use device::{DeviceOutput, DeviceSection};
 pub use edge::{EdgeOutput, EdgeSection};
 pub use scores::ScoresExit;
 
-/// A section that cannot be made ready, or an input that does not fit it.
+/// A section that cannot be loaded or run.
 #[derive(Debug, Error)]
 pub enum SectionError {
-    /// The bundle does not have it.
+    /// The bundle lacks the section.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The engine refuses or fails.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Nobody is present, or a buffer has the wrong length.
+    /// No source is present, or a buffer has the wrong length.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
-    /// A sample of a batch in which no slot is present; the class prior answers those.
+    /// A sample of a batch without a present slot; the class prior answers such a sample.
     #[error("sample {row} of the batch: expected at least one present slot, found none")]
     NoView {
         /// Position in the batch.
@@ -51,20 +51,21 @@ pub enum SectionError {
     /// An edge that the network does not have.
     #[error("edge {edge}: expected one of the network's {edges} edges, counted from 0")]
     NoEdge {
-        /// Asked for.
+        /// Index asked for.
         edge: usize,
-        /// Edges of the network.
+        /// Number of edges of the network.
         edges: usize,
     },
-    /// Concatenation needs the section that follows it.
+    /// Concatenation without its section.
     #[error(
         "exit over scores: aggregation cc needs the section `local` or `edge` of a bundle; without one only mp and ap work"
     )]
     NeedsSection,
 }
 
-/// Loads a section and runs it once on zeros: one that cannot run is refused here, and the first real sample, which has a
-/// window to meet, is not the one that pays for cold memory.
+/// Loads a section and runs the section once on zeros.
+///
+/// A section that cannot run is refused here, and the first real sample does not wait for cold memory.
 fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Section>, SectionError> {
     let stored = bundle.section(name)?;
     let mut section = engine.load(&stored)?;

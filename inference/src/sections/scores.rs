@@ -8,8 +8,9 @@ use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::Aggregation;
 
-/// An exit over the scores of several sources: `local` over the devices, `edge` over the edges. Aggregation and, for
-/// concatenation, the section that follows it.
+/// An exit over the scores of several sources: `local` over the devices, `edge` over the edges.
+///
+/// The scores are aggregated; concatenated scores go through a section.
 pub struct ScoresExit {
     join: Join,
     sources: usize,
@@ -23,32 +24,33 @@ enum Join {
 }
 
 impl ScoresExit {
-    /// The exit `local` of a network, over the scores of its slots; `None` where it has none.
+    /// The exit `local` of a network, over the scores of its slots; `None` where the network has no such exit.
     ///
     /// # Errors
-    /// When concatenation asks for the section `local` and the bundle does not hold it or the engine refuses it.
+    /// When concatenation needs the section `local`, and the bundle lacks the section or the engine refuses the section.
     pub fn local(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
         let manifest = bundle.manifest();
         if !manifest.configuration.has(Exit::Local) {
             return Ok(None);
         }
-        let join = (manifest.local_aggregation, usize::from(manifest.slots));
-        Self::load(bundle, "local", join, engine).map(Some)
+        let sources = usize::from(manifest.slots);
+        Self::load(bundle, "local", manifest.local_aggregation, sources, engine).map(Some)
     }
 
-    /// The exit `edge` of a network, over the scores of its edges; `None` where it has none.
+    /// The exit `edge` of a network, over the scores of its edges; `None` where the network has no such exit.
     ///
     /// # Errors
-    /// When concatenation asks for the section `edge` and the bundle does not hold it or the engine refuses it.
+    /// When concatenation needs the section `edge`, and the bundle lacks the section or the engine refuses the section.
     pub fn edge(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
         let Some(edge) = &bundle.manifest().edge else { return Ok(None) };
-        Self::load(bundle, "edge", (edge.fusion, edge.groups.len()), engine).map(Some)
+        Self::load(bundle, "edge", edge.fusion, edge.groups.len(), engine).map(Some)
     }
 
     fn load(
         bundle: &Bundle,
         name: &str,
-        (aggregation, sources): (Aggregation, usize),
+        aggregation: Aggregation,
+        sources: usize,
         engine: &dyn Engine,
     ) -> Result<Self, SectionError> {
         let classes = bundle.manifest().classes();
@@ -60,7 +62,7 @@ impl ScoresExit {
         Ok(Self { join: Join::Section { section, input, outputs: Outputs::new() }, sources, classes })
     }
 
-    /// An exit that needs no section: maximum or mean over the present sources.
+    /// An exit without a section: maximum or mean over the present sources.
     ///
     /// # Errors
     /// [`SectionError::NeedsSection`] for concatenation.
@@ -76,12 +78,11 @@ impl ScoresExit {
     /// Logits of the exit for one sample. Allocates nothing for maximum and mean.
     ///
     /// # Shapes
-    /// - `scores`: `[sources, classes]`; rows of absent sources are not looked at
-    /// - `present`: the sources whose rows count
+    /// - `scores`: `[sources, classes]`; rows of absent sources are ignored
     /// - `out`: `[classes]`
     ///
     /// # Errors
-    /// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] for a buffer that does not fit.
+    /// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] for a buffer of another length.
     pub fn scores(
         &mut self,
         scores: &[f32],
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_local_exit_joins_those_present() {
+    fn the_local_exit_joins_the_present_scores() {
         let scores = [1.0, 5.0, 9.0, 9.0, 3.0, 1.0];
         let mut out = [0.0; 2];
         ScoresExit::masked(Aggregation::Mp, 3, 2)
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_exit_with_a_section_does_not_look_at_absent_scores() {
+    fn a_local_exit_with_a_section_ignores_absent_scores() {
         let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
         let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
         let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_present_is_said_whatever_the_aggregation() {
+    fn an_empty_mask_is_an_error_for_every_aggregation() {
         for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
             let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
             let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();

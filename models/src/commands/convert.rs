@@ -1,8 +1,7 @@
 //! `headwater-train convert`.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use headwater_samples::class_folders::{self, Written};
@@ -10,6 +9,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
+use super::status_line::StatusLine;
 use super::{Failure, print_json};
 
 /// Arguments of `convert`.
@@ -17,28 +17,28 @@ use super::{Failure, print_json};
 pub(crate) struct Convert {
     #[command(flatten)]
     dataset: Dataset,
-    /// Where the folders go: an empty folder, or none yet. It is complete once it is there; until then it is called FOLDER.partial.
+    /// Output folder: empty, or not there yet. Until the conversion is complete the folder is called FOLDER.partial.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// How images are stored; nothing is lost.
+    /// Format of the images, without loss.
     #[arg(long, value_enum, default_value_t = Format::Png)]
     format: Format,
     /// Write the first N samples of each part only.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Shape of the images, such as 3x32x32 (1x for grey), where the data leaves it open: `folders` and `table`, which take that of their
-    /// first image without it; raw tensors need it.
+    /// Shape of the images, such as 3x32x32 (1x for grey), for data without a fixed shape: `folders` and `table`. Without the flag the
+    /// first image has the shape; raw tensors need the flag.
     #[arg(long, value_name = "CxHxW", value_parser = shape)]
     shape: Option<Shape>,
-    /// Cameras, where the data leaves it open: `eth80` (1, 2, 4, 8 or 16), `mvmc` (1 to 6).
+    /// Number of cameras, for data without a fixed number: `eth80` (1, 2, 4, 8 or 16), `mvmc` (1 to 6).
     #[arg(long, value_name = "N")]
     slots: Option<usize>,
-    /// Print what was written as one JSON object.
+    /// Print the counts as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// A form of images.
+/// Format of the images.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     Png,
@@ -54,10 +54,15 @@ impl Convert {
             ..OpenOptions::default()
         })?;
         let data = parts.data();
-        let mut progress = Progress::new();
-        let written =
-            class_folders::write(data, &self.out, self.limit, |done, total| progress.show(done, total));
-        progress.end();
+        let (mut status, started) = (StatusLine::new(), Instant::now());
+        let written = class_folders::write(data, &self.out, self.limit, |done, total| {
+            status.show(|| {
+                let rate = done as f64 / started.elapsed().as_secs_f64().max(1e-9);
+                let left = (total - done) as f64 / rate.max(1e-9);
+                format!("{done} of {total} samples, {rate:.0} a second, {left:.0} s left")
+            });
+        });
+        status.clear();
         let written = written.map_err(|error| match error {
             DataError::Options { .. } => Failure::usage(error),
             other => other.into(),
@@ -65,7 +70,7 @@ impl Convert {
         if written.shared > 0 {
             let shared = written.shared;
             eprintln!(
-                "warning: {shared} images are in another part too, byte for byte: `folders` takes them with --allow-leaks only"
+                "warning: {shared} images are in another part too, byte for byte: `folders` accepts such data with --allow-leaks only"
             );
         }
         let Written { samples, images, bytes, not_in_view, shared } = written;
@@ -95,13 +100,13 @@ impl Convert {
             data.shape()
         );
         if not_in_view > 0 {
-            println!("{not_in_view} samples that no camera sees have no file and are left out");
+            println!("{not_in_view} samples without a view have no file and are left out");
         }
         Ok(())
     }
 }
 
-/// A shape as it is printed: `3x32x32`.
+/// Parses a shape as it is printed: `3x32x32`.
 fn shape(text: &str) -> Result<Shape, String> {
     let sides: Option<Vec<usize>> = text.split('x').map(|side| side.parse().ok()).collect();
     match sides.as_deref() {
@@ -109,42 +114,5 @@ fn shape(text: &str) -> Result<Shape, String> {
             Ok(Shape { channels, height, width })
         }
         _ => Err("expected CxHxW with 1 or 3 channels and sides of 1 to 2048, such as 3x32x32".into()),
-    }
-}
-
-/// Samples so far, on stderr: one line that is written over in a terminal, a line every few seconds in a log.
-struct Progress {
-    terminal: bool,
-    begun: Instant,
-    shown: Instant,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let now = Instant::now();
-        Self { terminal: std::io::stderr().is_terminal(), begun: now, shown: now }
-    }
-
-    fn show(&mut self, done: usize, total: usize) {
-        let every = if self.terminal { Duration::from_millis(200) } else { Duration::from_secs(5) };
-        if self.shown.elapsed() < every {
-            return;
-        }
-        self.shown = Instant::now();
-        let rate = done as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
-        let left = (total - done) as f64 / rate.max(1e-9);
-        let text = format!("{done} of {total} samples, {rate:.0} a second, {left:.0} s left");
-        if self.terminal {
-            eprint!("\r\x1b[2K{text}");
-            let _ = std::io::stderr().flush();
-        } else {
-            eprintln!("{text}");
-        }
-    }
-
-    fn end(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[2K");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments that name a data set.
+//! The arguments for a data set.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use headwater_samples::{Part, Shape};
 
 use super::Failure;
 
-/// Which data, and where it is.
+/// Arguments for a data set.
 #[derive(Args)]
 pub(crate) struct Dataset {
     /// Data set, one of the following.
@@ -21,21 +21,21 @@ pub(crate) struct Dataset {
     /// Folder with the files of the data set, as listed under --data and in docs/data.md.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
-    /// Accept data of which two parts share an image or a group, with a warning: results on test are then better than they would be on new
-    /// data. Without this flag such data is refused.
+    /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
+    /// refused otherwise.
     #[arg(long)]
     allow_leaks: bool,
-    /// Shares of train, validation and test where `folders` or `table` has no parts (80,10,10 without it): groups, and copies of one
-    /// image, stay in one part. Give the same to every command on the same run.
+    /// Shares of train, validation and test for `folders` or `table` without parts; 80,10,10 when left out. Groups, and copies of one
+    /// image, stay in one part. Every command on the same run needs the same shares.
     #[arg(long, value_name = "A,B,C")]
     split: Option<Shares>,
-    /// Draws other samples for the parts, where `folders` or `table` has none (0 without it).
+    /// Seed of the split for `folders` or `table` without parts; 0 when left out.
     #[arg(long, value_name = "N")]
     split_seed: Option<u64>,
 }
 
 impl Dataset {
-    /// Opens the data set, and prints its notes on stderr.
+    /// Opens the data set and prints its notes on stderr.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
         let options = OpenOptions { leaks, split: self.split(), ..options };
@@ -46,7 +46,7 @@ impl Dataset {
         Ok(parts)
     }
 
-    /// The split that was asked for.
+    /// The split of the arguments.
     fn split(&self) -> Option<Split> {
         (self.split.is_some() || self.split_seed.is_some()).then(|| Split {
             shares: self.split.unwrap_or_default(),
@@ -54,7 +54,7 @@ impl Dataset {
         })
     }
 
-    /// Which samples are in which part, as far as the arguments say: a run goes on only with the same.
+    /// Name of the data set with its split; a run resumes only with the same identity.
     pub(crate) fn identity(&self) -> String {
         match self.split() {
             None => self.data.clone(),
@@ -62,14 +62,31 @@ impl Dataset {
         }
     }
 
-    /// Opens it in the shape that a network takes, for as many slots as it has devices.
+    /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
-        let [channels, height, width] = *spec.network.device.input.get_ref();
-        self.open(OpenOptions {
+        let [channels, height, width] = spec.view();
+        let parts = self.open(OpenOptions {
             shape: Some(Shape { channels, height, width }),
             slots: Some(spec.slots()),
             ..OpenOptions::default()
-        })
+        })?;
+        let mistakes = [
+            ("device.count", spec.slots().to_string(), parts.slots().to_string()),
+            ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
+            (
+                "network.labels",
+                format!("{:?}", spec.network.network.labels.get_ref()),
+                format!("{:?}", parts.labels()),
+            ),
+        ];
+        let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
+        let wrong: Vec<String> = wrong
+            .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
+            .collect();
+        if wrong.is_empty() {
+            return Ok(parts);
+        }
+        Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), wrong.join("; "))))
     }
 }
 
@@ -78,7 +95,7 @@ fn help() -> String {
     format!("Data set:\n{}", catalogue::help())
 }
 
-/// A part of the data, as a word.
+/// Name of a part of the data, in the order of [`Part::ALL`].
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PartName {
     Train,
@@ -87,22 +104,14 @@ pub(crate) enum PartName {
 }
 
 impl PartName {
-    /// The word.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Validation => "validation",
-            Self::Test => "test",
-        }
+    /// Name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
 impl From<PartName> for Part {
     fn from(name: PartName) -> Self {
-        match name {
-            PartName::Train => Self::Train,
-            PartName::Validation => Self::Validation,
-            PartName::Test => Self::Test,
-        }
+        Self::ALL[name as usize]
     }
 }

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use headwater_inference::bundle::Bundle;
+use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
 use headwater_models::bundle_logits::bundle_logits;
-use headwater_models::calibration::{DeviceBytes, Outcome};
+use headwater_models::report::PartReport;
 use headwater_samples::Shape;
 use headwater_samples::data_set::OpenOptions;
 
 use super::dataset::{Dataset, PartName};
-use super::{Failure, outcome, print_json};
+use super::{Failure, part_report, print_json};
 
 /// Arguments of `eval`.
 #[derive(Args)]
@@ -61,17 +62,17 @@ impl Eval {
         let samples = parts.part(part, self.limit, threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
-        let bytes = DeviceBytes::of(manifest.configuration, manifest.classes(), &manifest.features);
-        let outcome = Outcome::of(&logits, &samples, &manifest.class_prior, bundle.policy(), bytes);
+        let body = DeviceBody::of(manifest);
+        let report = PartReport::of(&logits, &samples, &manifest.class_prior, bundle.policy(), body);
         if self.json {
-            let mut value = serde_json::to_value(&outcome).context("writing JSON")?;
+            let mut value = serde_json::to_value(&report).context("writing JSON")?;
             if let Some(object) = value.as_object_mut() {
                 object.insert("part".into(), name.into());
                 object.insert("network_id".into(), bundle.network_id().to_string().into());
             }
             return print_json(&value);
         }
-        outcome::print(name, &outcome);
+        part_report::print(&name, &report);
         Ok(())
     }
 }

@@ -4,15 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_models::run::Held;
-use headwater_models::training::Workers;
+use headwater_models::run::EvaluationParts;
 use headwater_samples::Part;
 
-use super::Failure;
 use super::dataset::Dataset;
-use super::outcome;
 use super::saved::Saved;
-use super::train::{fits, ship};
+use super::train::export;
+use super::{Failure, part_report};
 
 /// Arguments of `export`.
 #[derive(Args)]
@@ -20,7 +18,7 @@ pub(crate) struct Export {
     /// Run folder, finished or not: the newest checkpoint is exported.
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Where the bundle goes; `RUN/bundle.hwb` is written too.
+    /// File of the bundle; `RUN/bundle.hwb` is written too.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
@@ -30,20 +28,17 @@ pub(crate) struct Export {
 impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let saved = Saved::open(&self.run)?;
-        let parts = self.dataset.open_for(&saved.spec)?;
-        let Saved { folder, spec, recipe, info, network, at } = &saved;
-        fits(spec, &parts)?;
-        let workers = Workers::new(recipe.workers).context("starting the workers")?;
-        let validation = parts.part(Part::Validation, None, recipe.workers);
-        let test = parts.part(Part::Test, None, recipe.workers);
-        let class_prior = parts.prior(Part::Train, info.limit_train);
-        let held = Held { validation: &validation, test: &test, class_prior };
-        let finished = ship(folder, (spec, recipe, info), (network, &workers), at, held)?;
+        let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let parts = self.dataset.open_for(&experiment.spec)?;
+        let threads = experiment.recipe.workers;
+        let validation = parts.part(Part::Validation, None, threads);
+        let test = parts.part(Part::Test, None, threads);
+        let class_prior = parts.prior(Part::Train, experiment.info.limit_train);
+        let parts = EvaluationParts { validation: &validation, test: &test, class_prior };
+        let finished = export(&folder, &experiment, &checkpoint, parts)?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
-        outcome::print("validation", &finished.validation);
-        outcome::print("test", &finished.test);
+        part_report::print_both(&finished.reports);
         println!("{}: {} bytes", self.out.display(), finished.exported.bytes.len());
         Ok(())
     }

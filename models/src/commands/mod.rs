@@ -4,11 +4,12 @@ mod convert;
 mod dataset;
 mod eval;
 mod export;
-mod outcome;
 mod parity;
+mod part_report;
 mod progress;
 mod saved;
 mod single_camera;
+mod status_line;
 mod train;
 
 use std::process::ExitCode;
@@ -20,17 +21,17 @@ Examples:
   Train the shipped network (about a quarter of an hour on two cores) and look at it:
     headwater-train train --network models/networks/ddnn-c.toml --data-dir \"$HEADWATER_DATA/fashion-mnist\"
     headwater-train eval runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
-  A run that was killed goes on, and ends with the same weights, when the same command is given again.
-  Whether packed sections and ONNX say the same as the trained network, sample by sample:
+  A killed run resumes, and ends with the same weights, when the same command is given again.
+  Compare packed sections and ONNX with the trained network, sample by sample:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  How hard the data set is for one camera alone:
+  Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  A data set as folders of images, to look at:
+  Write a data set as folders of images:
     headwater-train convert --data eth80 --data-dir \"$HEADWATER_DATA/eth80\" --out eth80-images
 
 Exit codes: 0 done, 1 failed, 2 bad usage, spec, recipe or data folder.";
 
-/// Trains the sections and exits of a distributed network together, and ships them as one bundle.
+/// Trains the sections and exits of a distributed network together, and writes one bundle.
 #[derive(Parser)]
 #[command(name = "headwater-train", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
@@ -42,7 +43,7 @@ struct Arguments {
 enum Command {
     /// Train a network: one loss over every exit, thresholds from the validation part, a bundle at the end.
     Train(train::Train),
-    /// Measure a bundle on a part of the data, as the tiers would run it.
+    /// Measure a bundle on a part of the data, as run by the tiers.
     Eval(eval::Eval),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),
@@ -74,7 +75,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Prints a result for scripts on stdout.
+/// Prints a result as JSON on stdout.
 fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     println!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
@@ -87,7 +88,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What the user asked for cannot be done as it was asked.
+    /// An error in the usage: exit code 2.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), code: 2 }
     }

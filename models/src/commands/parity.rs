@@ -6,11 +6,11 @@ use anyhow::Context;
 use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
-use headwater_models::export::parity::{Parity, SAMPLES, Trained};
+use headwater_models::export::TrainedNetwork;
+use headwater_models::export::parity::{Parity, Reference, SAMPLES};
 
 use super::dataset::{Dataset, PartName};
 use super::saved::Saved;
-use super::train::fits;
 use super::{Failure, print_json};
 
 /// Arguments of `parity`.
@@ -35,11 +35,12 @@ pub(crate) struct Compare {
 impl Compare {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let saved = Saved::open(&self.run)?;
-        let bundle = Bundle::open(saved.folder.file("bundle.hwb")).map_err(Failure::usage)?;
-        let parts = self.dataset.open_for(&saved.spec)?;
-        fits(&saved.spec, &parts)?;
-        let samples = parts.part(self.part.into(), self.limit, saved.recipe.workers);
+        let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
+        let parts = self.dataset.open_for(&experiment.spec)?;
+        let samples = parts.part(self.part.into(), self.limit, experiment.recipe.workers);
+        let network =
+            TrainedNetwork { spec: &experiment.spec, layers: &experiment.network, state: &checkpoint.state };
         let packed = PackedEngine::new();
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());
         let mut engines: Vec<(&dyn Engine, Parity)> = vec![(&TractEngine, Parity::default())];
@@ -48,11 +49,11 @@ impl Compare {
         }
         for start in (0..samples.len()).step_by(SAMPLES) {
             let range = start..samples.len().min(start + SAMPLES);
-            let trained = Trained::new(&saved.network, &saved.at.state, &samples, range);
+            let reference = Reference::new(&network, &samples, range);
             for (engine, parity) in &mut engines {
-                let mut found = trained.compare_devices(&bundle, *engine)?;
+                let mut found = reference.compare_devices(&bundle, *engine)?;
                 if engine.name() == TractEngine.name() {
-                    found = found.with(&trained.compare_behind(&bundle, *engine)?);
+                    found = found.with(&reference.compare_deeper(&bundle, *engine)?);
                 }
                 *parity = found.and(parity);
             }

@@ -3,8 +3,8 @@
 use anyhow::Context;
 use clap::Args;
 use headwater_models::recipe::Recipe;
-use headwater_models::single_camera::single_camera;
-use headwater_models::training::Workers;
+use headwater_models::single_camera::{plain_network, single_camera};
+use headwater_protocol::Slot;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 
@@ -33,17 +33,18 @@ pub(crate) struct SingleCamera {
 impl SingleCamera {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let recipe = Recipe::read(None).map_err(Failure::usage)?;
+        let mut recipe = Recipe::read(None).map_err(Failure::usage)?;
+        (recipe.epochs, recipe.seed) = (self.epochs, self.seed);
         let parts = self.dataset.open(OpenOptions::default())?;
-        let workers = Workers::new(recipe.workers).context("starting the workers")?;
         let train = parts.part(Part::Train, self.limit_train, recipe.workers);
         let test = parts.part(Part::Test, None, recipe.workers);
+        let spec = plain_network(&train).map_err(Failure::usage)?;
         let mut results = Vec::new();
-        for slot in 0..parts.slots() {
-            let how = (&recipe.optimiser, self.epochs, self.seed);
-            let result = single_camera(&workers, (&train, &test), slot, how);
+        for slot in Slot::first(parts.slots()) {
+            let result = single_camera(spec.clone(), recipe.clone(), &train, &test, slot)
+                .context("starting the workers")?;
             eprintln!(
-                "camera {slot}: test {:.2} %; {:.2} % of the {:.1} % that it sees",
+                "camera {slot}: test {:.2} %; {:.2} % of the {:.1} % that the camera sees",
                 100.0 * result.accuracy,
                 100.0 * result.seen_accuracy,
                 100.0 * result.sees

@@ -6,17 +6,16 @@ use std::process::Command;
 use anyhow::Context;
 use clap::Args;
 use headwater_models::data::Parts;
-use headwater_models::network::Network;
+use headwater_models::experiment::{DataChoice, Experiment};
 use headwater_models::recipe::Recipe;
-use headwater_models::run::{Finished, Held, RunFolder, RunInfo, finish, train};
+use headwater_models::run::{EvaluationParts, Finished, RunFolder, finish, train};
 use headwater_models::spec::Spec;
-use headwater_models::training::{Checkpoint, Workers};
+use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
 
 use super::dataset::Dataset;
-use super::outcome;
 use super::progress::Reporter;
-use super::{Failure, print_json};
+use super::{Failure, part_report, print_json};
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -26,14 +25,14 @@ pub(crate) struct Train {
     network: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
-    /// Recipe (TOML); without it the one compiled in, models/recipes/default.toml, where every key is explained.
+    /// Recipe (TOML); models/recipes/default.toml when left out, where every key is explained.
     #[arg(long, value_name = "FILE")]
     recipe: Option<PathBuf>,
-    /// Run folder; `runs/NAME` with the name of the network without it. An unfinished run of the same spec, recipe, seed and data goes on from its newest
-    /// checkpoint and ends with the same weights.
+    /// Run folder; `runs/NAME` with the name of the network when left out. An unfinished run of the same spec, recipe, seed and data
+    /// resumes from its newest checkpoint and ends with the same weights.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only go on with a run that is there already.
+    /// Only resume a run that exists.
     #[arg(long)]
     resume: bool,
     /// Epochs, instead of the recipe's: more is slower and better.
@@ -59,87 +58,61 @@ impl Train {
         recipe.seed = self.seed.unwrap_or(recipe.seed);
         recipe.check(Path::new("command line")).map_err(Failure::usage)?;
         let parts = self.dataset.open_for(&spec)?;
-        fits(&spec, &parts)?;
         let out = self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name));
         if self.resume && !out.join("run.json").exists() {
             let out = out.display();
             return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
         }
-        let info = RunInfo::new(&spec, &recipe, &self.dataset.identity(), self.limit_train, commit());
-        let folder = RunFolder::open(&out, &spec, &recipe, &info).map_err(Failure::usage)?;
-        let workers = Workers::new(recipe.workers).context("starting the workers")?;
-        let mut reporter = Reporter::new(recipe.epochs);
-        reporter.line(&format!("run {} in {}: making the views", info.identity, out.display()));
-        let samples = parts.part(Part::Train, self.limit_train, recipe.workers);
-        let validation = parts.part(Part::Validation, None, recipe.workers);
-        let network = Network::new(&spec);
-        let parameters = network.layout.parameter_count();
+        let data = DataChoice { name: self.dataset.identity(), limit_train: self.limit_train };
+        let mut experiment = Experiment::new(spec, recipe, data).context("starting the workers")?;
+        experiment.info.commit = commit();
+        let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
+        let finished = self.train(&experiment, &folder, &parts)?;
+        if self.json {
+            return print_json(&finished.exported.report);
+        }
+        part_report::print_both(&finished.reports);
+        let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
+        println!("trained for {seconds:.0} s; {}", folder.file("bundle.hwb").display());
+        Ok(())
+    }
+
+    fn train(&self, experiment: &Experiment, folder: &RunFolder, parts: &Parts) -> Result<Finished, Failure> {
+        let threads = experiment.recipe.workers;
+        let mut reporter = Reporter::new(experiment.recipe.epochs);
+        let (identity, out) = (&experiment.info.identity, folder.path.display());
+        reporter.line(&format!("run {identity} in {out}: computing the views"));
+        let samples = parts.part(Part::Train, self.limit_train, threads);
+        let validation = parts.part(Part::Validation, None, threads);
+        let parameters = experiment.network.layout.parameter_count();
         reporter.line(&format!("training {parameters} parameters on {} samples", samples.len()));
-        let at = train(
-            &folder,
-            &info.identity,
-            (&network, &recipe, &workers),
-            (&samples, &validation),
-            |notice| {
-                reporter.show(&notice);
-            },
-        )?;
+        let checkpoint = train(experiment, folder, &samples, &validation, |notice| reporter.show(&notice))?;
         let class_prior = samples.prior();
         drop(samples);
         reporter.line(
             "choosing temperatures and thresholds on the validation part, measuring the test part, exporting",
         );
-        let test = parts.part(Part::Test, None, recipe.workers);
-        let held = Held { validation: &validation, test: &test, class_prior };
-        let finished = ship(&folder, (&spec, &recipe, &info), (&network, &workers), &at, held)?;
-        if self.json {
-            return print_json(&finished.exported.report);
-        }
-        outcome::print("validation", &finished.validation);
-        outcome::print("test", &finished.test);
-        println!("trained for {:.0} s; {}", at.progress.seconds, folder.file("bundle.hwb").display());
-        Ok(())
+        let test = parts.part(Part::Test, None, threads);
+        let parts = EvaluationParts { validation: &validation, test: &test, class_prior };
+        export(folder, experiment, &checkpoint, parts)
     }
 }
 
 /// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
-pub(crate) fn ship(
+pub(crate) fn export(
     folder: &RunFolder,
-    what: (&Spec, &Recipe, &RunInfo),
-    with: (&Network, &Workers),
-    at: &Checkpoint,
-    held: Held<'_>,
+    experiment: &Experiment,
+    checkpoint: &Checkpoint,
+    parts: EvaluationParts<'_>,
 ) -> Result<Finished, Failure> {
-    let finished = finish(what, with, (&at.state, &at.progress), held)?;
+    let finished = finish(experiment, checkpoint, parts)?;
     folder.write("bundle.hwb", &finished.exported.bytes).context("writing bundle.hwb")?;
     let report = serde_json::to_vec_pretty(&finished.exported.report).context("writing report.json")?;
     folder.write("report.json", &report).context("writing report.json")?;
     Ok(finished)
 }
 
-/// The data must be what the spec was written for.
-pub(crate) fn fits(spec: &Spec, parts: &Parts) -> Result<(), Failure> {
-    let mistakes = [
-        ("device.count", spec.slots().to_string(), parts.slots().to_string()),
-        ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
-        (
-            "network.labels",
-            format!("{:?}", spec.network.network.labels.get_ref()),
-            format!("{:?}", parts.labels()),
-        ),
-    ];
-    let mistakes: Vec<String> = mistakes
-        .iter()
-        .filter(|(_, spec, data)| spec != data)
-        .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
-        .collect();
-    if mistakes.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), mistakes.join("; "))))
-}
-
-/// The commit of the working folder, with a mark when it has changes; `None` without git.
+/// Commit of the working folder, marked when the folder has changes; `None` without git.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;

@@ -1,38 +1,38 @@
-//! Changes of the views in training: whole devices dropped, small shifts, other exposure, grey rectangles.
+//! Augmentation: whole devices dropped, small shifts, other exposure, grey rectangles.
 
+use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// How training views are changed; all off by default.
+/// Changes of the training views; all off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augment {
-    /// Probability that a device is dropped from a sample; the last one stays.
+    /// Probability that a device is dropped from a sample; at least one device stays.
     pub failout: f32,
-    /// A view moves by up to this many pixels on each axis, edges repeated.
+    /// Largest shift of a view on each axis in pixels; edge pixels are repeated.
     pub shift: u32,
-    /// Pixels are multiplied by a factor in `[1 - exposure, 1 + exposure]`.
+    /// Range of the factor of all pixels: `[1 - exposure, 1 + exposure]`.
     pub exposure: f32,
-    /// Probability that a grey rectangle of up to `erase_share` of the view covers it.
+    /// Probability that a grey rectangle covers part of a view.
     pub erase: f32,
-    /// Largest share of the view that a rectangle covers.
+    /// Largest share of the view under a rectangle.
     pub erase_share: f32,
 }
 
 impl Augment {
-    /// Which of the slots in `seen` stay.
-    pub fn drop_devices(&self, seen: u32, random: &mut Random) -> u32 {
+    /// The slots of `seen` that are not dropped.
+    pub fn drop_devices(&self, seen: SlotSet, random: &mut Random) -> SlotSet {
         if self.failout <= 0.0 {
             return seen;
         }
-        let slots: Vec<u32> = (0..32).filter(|slot| seen >> slot & 1 == 1).collect();
-        let kept =
-            slots.iter().filter(|_| random.unit() >= self.failout).fold(0, |mask, slot| mask | 1 << slot);
-        match (kept, slots.is_empty()) {
-            (0, false) => 1 << slots[random.below(slots.len())],
-            _ => kept,
+        let slots: Vec<Slot> = seen.iter().collect();
+        let kept: SlotSet = slots.iter().copied().filter(|_| random.unit() >= self.failout).collect();
+        if kept.is_empty() && !slots.is_empty() {
+            return SlotSet::single(slots[random.below(slots.len())]);
         }
+        kept
     }
 
     /// Appends the changed view to `pixels`, as `x / 255`.
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_changes_a_view_is_its_pixels_over_255() {
+    fn without_augmentation_a_view_is_its_pixels_over_255() {
         let view: Vec<u8> = (0..48).map(|v| v * 5).collect();
         let mut pixels = Vec::new();
         Augment::default().view(&view, [3, 4, 4], &mut Random::new(1, &[]), &mut pixels);
@@ -93,11 +93,12 @@ mod tests {
     #[test]
     fn failout_keeps_at_least_one_device() {
         let augment = Augment { failout: 1.0, ..Augment::default() };
-        for place in 0..50 {
-            let kept = augment.drop_devices(0b10_1100, &mut Random::new(1, &[place]));
-            assert_eq!(kept.count_ones(), 1);
-            assert_eq!(kept & 0b10_1100, kept);
+        let seen = SlotSet::from_bits(0b10_1100);
+        for stream in 0..50 {
+            let kept = augment.drop_devices(seen, &mut Random::new(1, &[stream]));
+            assert_eq!(kept.len(), 1);
+            assert!(kept.is_subset(seen));
         }
-        assert_eq!(augment.drop_devices(0, &mut Random::new(1, &[])), 0);
+        assert!(augment.drop_devices(SlotSet::EMPTY, &mut Random::new(1, &[])).is_empty());
     }
 }

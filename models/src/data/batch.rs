@@ -1,22 +1,24 @@
-//! One batch: for each slot the rows it sees, as floats.
+//! One batch: the views of each slot, as floats.
+
+use headwater_protocol::Slot;
 
 use super::{Augment, Samples};
 use crate::random::Random;
 
-/// Some samples, ready for the network.
+/// Samples as inputs of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// `[channels, height, width]` of a view.
     pub shape: [usize; 3],
     /// Class of each sample.
     pub labels: Vec<u16>,
-    /// What each slot sees.
+    /// Views of each slot.
     pub views: Vec<SlotViews>,
     /// Number of slots that see each sample.
-    pub present: Vec<u32>,
+    pub present: Vec<usize>,
 }
 
-/// What one slot sees of a batch.
+/// Views of one slot in a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotViews {
     /// Index in the batch of each view, ascending.
@@ -26,12 +28,12 @@ pub struct SlotViews {
 }
 
 impl Batch {
-    /// The samples at `indices` as they are.
+    /// The samples at `indices`, unchanged.
     pub fn plain(samples: &Samples, indices: impl Iterator<Item = usize>) -> Self {
         Self::build(samples, indices, &Augment::default(), |_| Random::new(0, &[]))
     }
 
-    /// The samples at `indices`, changed as `augment` says; the changes of a sample depend on `seed`, `epoch` and its index alone.
+    /// The samples at `indices`, augmented; the changes of a sample depend on `seed`, `epoch` and its index alone.
     pub fn augmented(
         samples: &Samples,
         indices: impl Iterator<Item = usize>,
@@ -60,9 +62,9 @@ impl Batch {
             let mut random = random(index);
             batch.labels.push(samples.labels[index]);
             let kept = augment.drop_devices(samples.seen[index], &mut random);
-            batch.present.push(kept.count_ones());
-            for (slot, views) in batch.views.iter_mut().enumerate() {
-                if let Some(view) = samples.view(index, slot).filter(|_| kept >> slot & 1 == 1) {
+            batch.present.push(kept.len());
+            for (slot, views) in Slot::first(samples.slots).zip(&mut batch.views) {
+                if let Some(view) = samples.view(index, slot).filter(|_| kept.contains(slot)) {
                     views.rows.push(row as u32);
                     augment.view(view, samples.shape, &mut random, &mut views.pixels);
                 }
@@ -81,7 +83,7 @@ impl Batch {
         self.labels.is_empty()
     }
 
-    /// Whether no device sees anything of the batch.
+    /// Whether no slot sees any sample of the batch.
     pub fn is_blank(&self) -> bool {
         self.views.iter().all(|views| views.rows.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Samples in memory, and batches of them.
+//! Samples in memory, and batches of samples.
 
 mod augment;
 mod batch;
@@ -7,6 +7,8 @@ mod parts;
 pub use augment::Augment;
 pub use batch::{Batch, SlotViews};
 pub use parts::{Parts, load};
+
+use headwater_protocol::{Slot, SlotSet};
 
 /// All samples of one part, pixels as `u8`.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +21,8 @@ pub struct Samples {
     pub classes: usize,
     /// Class of each sample.
     pub labels: Vec<u16>,
-    /// Bit `s` says that slot `s` sees the sample.
-    pub seen: Vec<u32>,
+    /// Slots that see each sample.
+    pub seen: Vec<SlotSet>,
     /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
     pub pixels: Vec<u8>,
 }
@@ -31,7 +33,7 @@ impl Samples {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -41,17 +43,27 @@ impl Samples {
         self.shape.iter().product()
     }
 
-    /// The view of a slot, when it sees the sample.
-    pub fn view(&self, sample: usize, slot: usize) -> Option<&[u8]> {
+    /// The view of a slot; `None` when the slot does not see the sample.
+    pub fn view(&self, sample: usize, slot: Slot) -> Option<&[u8]> {
         let len = self.view_len();
-        let start = (sample * self.slots + slot) * len;
-        (self.seen[sample] >> slot & 1 == 1).then(|| &self.pixels[start..start + len])
+        let start = (sample * self.slots + slot.index()) * len;
+        self.seen[sample].contains(slot).then(|| &self.pixels[start..start + len])
+    }
+
+    /// Indices of the samples that a slot sees.
+    pub fn seen_by(&self, slot: Slot) -> Vec<usize> {
+        (0..self.len()).filter(|sample| self.seen[*sample].contains(slot)).collect()
     }
 
     /// Share of each class.
     pub fn prior(&self) -> Vec<f32> {
-        let mut count = vec![0u32; self.classes];
-        self.labels.iter().for_each(|label| count[usize::from(*label)] += 1);
-        count.iter().map(|n| *n as f32 / self.len().max(1) as f32).collect()
+        class_shares(self.labels.iter().copied(), self.classes)
     }
+}
+
+fn class_shares(labels: impl ExactSizeIterator<Item = u16>, classes: usize) -> Vec<f32> {
+    let total = labels.len().max(1) as f32;
+    let mut count = vec![0u32; classes];
+    labels.for_each(|label| count[usize::from(label)] += 1);
+    count.iter().map(|n| *n as f32 / total).collect()
 }

@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
+use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::catalogue;
 use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataError, DataSet, Part, Shape};
+use headwater_samples::{DataError, DataSet, Part};
 
-use super::Samples;
+use super::{Samples, class_shares};
 
-/// A data set with its fixed parts, made into memory part by part.
+/// A data set whose parts are loaded one at a time.
 pub struct Parts {
     data: Box<dyn DataSet>,
+    /// Slots of the data set that are used, from the first.
+    slots: usize,
 }
 
-/// Opens the data set `name`, whose files are in `dir`, as a network wants it; `drawn` are figures made up for tests, without files,
-/// before six cameras or, where one slot is wanted, before the first of them.
+/// Opens the data set `name`, whose files are in `dir`, in the shape and for the slots of a network.
+///
+/// `drawn` is a data set for tests without files: drawings seen by six cameras, or by the first one where one slot is wanted.
 ///
 /// # Errors
 /// [`DataError`]: no such data set, or its files are missing or damaged.
@@ -28,9 +32,9 @@ pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataE
 }
 
 impl Parts {
-    /// A data set that is open.
+    /// The parts of an open data set.
     pub fn of(data: Box<dyn DataSet>) -> Self {
-        Self { data }
+        Self { slots: data.slots(), data }
     }
 
     /// The data set.
@@ -38,15 +42,15 @@ impl Parts {
         &*self.data
     }
 
-    /// Simple figures before the cameras of `fashion-6cam`, for tests without the data.
+    /// Drawings seen by the cameras of `fashion-6cam`, for tests without the data.
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
-        Self { data: Box::new(Fashion6Cam::drawn(train, validation, test)) }
+        Self::of(Box::new(Fashion6Cam::drawn(train, validation, test)))
     }
 
-    /// What the first slot alone sees of them.
+    /// The views of the first slot alone.
     #[must_use]
     pub fn first_slot(self) -> Self {
-        Self { data: Box::new(FirstSlot(self.data)) }
+        Self { slots: 1, ..self }
     }
 
     /// Class names.
@@ -56,7 +60,7 @@ impl Parts {
 
     /// Device slots.
     pub fn slots(&self) -> usize {
-        self.data.slots()
+        self.slots
     }
 
     /// `[channels, height, width]` of a view.
@@ -65,16 +69,13 @@ impl Parts {
         [shape.channels, shape.height, shape.width]
     }
 
-    /// Share of each class in a part, or in the first `limit` samples of it.
+    /// Share of each class in the first `limit` samples of a part; in all samples without a limit.
     pub fn prior(&self, part: Part, limit: Option<usize>) -> Vec<f32> {
-        let count = self.count(part, limit);
-        let mut prior = vec![0.0; self.data.labels().len()];
-        (0..count).for_each(|index| prior[usize::from(self.data.label(part, index))] += 1.0);
-        prior.iter_mut().for_each(|share| *share /= count.max(1) as f32);
-        prior
+        let labels = (0..self.count(part, limit)).map(|index| self.data.label(part, index));
+        class_shares(labels, self.data.labels().len())
     }
 
-    /// The samples of a part, at most the first `limit`; `threads` threads make the views.
+    /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.
     pub fn part(&self, part: Part, limit: Option<usize>, threads: usize) -> Samples {
         let (count, slots, shape) = (self.count(part, limit), self.slots(), self.shape());
         let view_len = shape.iter().product::<usize>();
@@ -83,7 +84,7 @@ impl Parts {
             slots,
             classes: self.data.labels().len(),
             labels: (0..count).map(|index| self.data.label(part, index)).collect(),
-            seen: vec![0; count],
+            seen: vec![SlotSet::EMPTY; count],
             pixels: vec![0; count * slots * view_len],
         };
         let share = count.div_ceil(threads.max(1)).max(1);
@@ -92,10 +93,11 @@ impl Parts {
             for (chunk, (seen, pixels)) in chunks.enumerate() {
                 scope.spawn(move || {
                     for (offset, seen) in seen.iter_mut().enumerate() {
-                        for slot in 0..slots {
-                            let view = &mut pixels[(offset * slots + slot) * view_len..][..view_len];
-                            let visible = self.data.view_into(part, chunk * share + offset, slot, view);
-                            *seen |= u32::from(visible) << slot;
+                        let views = pixels[offset * slots * view_len..].chunks_exact_mut(view_len);
+                        for (slot, view) in Slot::first(slots).zip(views) {
+                            if self.data.view_into(part, chunk * share + offset, slot.index(), view) {
+                                seen.insert(slot);
+                            }
                         }
                     }
                 });
@@ -106,34 +108,5 @@ impl Parts {
 
     fn count(&self, part: Part, limit: Option<usize>) -> usize {
         self.data.len(part).min(limit.unwrap_or(usize::MAX))
-    }
-}
-
-/// A data set as its first slot alone sees it.
-struct FirstSlot(Box<dyn DataSet>);
-
-impl DataSet for FirstSlot {
-    fn labels(&self) -> Vec<String> {
-        self.0.labels()
-    }
-
-    fn slots(&self) -> usize {
-        1
-    }
-
-    fn shape(&self) -> Shape {
-        self.0.shape()
-    }
-
-    fn len(&self, part: Part) -> usize {
-        self.0.len(part)
-    }
-
-    fn label(&self, part: Part, index: usize) -> u16 {
-        self.0.label(part, index)
-    }
-
-    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        self.0.view_into(part, index, slot, pixels)
     }
 }

@@ -1,4 +1,4 @@
-//! `network.json` of a trained network.
+//! The manifest `network.json` of a trained network.
 
 use headwater_inference::manifest::{
     Aggregation, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind, NetworkManifest,
@@ -8,7 +8,7 @@ use headwater_protocol::Slot;
 
 use crate::spec::{LayerShape, SectionCost, Spec};
 
-/// The manifest without the hashes of the sections, which the bundle writer fills in.
+/// The manifest of a spec; the bundle writer fills in the hashes of the sections.
 pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     let shapes = &spec.shapes;
     let tables = &spec.network;
@@ -23,7 +23,7 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         slots: spec.slots() as u8,
         scores: tables.wire.scores,
         features: shapes.features,
-        // Not looked at without the exit `local`.
+        // Unused without the exit `local`.
         local_aggregation: tables.local.as_ref().map_or(Aggregation::Mp, |it| it.get_ref().aggregation),
         edge: edge_tier(spec),
         cloud_aggregation: tables.cloud.aggregation,
@@ -45,57 +45,45 @@ fn edge_tier(spec: &Spec) -> Option<EdgeTier> {
 }
 
 /// Device sections first, by slot; then `local`, the edges, `edge`, `cloud`.
-fn sections(spec: &Spec) -> Vec<SectionManifest> {
+pub(super) fn sections(spec: &Spec) -> Vec<SectionManifest> {
     let (shapes, cost, classes) = (&spec.shapes, spec.cost(), spec.classes());
-    let given = |map: &FeatureMap| {
+    let scores_and_map = |map: &FeatureMap| {
         let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };
         vec![output("scores", OutputKind::F32, &[classes]), output("features", kind, &map.shape())]
     };
     let logits = || vec![output("logits", OutputKind::F32, &[classes])];
+    let floats = |shape: &[usize]| SectionInput { kind: InputKind::Floats, shape: shape.to_vec() };
     let exit = |name: &str, layer: &LayerShape, cost| {
-        let input = (InputKind::Floats, &layer.input[..1]);
-        section(name.into(), (Tier::Edge, None), input, logits(), cost)
+        section(name.into(), Tier::Edge, floats(&layer.input[..1]), logits(), cost)
     };
     let mut sections = Vec::new();
     if let Some(device) = &shapes.device {
         sections.extend(Slot::first(spec.slots()).map(|slot| {
-            let input = (InputKind::Pixels, &device.input[..]);
-            let name = SectionManifest::device_name(slot);
-            section(name, (Tier::Device, Some(slot)), input, given(&device.features), cost.device)
+            let input = SectionInput { kind: InputKind::Pixels, shape: device.input.to_vec() };
+            let (name, outputs) = (SectionManifest::device_name(slot), scores_and_map(&device.features));
+            SectionManifest { slot: Some(slot), ..section(name, Tier::Device, input, outputs, cost.device) }
         }));
     }
     sections.extend(shapes.local.iter().map(|layer| exit("local", layer, cost.local)));
     for (index, (edge, cost)) in shapes.edges.iter().zip(&cost.edges).enumerate() {
-        let input = (InputKind::Floats, &edge.input[..]);
-        let name = SectionManifest::edge_name(index);
-        sections.push(section(name, (Tier::Edge, None), input, given(&edge.features), *cost));
+        let (name, outputs) = (SectionManifest::edge_name(index), scores_and_map(&edge.features));
+        sections.push(section(name, Tier::Edge, floats(&edge.input), outputs, *cost));
     }
     sections.extend(shapes.edge.iter().map(|layer| exit("edge", layer, cost.edge)));
-    let input = (InputKind::Floats, &shapes.cloud_input[..]);
-    sections.push(section("cloud".into(), (Tier::Cloud, None), input, logits(), cost.cloud));
+    sections.push(section("cloud".into(), Tier::Cloud, floats(&shapes.cloud_input), logits(), cost.cloud));
     sections
 }
 
 fn section(
     name: String,
-    (tier, slot): (Tier, Option<Slot>),
-    (kind, shape): (InputKind, &[usize]),
+    tier: Tier,
+    input: SectionInput,
     outputs: Vec<SectionOutput>,
     cost: SectionCost,
 ) -> SectionManifest {
-    let input = SectionInput { kind, shape: shape.to_vec() };
     let SectionCost { parameters, macs, .. } = cost;
-    SectionManifest {
-        name,
-        tier,
-        slot,
-        input,
-        outputs,
-        parameters,
-        macs,
-        sha256: String::new(),
-        packed_sha256: None,
-    }
+    let (sha256, packed_sha256) = (String::new(), None);
+    SectionManifest { name, tier, slot: None, input, outputs, parameters, macs, sha256, packed_sha256 }
 }
 
 fn output(name: &str, kind: OutputKind, shape: &[usize]) -> SectionOutput {

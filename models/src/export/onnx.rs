@@ -1,4 +1,4 @@
-//! A small ONNX writer: just the nodes our layers need, with a free batch dimension `N`.
+//! A small ONNX writer with the nodes that our layers need and a free batch dimension `N`.
 //!
 //! Opset 17; signs are `Where(GreaterOrEqual(x, 0), 1, -1)`, which ONNX Runtime and tract both run. Weights are stored raw, little endian.
 
@@ -10,7 +10,8 @@ use tract_onnx::pb::{
     TypeProto, ValueInfoProto, attribute_proto::AttributeType, type_proto,
 };
 
-use crate::fused::Window;
+use crate::layers::Folded;
+use crate::spec::{Activation, Window};
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
@@ -19,7 +20,7 @@ const OPSET: i64 = 17;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value(String);
 
-/// An ONNX graph being written.
+/// An ONNX graph under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     graph: GraphProto,
@@ -27,7 +28,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of that name.
+    /// An empty graph.
     pub fn new(name: &str) -> Self {
         Self { graph: GraphProto { name: name.to_owned(), ..Default::default() }, names: 0 }
     }
@@ -47,12 +48,12 @@ impl Graph {
     /// A constant tensor.
     ///
     /// # Panics
-    /// When there are more or fewer values than the shape has.
+    /// Unless the shape has as many elements as there are values.
     pub fn constant(&mut self, shape: &[usize], values: &[f32]) -> Value {
         assert_eq!(
             shape.iter().product::<usize>(),
             values.len(),
-            "a constant holds as many values as its shape"
+            "a constant has as many values as its shape"
         );
         let name = self.name();
         self.graph.initializer.push(TensorProto {
@@ -71,31 +72,36 @@ impl Graph {
         self.node("Conv", &inputs, windowed(window))
     }
 
-    /// Max pool; padding is never chosen.
+    /// Max pool; padding is never the maximum.
     pub fn max_pool(&mut self, x: &Value, window: Window) -> Value {
         self.node("MaxPool", &[x], windowed(window))
     }
 
-    /// `x * scale + shift` per channel of an input of `rank` dimensions.
-    pub fn scale_shift(&mut self, x: &Value, scale: &[f32], shift: &[f32], rank: usize) -> Value {
+    /// Folded batch norm: `x * scale + shift` per channel of an input of `rank` dimensions, then the activation.
+    pub fn norm(&mut self, x: &Value, norm: &Folded, rank: usize) -> Value {
         let mut shape = vec![1; rank];
-        shape[1] = scale.len();
-        let (scale, shift) = (self.constant(&shape, scale), self.constant(&shape, shift));
+        shape[1] = norm.scale.len();
+        let (scale, shift) = (self.constant(&shape, &norm.scale), self.constant(&shape, &norm.shift));
         let scaled = self.node("Mul", &[x, &scale], vec![]);
-        self.node("Add", &[&scaled, &shift], vec![])
+        let y = self.node("Add", &[&scaled, &shift], vec![]);
+        self.activation(y, norm.activation)
+    }
+
+    /// The activation of `x`.
+    pub fn activation(&mut self, x: Value, activation: Activation) -> Value {
+        match activation {
+            Activation::None => x,
+            Activation::Relu => self.node("Relu", &[&x], vec![]),
+            Activation::Sign => self.sign(&x),
+        }
     }
 
     /// `x >= 0 -> +1`, else `-1`.
-    pub fn sign(&mut self, x: &Value) -> Value {
+    fn sign(&mut self, x: &Value) -> Value {
         let (zero, plus, minus) =
             (self.constant(&[], &[0.0]), self.constant(&[], &[1.0]), self.constant(&[], &[-1.0]));
         let positive = self.node("GreaterOrEqual", &[x, &zero], vec![]);
         self.node("Where", &[&positive, &plus, &minus], vec![])
-    }
-
-    /// `max(x, 0)`.
-    pub fn relu(&mut self, x: &Value) -> Value {
-        self.node("Relu", &[x], vec![])
     }
 
     /// `[N, ..]` to `[N, values]`.
@@ -150,11 +156,9 @@ impl Graph {
 
 fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
-    vec![
-        integers("kernel_shape", &[kernel; 2]),
-        integers("strides", &[stride; 2]),
-        integers("pads", &[pad; 4]),
-    ]
+    [("kernel_shape", vec![kernel; 2]), ("strides", vec![stride; 2]), ("pads", vec![pad; 4])]
+        .map(|(name, values)| integers(name, &values))
+        .to_vec()
 }
 
 fn integers(name: &str, values: &[usize]) -> AttributeProto {

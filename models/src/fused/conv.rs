@@ -9,25 +9,12 @@ use std::ops::Range;
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, flex, linear::Matrix, linear::product, record, simd::wide, slice_of};
-
-/// A square window sliding over a map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Side of the window.
-    pub kernel: usize,
-    /// Step between windows.
-    pub stride: usize,
-    /// Padding on each side.
-    pub pad: usize,
-}
+use super::linear::{Matrix, Write, product};
+use super::simd::wide;
+use super::{Gradient, Operand, flex, record, slice_of};
+use crate::spec::Window;
 
 impl Window {
-    /// Positions along an axis of `length`; zero when the window does not fit.
-    pub fn positions(&self, length: usize) -> usize {
-        (length + 2 * self.pad).checked_sub(self.kernel).map_or(0, |free| free / self.stride + 1)
-    }
-
     /// Output positions whose input `position * stride + offset - pad` lies in `0..length`.
     fn inside(&self, offset: usize, length: usize, positions: usize) -> Range<usize> {
         let first = self.pad.saturating_sub(offset).div_ceil(self.stride);
@@ -54,7 +41,7 @@ pub fn conv2d(x: Tensor<4>, weight: Tensor<4>, window: Window) -> Tensor<4> {
     let copies = sizes.copies();
     for (x, y) in x.slice().chunks_exact(c_in * h * w).zip(output.chunks_exact_mut(c_out * positions)) {
         gather(&copies, x, &mut columns);
-        product(Matrix::rows(weight.slice(), rows), Matrix::rows(&columns, positions), y, false);
+        product(Matrix::rows(weight.slice(), rows), Matrix::rows(&columns, positions), y, Write::Set);
     }
     let shape = [batch, c_out, window.positions(h), window.positions(w)];
     record([x, weight], flex(output, shape), move |[x, weight]| Conv2d { x, weight, sizes })
@@ -79,12 +66,12 @@ impl Sizes {
         self.window.positions(self.h) * self.window.positions(self.w)
     }
 
-    /// Whether the output has the size of the input and both go on by one pixel: a row of columns is then the plane, shifted.
+    /// Whether the output has the size of the input and the window moves by one pixel: a row of columns is then the shifted plane.
     fn shifts(&self) -> bool {
         self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
     }
 
-    /// What is copied from the input of a sample to its patches, and added back by the gradient.
+    /// The copies from a sample's input to its patches; the gradient adds the same pixels back.
     fn copies(&self) -> Copies {
         if self.shifts() { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
     }
@@ -134,7 +121,7 @@ impl Sizes {
     }
 }
 
-/// Pixels that lie one behind the other in the columns, and in the input a step apart.
+/// Pixels that are adjacent in the columns, and one step apart in the input.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     columns: usize,
@@ -147,13 +134,19 @@ struct Run {
 struct Shift {
     /// The row.
     plane: Range<usize>,
-    /// `columns` counts from the beginning of the row.
+    /// `columns` is an offset from the beginning of the row.
     run: Run,
-    /// Columns of the output that fall into the padding.
+    /// Columns of the output whose input is padding.
     edges: Range<usize>,
 }
 
-/// How the patches of a sample lie in its input.
+/// Memory layout of a sample's patches in the input.
+///
+/// ```text
+/// Shifts: a row of columns is the whole plane, shifted      Runs: a row of columns is made of short runs
+/// input    a b c d e f ...                                  input    a . b . c .   (a step apart)
+/// columns  0 a b c d e ...                                  columns  a b c
+/// ```
 #[derive(Clone, Debug)]
 enum Copies {
     Shifts { width: usize, shifts: Vec<Shift> },
@@ -161,7 +154,7 @@ enum Copies {
 }
 
 wide! {
-    /// Writes the patches of one sample; positions in the padding stay as they are, so `columns` begins as zeros.
+    /// Writes the patches of one sample; positions in the padding are not written, so `columns` begins as zeros.
     fn gather(copies: &Copies, x: &[f32], columns: &mut [f32]) {
         match copies {
             Copies::Shifts { width, shifts } => {
@@ -188,7 +181,7 @@ wide! {
 }
 
 wide! {
-    /// Adds the gradients of patches to the gradient of the input they were taken from; may clear those in the padding.
+    /// Adds the gradients of patches to the gradient of the input; may clear gradients in the padding.
     fn scatter(copies: &Copies, columns: &mut [f32], dx: &mut [f32]) {
         match copies {
             Copies::Shifts { width, shifts } => {
@@ -250,10 +243,20 @@ impl Gradient<2> for Conv2d {
             let dy = &output[sample * c_out * positions..][..c_out * positions];
             if wants_weight {
                 gather(&copies, &x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
-                product(Matrix::rows(dy, positions), Matrix::columns(&columns, positions), &mut dw, true);
+                product(
+                    Matrix::rows(dy, positions),
+                    Matrix::columns(&columns, positions),
+                    &mut dw,
+                    Write::Add,
+                );
             }
             if wants_x {
-                product(Matrix::columns(weight, rows), Matrix::rows(dy, positions), &mut dcolumns, false);
+                product(
+                    Matrix::columns(weight, rows),
+                    Matrix::rows(dy, positions),
+                    &mut dcolumns,
+                    Write::Set,
+                );
                 scatter(&copies, &mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
             }
         }

@@ -1,4 +1,4 @@
-//! Joins what the present devices gave, over a batch: masked maximum (MP), masked mean (AP), concatenation with the mask (CC).
+//! Joins the outputs of the present sources over a batch: masked maximum (MP), masked mean (AP), concatenation with the mask (CC).
 
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
@@ -6,12 +6,12 @@ use headwater_inference::manifest::Aggregation;
 
 use super::{Gradient, Operand, flex, record};
 
-/// Where the rows of all devices, one below the other, belong.
+/// Sample and slot of each row of a tensor with the outputs of all sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Join {
+pub struct JoinRows {
     /// Samples in the batch.
     pub batch: usize,
-    /// Device slots.
+    /// Number of slots, or of edges.
     pub slots: usize,
     /// `(sample, slot)` of each row; every pair at most once, by slot and then by sample.
     pub rows: Vec<(u32, u32)>,
@@ -25,51 +25,39 @@ pub struct Join {
 ///   ones zero, then one plane of mask values (0 or 1) a slot
 ///
 /// # Panics
-/// When `place` has another number of rows than `x`.
-pub fn join(x: Tensor<4>, aggregation: Aggregation, place: &Join) -> Tensor<4> {
+/// Unless `layout` has as many rows as `x`.
+pub fn join(x: Tensor<4>, aggregation: Aggregation, layout: &JoinRows) -> Tensor<4> {
     let x = Operand::new(x);
     let [rows, channels, h, w] = x.shape();
-    assert_eq!(rows, place.rows.len(), "join: expected one row for each place");
+    assert_eq!(rows, layout.rows.len(), "join: expected a sample and a slot for each row");
     let (plane, size) = (h * w, channels * h * w);
-    let values = x.slice();
-    match aggregation {
+    let pairs = || layout.rows.iter().zip(x.slice().chunks_exact(size)).enumerate();
+    let (output, joined_channels, by) = match aggregation {
         Aggregation::Cc => {
-            let sample_len = place.slots * (size + plane);
-            let mut output = vec![0.0; place.batch * sample_len];
-            for (&(sample, slot), row) in place.rows.iter().zip(values.chunks_exact(size)) {
+            let sample_len = layout.slots * (size + plane);
+            let mut output = vec![0.0; layout.batch * sample_len];
+            for (_, (&(sample, slot), row)) in pairs() {
                 let sample = &mut output[sample as usize * sample_len..][..sample_len];
                 sample[slot as usize * size..][..size].copy_from_slice(row);
-                sample[place.slots * size + slot as usize * plane..][..plane].fill(1.0);
+                sample[layout.slots * size + slot as usize * plane..][..plane].fill(1.0);
             }
-            let shape = [place.batch, place.slots * (channels + 1), h, w];
-            let place = place.clone();
-            record([x], flex(output, shape), move |_| Joined {
-                place,
-                shape: [rows, channels, h, w],
-                by: By::Place,
-            })
+            (output, layout.slots * (channels + 1), By::Slot)
         }
         Aggregation::Ap => {
-            let weights = place.shares();
-            let mut output = vec![0.0; place.batch * size];
-            for ((&(sample, _), row), weight) in
-                place.rows.iter().zip(values.chunks_exact(size)).zip(&weights)
-            {
+            let shares = layout.shares();
+            let mut output = vec![0.0; layout.batch * size];
+            for (index, (&(sample, _), row)) in pairs() {
+                let share = shares[index];
                 for (y, x) in output[sample as usize * size..][..size].iter_mut().zip(row) {
-                    *y += x * weight;
+                    *y += x * share;
                 }
             }
-            let place = place.clone();
-            record([x], flex(output, [place.batch, channels, h, w]), move |_| Joined {
-                place,
-                shape: [rows, channels, h, w],
-                by: By::Share(weights),
-            })
+            (output, channels, By::Share(shares))
         }
         Aggregation::Mp => {
-            let mut output = vec![f32::NEG_INFINITY; place.batch * size];
+            let mut output = vec![f32::NEG_INFINITY; layout.batch * size];
             let mut winner = vec![u32::MAX; output.len()];
-            for (index, (&(sample, _), row)) in place.rows.iter().zip(values.chunks_exact(size)).enumerate() {
+            for (index, (&(sample, _), row)) in pairs() {
                 let at = sample as usize * size..(sample as usize + 1) * size;
                 for ((y, winner), x) in output[at.clone()].iter_mut().zip(&mut winner[at]).zip(row) {
                     if *x > *y {
@@ -78,22 +66,18 @@ pub fn join(x: Tensor<4>, aggregation: Aggregation, place: &Join) -> Tensor<4> {
                     }
                 }
             }
-            output
-                .iter_mut()
-                .zip(&winner)
-                .filter(|(_, winner)| **winner == u32::MAX)
-                .for_each(|(y, _)| *y = 0.0);
-            let place = place.clone();
-            record([x], flex(output, [place.batch, channels, h, w]), move |_| Joined {
-                place,
-                shape: [rows, channels, h, w],
-                by: By::Winner(winner),
-            })
+            for (y, _) in output.iter_mut().zip(&winner).filter(|(_, winner)| **winner == u32::MAX) {
+                *y = 0.0;
+            }
+            (output, channels, By::Winner(winner))
         }
-    }
+    };
+    let joined = flex(output, [layout.batch, joined_channels, h, w]);
+    let gradient = Joined { layout: layout.clone(), shape: [rows, channels, h, w], by };
+    record([x], joined, move |_| gradient)
 }
 
-impl Join {
+impl JoinRows {
     /// One over the number of rows of each row's sample.
     fn shares(&self) -> Vec<f32> {
         let mut count = vec![0u32; self.batch];
@@ -106,15 +90,19 @@ impl Join {
 
 #[derive(Clone, Debug)]
 struct Joined {
-    place: Join,
+    layout: JoinRows,
     shape: [usize; 4],
     by: By,
 }
 
+/// Distribution of the joined tensor's gradient over the rows.
 #[derive(Clone, Debug)]
 enum By {
-    Place,
+    /// Each row has values of its own.
+    Slot,
+    /// Each row gets its share of the mean.
     Share(Vec<f32>),
+    /// The row with the maximum gets all.
     Winner(Vec<u32>),
 }
 
@@ -124,15 +112,15 @@ impl Gradient<1> for Joined {
         let size = channels * h * w;
         let mut input = vec![0.0; self.shape.iter().product()];
         let sample_len = match self.by {
-            By::Place => self.place.slots * (size + h * w),
+            By::Slot => self.layout.slots * (size + h * w),
             _ => size,
         };
         for (index, (&(sample, slot), row)) in
-            self.place.rows.iter().zip(input.chunks_exact_mut(size)).enumerate()
+            self.layout.rows.iter().zip(input.chunks_exact_mut(size)).enumerate()
         {
             let sample_at = sample as usize * sample_len;
             match &self.by {
-                By::Place => row.copy_from_slice(&output[sample_at + slot as usize * size..][..size]),
+                By::Slot => row.copy_from_slice(&output[sample_at + slot as usize * size..][..size]),
                 By::Share(share) => {
                     for (x, y) in row.iter_mut().zip(&output[sample_at..][..size]) {
                         *x = y * share[index];
@@ -156,9 +144,9 @@ mod tests {
 
     use super::*;
 
-    /// Slot 0 sees samples 0 and 1, slot 1 sees sample 1, nobody sees sample 2.
-    fn place() -> Join {
-        Join { batch: 3, slots: 2, rows: vec![(0, 0), (1, 0), (1, 1)] }
+    /// Slot 0 sees samples 0 and 1, slot 1 sees sample 1, no slot sees sample 2.
+    fn rows() -> JoinRows {
+        JoinRows { batch: 3, slots: 2, rows: vec![(0, 0), (1, 0), (1, 1)] }
     }
 
     #[track_caller]
@@ -166,7 +154,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let x = Tensor::<4>::from_data(TensorData::new(vec![-5.0f32, 2.0, 4.0], [3, 1, 1, 1]), &device)
             .require_grad();
-        let y = join(x.clone(), aggregation, &place());
+        let y = join(x.clone(), aggregation, &rows());
         assert_eq!(y.clone().into_data().try_to_vec::<f32>().unwrap(), expected);
         let probe: Vec<f32> = (1..=expected.len()).map(|v| v as f32).collect();
         let probe = Tensor::<4>::from_data(TensorData::new(probe, y.shape()), &device);
@@ -175,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_is_over_those_present() {
+    fn the_maximum_is_over_the_present_rows() {
         check(Aggregation::Mp, &[-5.0, 4.0, 0.0], [1.0, 0.0, 2.0]);
     }
 
     #[test]
-    fn the_mean_is_over_those_present() {
+    fn the_mean_is_over_the_present_rows() {
         check(Aggregation::Ap, &[-5.0, 3.0, 0.0], [1.0, 1.0, 1.0]);
     }
 

@@ -5,7 +5,7 @@ use burn_flex::FlexTensor;
 
 use super::{Gradient, Operand, flex, record, slice_of};
 
-/// A dense matrix seen by rows or, transposed, by columns.
+/// A dense matrix, read by rows or, transposed, by columns.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
     values: &'a [f32],
@@ -27,19 +27,28 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `out = a b`, or `out += a b` when `add`; `out` is row-major.
+/// Storage of a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Write {
+    /// `out = a b`.
+    Set,
+    /// `out += a b`.
+    Add,
+}
+
+/// The matrix product `a b`, stored in the row-major `out`.
 ///
 /// # Panics
 /// When the sizes do not fit together.
-pub(super) fn product(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], add: bool) {
+pub(super) fn product(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], write: Write) {
     let (m, k, n) = (a.rows, a.columns, b.columns);
     assert_eq!((k, m * n), (b.rows, out.len()), "product of {m}x{k} and {}x{n} into {}", b.rows, out.len());
     assert!(a.values.len() == m * k && b.values.len() == k * n);
     if m * n == 0 {
         return;
     }
-    // SAFETY: the asserts above say that `m x k`, `k x n` and `m x n` elements lie in the three slices, whose steps stay inside them
-    // by construction; `out` is borrowed mutably, so nothing else reads it.
+    // SAFETY: by the asserts above the slices hold `m x k`, `k x n` and `m x n` elements, and the steps stay inside the slices by
+    // construction; `out` is borrowed mutably, so nothing else reads `out`.
     #[expect(unsafe_code, reason = "gemm takes raw pointers")]
     unsafe {
         gemm::gemm(
@@ -49,7 +58,7 @@ pub(super) fn product(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], add: bool) 
             out.as_mut_ptr(),
             1,
             n as isize,
-            add,
+            write == Write::Add,
             a.values.as_ptr(),
             a.column_step as isize,
             a.row_step as isize,
@@ -74,7 +83,12 @@ pub fn linear(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let (x, weight) = (Operand::new(x), Operand::new(weight));
     let ([batch, inputs], [outputs, _]) = (x.shape::<2>(), weight.shape::<2>());
     let mut output = vec![0.0; batch * outputs];
-    product(Matrix::rows(x.slice(), inputs), Matrix::columns(weight.slice(), inputs), &mut output, false);
+    product(
+        Matrix::rows(x.slice(), inputs),
+        Matrix::columns(weight.slice(), inputs),
+        &mut output,
+        Write::Set,
+    );
     record([x, weight], flex(output, [batch, outputs]), move |[x, weight]| Linear {
         x,
         weight,
@@ -98,22 +112,14 @@ impl Gradient<2> for Linear {
         let Self { batch, inputs, outputs, .. } = *self;
         let dx = wants_x.then(|| {
             let mut dx = vec![0.0; batch * inputs];
-            product(
-                Matrix::rows(output, outputs),
-                Matrix::rows(slice_of(&self.weight), inputs),
-                &mut dx,
-                false,
-            );
+            let weight = Matrix::rows(slice_of(&self.weight), inputs);
+            product(Matrix::rows(output, outputs), weight, &mut dx, Write::Set);
             flex(dx, [batch, inputs])
         });
         let dw = wants_weight.then(|| {
             let mut dw = vec![0.0; outputs * inputs];
-            product(
-                Matrix::columns(output, outputs),
-                Matrix::rows(slice_of(&self.x), inputs),
-                &mut dw,
-                false,
-            );
+            let x = Matrix::rows(slice_of(&self.x), inputs);
+            product(Matrix::columns(output, outputs), x, &mut dw, Write::Set);
             flex(dw, [outputs, inputs])
         });
         [dx, dw]

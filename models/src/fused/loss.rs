@@ -18,7 +18,7 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], tem
     assert_eq!(
         (targets.len(), weights.len()),
         (rows * classes, rows),
-        "loss: one target and one weight a row"
+        "loss: one target and one weight per row"
     );
     let mut loss = 0.0f64;
     let mut gradient = Vec::with_capacity(rows * classes);
@@ -41,7 +41,9 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], tem
     })
 }
 
-/// Class probabilities of logits divided by `temperature`.
+/// Class probabilities of logits divided by `temperature`, in `f32`.
+///
+/// The gradient needs these bits; a test holds that they equal [`headwater_inference::exit::softmax`].
 pub fn softmax(logits: &[f32], temperature: f32) -> Vec<f32> {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut exps: Vec<f32> = logits.iter().map(|z| ((z - largest) / temperature).exp()).collect();
@@ -66,8 +68,28 @@ impl Gradient<1> for SoftTargetLoss {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{Device, Distribution};
+    use headwater_inference::exit;
+    use headwater_inference::policy::Temperature;
+    use proptest::prelude::*;
 
     use super::*;
+
+    /// Sums of up to forty exponentials in `f32` against `f64`.
+    const F32_SUM: f32 = 1e-5;
+
+    proptest! {
+        #[test]
+        fn the_softmax_of_training_equals_that_of_inference(
+            logits in prop::collection::vec(-30.0f32..30.0, 1..40),
+            temperature in 0.05f32..20.0,
+        ) {
+            let mut expected = vec![0.0; logits.len()];
+            exit::softmax(&logits, Temperature::new(temperature).unwrap(), &mut expected);
+            for (found, expected) in softmax(&logits, temperature).iter().zip(&expected) {
+                prop_assert!((found - expected).abs() < F32_SUM, "expected {}, found {}", expected, found);
+            }
+        }
+    }
 
     #[test]
     fn the_loss_and_its_gradient_equal_burns() {

@@ -26,21 +26,21 @@ use burn::backend::{Autodiff, Flex};
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::FlexTensor;
 
-pub use conv::{Window, conv2d};
-pub use join::{Join, join};
+pub use conv::conv2d;
+pub use join::{JoinRows, join};
 pub use linear::linear;
 pub use loss::{soft_target_loss, softmax};
-pub use norm::{Activation, BatchStatistics, EPSILON, batch_norm, fold, scale_shift};
+pub use norm::{BatchStatistics, EPSILON, batch_norm, fold, scale_shift};
 pub use pool::max_pool;
 pub use sign::sign;
 
-/// What an operation keeps for its gradient.
+/// The saved state of an operation for its gradient.
 trait Gradient<const N: usize>: Clone + Debug + Send + 'static {
     /// Gradients of the inputs for the gradient of the output; `None` where `wanted` is false.
     fn gradient(&self, output: &[f32], wanted: [bool; N]) -> [Option<FlexTensor>; N];
 }
 
-/// An input of an operation: its numbers, and its place on the tape while training.
+/// An input of an operation: its numbers, and while training its node on the tape.
 struct Operand {
     values: FlexTensor,
     node: Option<NodeGuard>,
@@ -83,7 +83,7 @@ fn flex<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Puts `output` on the tape of its inputs with `gradient`, or returns it plain when they are on none.
+/// Puts `output` on the tape of its inputs with `gradient`, or returns a plain tensor when the inputs are on no tape.
 fn record<const N: usize, const D: usize, G: Gradient<N>>(
     inputs: [Operand; N],
     output: FlexTensor,

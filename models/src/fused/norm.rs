@@ -1,28 +1,18 @@
-//! Batch norm with the activation behind it, over the batch and the map, in two passes over memory.
+//! Batch norm and its activation, over the batch and the map, in two passes over memory.
 
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
 use super::simd::{dot, sum, wide};
 use super::{Gradient, Operand, flex, record, slice_of};
+use crate::spec::Activation;
 
 /// Keeps the variance away from zero, as in DDNN's code.
 pub const EPSILON: f32 = 1e-5;
 
-/// What follows the normalisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    None,
-    /// `max(z, 0)`.
-    Relu,
-    /// `z >= 0 -> +1`, else `-1`; the gradient passes where `|z| <= 1`.
-    Sign,
-}
-
 impl Activation {
     #[inline(always)]
-    fn of(self, z: f32) -> f32 {
+    fn apply(self, z: f32) -> f32 {
         match self {
             Self::None => z,
             Self::Relu => z.max(0.0),
@@ -107,7 +97,7 @@ wide! {
             let (scale, shift) = (scale[channel], shift[channel]);
             for at in planes.of(channel) {
                 for (y, x) in output[at.clone()].iter_mut().zip(&x[at]) {
-                    *y = activation.of(x * scale + shift);
+                    *y = activation.apply(x * scale + shift);
                 }
             }
         }
@@ -135,7 +125,7 @@ pub fn fold(gamma: f32, beta: f32, mean: f32, inverse_deviation: f32) -> (f32, f
     (scale, beta - mean * scale)
 }
 
-/// Where the values of a channel lie in a `[batch, channels, h, w]` tensor.
+/// Ranges of the planes of a `[batch, channels, h, w]` tensor.
 #[derive(Clone, Copy, Debug)]
 struct Planes {
     batch: usize,
@@ -178,20 +168,30 @@ fn squares(x: &[f32], centre: f32) -> f32 {
     total
 }
 
+/// Batch norm of one channel.
+#[derive(Clone, Copy)]
+struct Channel {
+    index: usize,
+    mean: f32,
+    /// One over the deviation.
+    inverse: f32,
+    scale: f32,
+    shift: f32,
+    activation: Activation,
+}
+
 wide! {
-    /// `dgamma` and `dbeta` of one channel, and its `dx`; `output` is the gradient behind the activation.
-    fn gradient_of(
+    /// Writes `dx` of one channel and returns `dgamma` and `dbeta`; `output` is the gradient of the activation's output.
+    fn channel_gradient(
         planes: Planes,
-        channel: usize,
-        norm: [f32; 2],
-        folded: (f32, f32),
+        channel: Channel,
         x: &[f32],
-        behind: (&[f32], Activation),
+        output: &[f32],
         dx: &mut [f32],
     ) -> [f32; 2] {
-        let ([mean, inverse], (scale, shift), (output, activation)) = (norm, folded, behind);
+        let Channel { index, mean, inverse, scale, shift, activation } = channel;
         let (mut sum_g, mut sum_gx) = (0.0, 0.0);
-        for at in planes.of(channel) {
+        for at in planes.of(index) {
             let g = &mut dx[at.clone()];
             let x = &x[at.clone()];
             for ((g, x), output) in g.iter_mut().zip(x).zip(&output[at]) {
@@ -203,7 +203,7 @@ wide! {
         }
         let sum_gn = sum_gx * inverse;
         let (a, b) = (sum_g / planes.count(), sum_gn / planes.count() * inverse);
-        for at in planes.of(channel) {
+        for at in planes.of(index) {
             for (g, x) in dx[at.clone()].iter_mut().zip(&x[at]) {
                 *g = scale * (*g - a - (x - mean) * b);
             }
@@ -224,19 +224,18 @@ struct BatchNorm {
 }
 
 impl Gradient<3> for BatchNorm {
-    /// With `n = (x - mean) inverse` and `g` the gradient behind the activation: `dbeta = sum g`, `dgamma = sum g n`,
+    /// With `n = (x - mean) inverse` and `g` the gradient of the activation's input: `dbeta = sum g`, `dgamma = sum g n`,
     /// `dx = gamma inverse (g - (dbeta + n dgamma) / count)` (Ioffe and Szegedy 2015, section 3).
     fn gradient(&self, output: &[f32], _: [bool; 3]) -> [Option<FlexTensor>; 3] {
         let planes = Planes::new(self.shape);
         let (x, gamma, beta) = (slice_of(&self.x), slice_of(&self.gamma), slice_of(&self.beta));
         let mut dx = vec![0.0; x.len()];
         let (mut dgamma, mut dbeta) = (vec![0.0; planes.channels], vec![0.0; planes.channels]);
-        for channel in 0..planes.channels {
-            let (mean, inverse) = (self.mean[channel], self.inverse[channel]);
-            let folded = fold(gamma[channel], beta[channel], mean, inverse);
-            let behind = (output, self.activation);
-            [dgamma[channel], dbeta[channel]] =
-                gradient_of(planes, channel, [mean, inverse], folded, x, behind, &mut dx);
+        for index in 0..planes.channels {
+            let (mean, inverse, activation) = (self.mean[index], self.inverse[index], self.activation);
+            let (scale, shift) = fold(gamma[index], beta[index], mean, inverse);
+            let channel = Channel { index, mean, inverse, scale, shift, activation };
+            [dgamma[index], dbeta[index]] = channel_gradient(planes, channel, x, output, &mut dx);
         }
         let channels = [planes.channels];
         [Some(flex(dx, self.shape)), Some(flex(dgamma, channels)), Some(flex(dbeta, channels))]

@@ -1,13 +1,15 @@
-//! Max pooling; padding is never chosen. The gradient goes to the first largest value of each window.
+//! Max pooling; padding is never the maximum. The gradient goes to the first maximum of each window.
 
 use std::ops::Range;
 
 use burn::tensor::Tensor;
 use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, Window, flex, record, simd::wide};
+use super::simd::wide;
+use super::{Gradient, Operand, flex, record};
+use crate::spec::Window;
 
-/// Largest value of each window.
+/// Maximum of each window.
 ///
 /// # Shapes
 /// - `x`: `[batch, channels, h, w]`; returns `[batch, channels, positions(h), positions(w)]`
@@ -23,7 +25,7 @@ pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
 }
 
 wide! {
-    /// Largest values of the windows of planes of size `[h, w]`, and where in their plane they lie.
+    /// Maxima of the windows of planes of size `[h, w]`, and their positions in the plane.
     fn maxima(x: &[f32], size: [usize; 2], window: Window, output: &mut [f32], chosen: &mut [u32]) {
         let [h, w] = size;
         let (out_h, out_w) = (window.positions(h), window.positions(w));
@@ -47,8 +49,9 @@ wide! {
     }
 }
 
-/// Largest values along a row, and where they lie in the plane. Places are kept as floats, exact up to 2^24, so that the compiler
-/// chooses both with the same vector instructions.
+/// Maxima along a row with their positions in the plane.
+///
+/// Positions are floats, exact up to 2^24, so that the compiler selects both with the same vector instructions.
 struct Line {
     value: Vec<f32>,
     at: Vec<f32>,
@@ -62,7 +65,7 @@ impl Line {
         Self { value: vec![f32::NEG_INFINITY; len], at: vec![0.0; len], column }
     }
 
-    /// Largest value of each column over `rows`, between `pad` columns of padding that are never chosen.
+    /// Maximum of each column over `rows`, between `pad` columns of padding at `-inf`.
     #[inline(always)]
     fn column_maxima(&mut self, x: &[f32], w: usize, rows: Range<usize>, pad: usize) {
         let (value, at) = (&mut self.value[pad..pad + w], &mut self.at[pad..pad + w]);
@@ -82,7 +85,7 @@ impl Line {
         }
     }
 
-    /// Largest value of each run of `kernel` columns.
+    /// Maximum of each run of `kernel` columns.
     #[inline(always)]
     fn run_maxima(&mut self, columns: &Self, kernel: usize) {
         let len = self.value.len();

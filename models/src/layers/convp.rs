@@ -1,22 +1,33 @@
 //! DDNN's `convp` block: binary convolution, max pool, batch norm, sign.
 //!
-//! DDNN adds a float bias to the convolution. Batch norm subtracts the mean right behind it, so that bias never had an effect;
-//! it is left out.
+//! DDNN adds a float bias to the convolution. The bias is left out here: batch norm subtracts the mean, and with the mean the bias.
 
 use burn::tensor::Tensor;
 
-use super::{Builder, Init, Norm, ParameterId, ParameterKind, Pass, Source};
-use crate::export::onnx::{Graph, Value};
-use crate::fused::{Activation, Window, conv2d, max_pool, sign};
-use crate::spec::ConvpSpec;
+use super::{Builder, Folded, Init, Norm, ParameterId, ParameterKind, Pass, TrainedState, Weight};
+use crate::fused::{conv2d, max_pool, sign};
+use crate::spec::{Activation, ConvpSpec, Window};
 
 /// Binary convolution, max pool, batch norm, sign.
 #[derive(Clone, Debug)]
 pub struct Convp {
-    pub(crate) weight: ParameterId,
-    pub(crate) norm: Norm,
-    pub(crate) conv: Window,
-    pub(crate) pool: Window,
+    weight: ParameterId,
+    norm: Norm,
+    conv: Window,
+    pool: Window,
+}
+
+/// Trained numbers of a `convp` block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConvpNumbers {
+    /// Binary weight, `[filters, channels, kernel, kernel]`.
+    pub weight: Weight,
+    /// Window of the convolution.
+    pub conv: Window,
+    /// Window of the pool.
+    pub pool: Window,
+    /// Batch norm and sign.
+    pub norm: Folded,
 }
 
 impl Convp {
@@ -34,7 +45,7 @@ impl Convp {
         self.norm.forward(pass, self.before_norm(pass, x))
     }
 
-    /// The numbers whose signs are the features, by the running statistics; the comparison of bits needs them.
+    /// Inputs of the sign, by the running statistics, for the comparison of bits.
     pub fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         self.norm.before_activation(pass, self.before_norm(pass, x))
     }
@@ -43,16 +54,9 @@ impl Convp {
         max_pool(conv2d(x, sign(pass.weight::<4>(self.weight)), self.conv), self.pool)
     }
 
-    /// Signs of the weights, `[filters, channels, kernel, kernel]`.
-    pub fn weight_signs(&self, source: &Source<'_>) -> Vec<bool> {
-        source.signs(self.weight)
-    }
-
-    /// `Conv` with signs as weights, `MaxPool`, one factor and one summand a channel, sign.
-    pub fn export(&self, source: &Source<'_>, graph: &mut Graph, x: &Value) -> Value {
-        let weight = graph.constant(source.layout.shape(self.weight), &source.weight(self.weight, true));
-        let y = graph.conv(x, &weight, None, self.conv);
-        let y = graph.max_pool(&y, self.pool);
-        self.norm.export(source, graph, &y, 4)
+    /// The trained numbers.
+    pub fn numbers(&self, trained: &TrainedState<'_>) -> ConvpNumbers {
+        let weight = trained.binary_weight(self.weight);
+        ConvpNumbers { weight, conv: self.conv, pool: self.pool, norm: self.norm.folded(trained) }
     }
 }

@@ -2,28 +2,31 @@
 
 use burn::tensor::Tensor;
 
-use super::{Builder, Folded, Init, Norm, ParameterId, ParameterKind, Pass, Source};
-use crate::export::onnx::{Graph, Value};
+use super::{
+    Builder, Init, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
+};
 use crate::fused::{linear, sign};
-use crate::spec::FcSpec;
+use crate::spec::{FcSpec, FloatActivation};
 
-/// Fully connected layer over the flattened input, with batch norm or a bias behind it.
+/// Fully connected layer over the flattened input, then batch norm (binary and hidden layers) or a bias (float logits).
 #[derive(Clone, Debug)]
 pub struct Fc {
-    pub(crate) weight: ParameterId,
-    pub(crate) binary: bool,
-    pub(crate) inputs: usize,
-    pub(crate) outputs: usize,
-    pub(crate) behind: Behind,
+    weight: ParameterId,
+    binary: bool,
+    inputs: usize,
+    outputs: usize,
+    norm_or_bias: NormOrBias,
 }
 
-/// What follows the product.
-#[derive(Clone, Debug)]
-pub(crate) enum Behind {
-    /// Batch norm, then the activation: binary layers and hidden ones.
-    Norm(Norm),
-    /// A bias: float logits.
-    Bias(ParameterId),
+/// Trained numbers of an `fc` block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FcNumbers {
+    /// Weight, `[outputs, inputs]`.
+    pub weight: Weight,
+    /// Whether the weight is binary.
+    pub binary: bool,
+    /// Batch norm or bias, and the activation.
+    pub norm_or_bias: NormOrBiasNumbers,
 }
 
 impl Fc {
@@ -32,14 +35,12 @@ impl Fc {
         let kind = if spec.binary { ParameterKind::Binary } else { ParameterKind::Weight };
         let init = Init::Normal((1.0 / inputs as f32).sqrt());
         let weight = builder.parameter(format!("{name}.weight"), &[outputs, inputs], kind, init);
-        let behind = if spec.has_norm() {
-            Behind::Norm(Norm::new(builder, &format!("{name}.norm"), outputs, spec.activation.into()))
+        let norm_or_bias = if spec.has_norm() {
+            NormOrBias::norm(builder, name, outputs, spec.activation)
         } else {
-            let shape = [1, outputs, 1, 1];
-            let init = Init::Constant(0.0);
-            Behind::Bias(builder.parameter(format!("{name}.bias"), &shape, ParameterKind::Offset, init))
+            NormOrBias::bias(builder, name, outputs, FloatActivation::None)
         };
-        Self { weight, binary: spec.binary, inputs, outputs, behind }
+        Self { weight, binary: spec.binary, inputs, outputs, norm_or_bias }
     }
 
     /// `[batch, ..]` of `inputs` values to `[batch, outputs, 1, 1]`.
@@ -48,41 +49,13 @@ impl Fc {
         let weight = pass.weight::<2>(self.weight);
         let weight = if self.binary { sign(weight) } else { weight };
         let y = linear(x.reshape([batch, self.inputs]), weight).reshape([batch, self.outputs, 1, 1]);
-        match &self.behind {
-            Behind::Norm(norm) => norm.forward(pass, y),
-            Behind::Bias(bias) => y + pass.weight::<4>(*bias),
-        }
+        self.norm_or_bias.forward(pass, y)
     }
 
-    /// Signs of the weights, `[outputs, inputs]`, and the batch norm behind them; `None` unless the layer is binary and gives
-    /// scores.
-    pub fn binary_scores(&self, source: &Source<'_>) -> Option<(Vec<bool>, Folded)> {
-        match &self.behind {
-            Behind::Norm(norm) if self.binary && norm.gives_scores() => {
-                Some((source.signs(self.weight), norm.folded(source.layout, source.state)))
-            }
-            _ => None,
-        }
-    }
-
-    /// `Flatten`, `MatMul`, then batch norm or the bias.
-    pub fn export(&self, source: &Source<'_>, graph: &mut Graph, x: &Value) -> Value {
-        let by_output = source.weight(self.weight, self.binary);
-        let by_input: Vec<f32> = (0..self.inputs)
-            .flat_map(|input| (0..self.outputs).map(move |output| output * self.inputs + input))
-            .map(|at| by_output[at])
-            .collect();
-        let weight = graph.constant(&[self.inputs, self.outputs], &by_input);
-        let x = graph.flatten(x);
-        match &self.behind {
-            Behind::Norm(norm) => {
-                let y = graph.linear(&x, &weight, None);
-                norm.export(source, graph, &y, 2)
-            }
-            Behind::Bias(bias) => {
-                let bias = graph.constant(&[1, self.outputs], source.state.parameter(source.layout, *bias));
-                graph.linear(&x, &weight, Some(&bias))
-            }
-        }
+    /// The trained numbers.
+    pub fn numbers(&self, trained: &TrainedState<'_>) -> FcNumbers {
+        let weight =
+            if self.binary { trained.binary_weight(self.weight) } else { trained.weight(self.weight) };
+        FcNumbers { weight, binary: self.binary, norm_or_bias: self.norm_or_bias.numbers(trained) }
     }
 }

@@ -1,4 +1,4 @@
-//! The layers. Training and export share the structs: each has `forward` and `export`.
+//! The layers: each computes in training and inference, and exposes its trained numbers as plain structs for export.
 
 mod conv;
 mod convp;
@@ -10,37 +10,53 @@ mod pool;
 
 use burn::tensor::Tensor;
 
-pub use conv::Conv;
-pub use convp::Convp;
-pub use fc::Fc;
-pub use norm::{Folded, Norm};
+pub use conv::{Conv, ConvNumbers};
+pub use convp::{Convp, ConvpNumbers};
+pub use fc::{Fc, FcNumbers};
+pub use norm::{Folded, Norm, NormOrBias, NormOrBiasNumbers};
 pub use parameters::{Builder, Init, Layout, ParameterId, ParameterKind, State, StatisticsId};
 pub use pass::Pass;
-pub use pool::Pool;
+pub use pool::{Pool, PoolNumbers};
 
-use crate::export::onnx::{Graph, Value};
 use crate::spec::{BlockSpec, LayerShape};
 
-/// Trained numbers, for export.
+/// The state of a network together with its layout: the source of each layer's numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// Where they lie.
+pub struct TrainedState<'a> {
+    /// Ranges of the parameters in the state.
     pub layout: &'a Layout,
     /// The numbers.
     pub state: &'a State,
 }
 
-impl Source<'_> {
-    /// Signs of a binary weight, +1 as `true`.
-    fn signs(&self, id: ParameterId) -> Vec<bool> {
-        self.state.parameter(self.layout, id).iter().map(|value| *value >= 0.0).collect()
+/// A weight tensor as used by the network: a binary weight is `+1` or `-1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    /// Shape, outputs first.
+    pub shape: Vec<usize>,
+    /// Values, row-major.
+    pub values: Vec<f32>,
+}
+
+impl TrainedState<'_> {
+    /// A float weight.
+    fn weight(&self, id: ParameterId) -> Weight {
+        let values = self.state.parameter(self.layout, id).to_vec();
+        Weight { shape: self.layout.shape(id).to_vec(), values }
     }
 
-    /// A parameter as the network uses it: binary weights as their signs.
-    fn weight(&self, id: ParameterId, binary: bool) -> Vec<f32> {
-        let sign = |value: &f32| if *value >= 0.0 { 1.0 } else { -1.0 };
-        let values = self.state.parameter(self.layout, id);
-        if binary { values.iter().map(sign).collect() } else { values.to_vec() }
+    /// A binary weight: the signs of its latent values.
+    fn binary_weight(&self, id: ParameterId) -> Weight {
+        let mut weight = self.weight(id);
+        weight.values.iter_mut().for_each(|value| *value = if *value >= 0.0 { 1.0 } else { -1.0 });
+        weight
+    }
+}
+
+impl Weight {
+    /// Whether each value is positive: the bits of a binary weight.
+    pub fn signs(&self) -> Vec<bool> {
+        self.values.iter().map(|value| *value >= 0.0).collect()
     }
 }
 
@@ -57,8 +73,21 @@ pub enum Block {
     Fc(Fc),
 }
 
+/// Trained numbers of one block.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BlockNumbers {
+    /// Binary convolution, max pool, batch norm, sign.
+    Convp(ConvpNumbers),
+    /// Float convolution, batch norm or bias, relu.
+    Conv(ConvNumbers),
+    /// Max pool.
+    Pool(PoolNumbers),
+    /// Fully connected.
+    Fc(FcNumbers),
+}
+
 impl Block {
-    /// The block of that shape, with its parameters laid out under `name`.
+    /// The block of that shape; `name` is the prefix of its parameters.
     pub fn new(builder: &mut Builder, name: &str, shape: &LayerShape) -> Self {
         match &shape.block {
             BlockSpec::Convp(spec) => Self::Convp(Convp::new(builder, name, spec, shape.input[0])),
@@ -80,7 +109,7 @@ impl Block {
         }
     }
 
-    /// The numbers whose signs a map of the block is made of, by the running statistics; `None` where the map has floats.
+    /// Inputs of the sign that ends the block, by the running statistics; `None` for a block with float outputs.
     pub fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Option<Tensor<4>> {
         match self {
             Self::Convp(layer) => Some(layer.before_sign(pass, x)),
@@ -88,21 +117,13 @@ impl Block {
         }
     }
 
-    /// The layer itself when it is fully connected.
-    pub fn as_fc(&self) -> Option<&Fc> {
+    /// The trained numbers of the block.
+    pub fn numbers(&self, trained: &TrainedState<'_>) -> BlockNumbers {
         match self {
-            Self::Fc(layer) => Some(layer),
-            _ => None,
-        }
-    }
-
-    /// Appends the block to an ONNX graph.
-    pub fn export(&self, source: &Source<'_>, graph: &mut Graph, x: &Value) -> Value {
-        match self {
-            Self::Convp(layer) => layer.export(source, graph, x),
-            Self::Conv(layer) => layer.export(source, graph, x),
-            Self::Pool(layer) => layer.export(graph, x),
-            Self::Fc(layer) => layer.export(source, graph, x),
+            Self::Convp(layer) => BlockNumbers::Convp(layer.numbers(trained)),
+            Self::Conv(layer) => BlockNumbers::Conv(layer.numbers(trained)),
+            Self::Pool(layer) => BlockNumbers::Pool(layer.numbers()),
+            Self::Fc(layer) => BlockNumbers::Fc(layer.numbers(trained)),
         }
     }
 }

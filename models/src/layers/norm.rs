@@ -1,12 +1,13 @@
-//! Batch norm, then an activation.
+//! The end of a layer: batch norm or a bias, then an activation.
 
 use burn::tensor::Tensor;
+use burn::tensor::activation::relu;
 
-use super::{Builder, Init, Layout, ParameterId, ParameterKind, Pass, Source, State, StatisticsId};
-use crate::export::onnx::{Graph, Value};
-use crate::fused::{Activation, EPSILON, batch_norm, fold, scale_shift};
+use super::{Builder, Init, ParameterId, ParameterKind, Pass, StatisticsId, TrainedState};
+use crate::fused::{EPSILON, batch_norm, fold, scale_shift};
+use crate::spec::{Activation, FloatActivation};
 
-/// Batch norm over batch and map, with an activation behind it.
+/// Batch norm over batch and map, then an activation.
 #[derive(Clone, Debug)]
 pub struct Norm {
     gamma: ParameterId,
@@ -15,25 +16,41 @@ pub struct Norm {
     activation: Activation,
 }
 
-/// Batch norm with running statistics as `x * scale + shift` per channel.
+/// Batch norm with running statistics: `activation(x * scale + shift)` per channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
     /// Factor of each channel.
     pub scale: Vec<f32>,
-    /// Added to each channel.
+    /// Summand of each channel.
     pub shift: Vec<f32>,
+    /// Activation after the batch norm.
+    pub activation: Activation,
+}
+
+/// The end of a float layer: batch norm or a bias, then an activation.
+#[derive(Clone, Debug)]
+pub enum NormOrBias {
+    /// Batch norm.
+    Norm(Norm),
+    /// A bias, `[1, channels, 1, 1]`.
+    Bias(ParameterId, FloatActivation),
+}
+
+/// Trained numbers of a [`NormOrBias`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum NormOrBiasNumbers {
+    /// Batch norm.
+    Norm(Folded),
+    /// A bias, `[channels]`.
+    Bias(Vec<f32>, FloatActivation),
 }
 
 impl Norm {
-    /// Batch norm of `channels`, followed by `activation`.
+    /// Batch norm of `channels`, then `activation`.
     pub fn new(builder: &mut Builder, name: &str, channels: usize, activation: Activation) -> Self {
         let mut offset = |part: &str, value| {
-            builder.parameter(
-                format!("{name}.{part}"),
-                &[channels],
-                ParameterKind::Offset,
-                Init::Constant(value),
-            )
+            let name = format!("{name}.{part}");
+            builder.parameter(name, &[channels], ParameterKind::Offset, Init::Constant(value))
         };
         let (gamma, beta) = (offset("gamma", 1.0), offset("beta", 0.0));
         Self { gamma, beta, statistics: builder.statistics(channels), activation }
@@ -44,42 +61,62 @@ impl Norm {
         if pass.trains() {
             let (y, statistics) =
                 batch_norm(x, pass.weight(self.gamma), pass.weight(self.beta), self.activation);
-            pass.note(self.statistics, statistics);
+            pass.record_statistics(self.statistics, statistics);
             return y;
         }
-        let Folded { scale, shift } = pass.folded(self);
-        scale_shift(x, &scale, &shift, self.activation)
+        let Folded { scale, shift, activation } = self.folded(&pass.trained());
+        scale_shift(x, &scale, &shift, activation)
     }
 
-    /// Whether nothing follows.
-    pub fn gives_scores(&self) -> bool {
-        self.activation == Activation::None
-    }
-
-    /// What the activation gets, by the running statistics.
+    /// Inputs of the activation, by the running statistics.
     pub fn before_activation(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        let Folded { scale, shift } = pass.folded(self);
+        let Folded { scale, shift, .. } = self.folded(&pass.trained());
         scale_shift(x, &scale, &shift, Activation::None)
     }
 
     /// The layer as one factor and one summand per channel.
-    pub fn folded(&self, layout: &Layout, state: &State) -> Folded {
+    pub fn folded(&self, trained: &TrainedState<'_>) -> Folded {
+        let TrainedState { layout, state } = trained;
         let (mean, variance) = state.running(layout, self.statistics);
         let (gamma, beta) = (state.parameter(layout, self.gamma), state.parameter(layout, self.beta));
         let channels = gamma.iter().zip(beta).zip(mean.iter().zip(variance));
         let (scale, shift) =
             channels.map(|((g, b), (m, v))| fold(*g, *b, *m, 1.0 / (v + EPSILON).sqrt())).unzip();
-        Folded { scale, shift }
+        Folded { scale, shift, activation: self.activation }
+    }
+}
+
+impl NormOrBias {
+    pub(super) fn norm(builder: &mut Builder, name: &str, channels: usize, activation: Activation) -> Self {
+        Self::Norm(Norm::new(builder, &format!("{name}.norm"), channels, activation))
     }
 
-    /// One factor and one summand a channel, then the activation, on an input of `rank` dimensions.
-    pub fn export(&self, source: &Source<'_>, graph: &mut Graph, x: &Value, rank: usize) -> Value {
-        let Folded { scale, shift } = self.folded(source.layout, source.state);
-        let y = graph.scale_shift(x, &scale, &shift, rank);
-        match self.activation {
-            Activation::None => y,
-            Activation::Relu => graph.relu(&y),
-            Activation::Sign => graph.sign(&y),
+    pub(super) fn bias(
+        builder: &mut Builder,
+        name: &str,
+        channels: usize,
+        activation: FloatActivation,
+    ) -> Self {
+        let (name, shape) = (format!("{name}.bias"), [1, channels, 1, 1]);
+        Self::Bias(builder.parameter(name, &shape, ParameterKind::Offset, Init::Constant(0.0)), activation)
+    }
+
+    pub(super) fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
+        match self {
+            Self::Norm(norm) => norm.forward(pass, x),
+            Self::Bias(bias, activation) => {
+                let y = x + pass.weight::<4>(*bias);
+                if *activation == FloatActivation::Relu { relu(y) } else { y }
+            }
+        }
+    }
+
+    pub(super) fn numbers(&self, trained: &TrainedState<'_>) -> NormOrBiasNumbers {
+        match self {
+            Self::Norm(norm) => NormOrBiasNumbers::Norm(norm.folded(trained)),
+            Self::Bias(bias, activation) => {
+                NormOrBiasNumbers::Bias(trained.state.parameter(trained.layout, *bias).to_vec(), *activation)
+            }
         }
     }
 }

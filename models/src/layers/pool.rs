@@ -3,32 +3,36 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 
-use crate::export::onnx::{Graph, Value};
-use crate::fused::{Window, max_pool};
-use crate::spec::{FloatActivation, PoolSpec};
+use crate::fused::max_pool;
+use crate::spec::{FloatActivation, PoolSpec, Window};
 
-/// Largest value of each window; padding is never chosen.
+/// Maximum of each window; padding is never the maximum.
 #[derive(Clone, Debug)]
-pub struct Pool {
-    pub(crate) window: Window,
-    activation: FloatActivation,
+pub struct Pool(PoolNumbers);
+
+/// Numbers of a `pool` block, which has no trained ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolNumbers {
+    /// Window of the pool.
+    pub window: Window,
+    /// Activation after the pool.
+    pub activation: FloatActivation,
 }
 
 impl Pool {
-    /// A pool as the spec says.
+    /// The pool of a spec.
     pub fn new(spec: &PoolSpec) -> Self {
-        Self { window: spec.window(), activation: spec.activation }
+        Self(PoolNumbers { window: spec.window(), activation: spec.activation })
     }
 
     /// `[batch, channels, h, w]` to `[batch, channels, positions(h), positions(w)]`.
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let y = max_pool(x, self.window);
-        if self.activation == FloatActivation::Relu { relu(y) } else { y }
+        let y = max_pool(x, self.0.window);
+        if self.0.activation == FloatActivation::Relu { relu(y) } else { y }
     }
 
-    /// `MaxPool`, `Relu` where there is one.
-    pub fn export(&self, graph: &mut Graph, x: &Value) -> Value {
-        let y = graph.max_pool(x, self.window);
-        if self.activation == FloatActivation::Relu { graph.relu(&y) } else { y }
+    /// Window and activation.
+    pub fn numbers(&self) -> PoolNumbers {
+        self.0.clone()
     }
 }

@@ -1,21 +1,18 @@
-//! What follows the last epoch: thresholds, the test part, the bundle, the report.
+//! After the last epoch: the policy, the figures of both parts, the bundle.
 
-use headwater_inference::policy::{Policy, PolicyError};
-use serde::Serialize;
+use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::policy::PolicyError;
 use thiserror::Error;
 
-use crate::calibration::{DeviceBytes, Outcome, policy};
 use crate::data::Samples;
 use crate::evaluation::evaluate;
-use crate::export::{ExportError, Exported, Shipped, export};
-use crate::layers::State;
-use crate::network::Network;
-use crate::recipe::Recipe;
-use crate::run::RunInfo;
-use crate::spec::Spec;
-use crate::training::{Progress, Workers};
+use crate::experiment::Experiment;
+use crate::export::{BundleContents, ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::report::{PartReport, PartReports, run_report};
+use crate::training::Checkpoint;
+use crate::tuning;
 
-/// A trained network that cannot be shipped.
+/// A trained network that cannot be exported.
 #[derive(Debug, Error)]
 pub enum FinishError {
     /// A fitted number is out of range.
@@ -26,31 +23,8 @@ pub enum FinishError {
     Export(#[from] ExportError),
 }
 
-/// `report.json`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report<'a> {
-    /// Network name.
-    pub network: &'a str,
-    /// What was asked for.
-    pub run: &'a RunInfo,
-    /// Recipe as used.
-    pub recipe: &'a Recipe,
-    /// Parameters, multiply-accumulates, memory, bytes per link.
-    pub cost: crate::spec::Cost,
-    /// Thresholds and temperatures, from the validation part.
-    pub policy: &'a Policy,
-    /// Validation part under that policy.
-    pub validation: Outcome,
-    /// Test part under that policy; looked at after everything was chosen.
-    pub test: Outcome,
-    /// Seconds of training, over all starts.
-    pub seconds: f64,
-    /// Every epoch.
-    pub epochs: &'a [crate::training::EpochRecord],
-}
-
-/// The parts that are looked at after training.
-pub struct Held<'a> {
+/// The parts that are evaluated after training.
+pub struct EvaluationParts<'a> {
     /// For choices.
     pub validation: &'a Samples,
     /// For the report.
@@ -63,44 +37,32 @@ pub struct Held<'a> {
 pub struct Finished {
     /// The bundle.
     pub exported: Exported,
-    /// Thresholds and temperatures.
-    pub policy: Policy,
-    /// Validation part under the policy.
-    pub validation: Outcome,
-    /// Test part under the policy.
-    pub test: Outcome,
+    /// Figures of both parts under the policy.
+    pub reports: PartReports,
 }
 
 /// Chooses the policy on the validation part, measures both parts, writes the bundle.
 ///
 /// # Errors
-/// [`FinishError`] when a number is out of range or the engine disagrees.
+/// [`FinishError`] when a number is out of range or an engine disagrees.
 pub fn finish(
-    (spec, recipe, info): (&Spec, &Recipe, &RunInfo),
-    (network, workers): (&Network, &Workers),
-    (state, progress): (&State, &Progress),
-    held: Held<'_>,
+    experiment: &Experiment,
+    checkpoint: &Checkpoint,
+    parts: EvaluationParts<'_>,
 ) -> Result<Finished, FinishError> {
-    let bytes = DeviceBytes::of(spec.configuration(), spec.classes(), &spec.shapes.features);
-    let prior = held.class_prior;
-    let logits = evaluate(workers, network, state, held.validation);
-    let policy = policy(&logits, held.validation, &prior, recipe.exit)?;
-    let validation = Outcome::of(&logits, held.validation, &prior, &policy, bytes);
-    let logits = evaluate(workers, network, state, held.test);
-    let test = Outcome::of(&logits, held.test, &prior, &policy, bytes);
-    let report = Report {
-        network: &spec.network.network.name,
-        run: info,
-        recipe,
-        cost: spec.cost(),
-        policy: &policy,
-        validation: validation.clone(),
-        test: test.clone(),
-        seconds: progress.seconds,
-        epochs: &progress.epochs,
-    };
-    let report = serde_json::json!(report);
-    let shipped = Shipped { policy: &policy, class_prior: prior, report };
-    let exported = export(spec, network, state, shipped, held.validation)?;
-    Ok(Finished { exported, policy, validation, test })
+    let EvaluationParts { validation, test, class_prior } = parts;
+    let (spec, state) = (&experiment.spec, &checkpoint.state);
+    let manifest = manifest(spec, class_prior.clone());
+    let body = DeviceBody::of(&manifest);
+    let logits = evaluate(experiment, state, validation);
+    let policy = tuning::policy(&logits, validation, &class_prior, experiment.recipe.exit)?;
+    let validation_report = PartReport::of(&logits, validation, &class_prior, &policy, body);
+    let logits = evaluate(experiment, state, test);
+    let test = PartReport::of(&logits, test, &class_prior, &policy, body);
+    let reports = PartReports { validation: validation_report, test };
+    let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
+    let network = TrainedNetwork { spec, layers: &experiment.network, state };
+    let contents = BundleContents { policy: &policy, class_prior, report };
+    let exported = export(&network, contents, validation)?;
+    Ok(Finished { exported, reports })
 }

@@ -1,88 +1,93 @@
 //! The files of a run.
 //!
-//! `spec.toml` and `recipe.toml` as used, `run.json` (what was asked for, commit), `metrics.jsonl` (a line an epoch),
-//! `checkpoint-*.hwck`, then `bundle.hwb` and `report.json`.
+//! ```text
+//! RUN/spec.toml, recipe.toml   as used
+//!     run.json                 identity, data, commit
+//!     metrics.jsonl            one line per epoch
+//!     checkpoint-*.hwck        the last two checkpoints
+//!     bundle.hwb, report.json  after the last epoch
+//! ```
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use rayon::ThreadPoolBuildError;
+use thiserror::Error;
 
+use crate::experiment::{Experiment, RunInfo};
+use crate::file_error::FileError;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
 use crate::training::EpochRecord;
 
-/// What a run was asked to do; two runs with equal identity end with the same weights.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunInfo {
-    /// SHA-256 over spec, recipe and data, first 16 hex digits.
-    pub identity: String,
-    /// Data set.
-    pub data: String,
-    /// At most so many samples of the train part.
-    pub limit_train: Option<usize>,
-    /// Commit of the program's folder when the run began, if it could be told.
-    pub commit: Option<String>,
-}
-
 /// A run folder.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
-    /// Where it is.
+    /// Path of the folder.
     pub path: PathBuf,
 }
 
-impl RunInfo {
-    /// What identifies a run of that spec, recipe (with its seed) and data.
-    pub fn new(
-        spec: &Spec,
-        recipe: &Recipe,
-        data: &str,
-        limit_train: Option<usize>,
-        commit: Option<String>,
-    ) -> Self {
-        let recipe = serde_json::json!(recipe).to_string();
-        let mut hash = Sha256::new();
-        for part in [&spec.text, &recipe, data, &format!("{limit_train:?}")] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let identity = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { identity, data: data.to_owned(), limit_train, commit }
-    }
+/// A run folder that cannot be read.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The spec or the recipe cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// `run.json` cannot be read.
+    #[error("reading {}: {source}", file.display())]
+    Info {
+        /// The file.
+        file: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The system refuses a thread.
+    #[error("starting the workers: {0}")]
+    Workers(#[from] ThreadPoolBuildError),
 }
 
 impl RunFolder {
-    /// Makes the folder, or opens it when it holds the same run.
+    /// Makes the folder of an experiment, or opens the folder when it has the same run.
     ///
     /// # Errors
-    /// Writing failed, or the folder holds another run (`AlreadyExists`).
-    pub fn open(path: &Path, spec: &Spec, recipe: &Recipe, info: &RunInfo) -> io::Result<Self> {
+    /// Writing failed, or the folder has another run (`AlreadyExists`).
+    pub fn create(path: &Path, experiment: &Experiment) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let folder = Self { path: path.to_owned() };
-        let run = folder.file("run.json");
-        if run.exists() {
-            let found: RunInfo = serde_json::from_slice(&fs::read(&run)?).map_err(io::Error::other)?;
-            if found.identity != info.identity {
+        if folder.file("run.json").exists() {
+            let (found, expected) = (folder.info()?.identity, &experiment.info.identity);
+            if found != *expected {
+                let path = path.display();
                 return Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
                     format!(
-                        "{} holds run {} of another spec, recipe, seed or data (this one is {}); choose another --out",
-                        path.display(),
-                        found.identity,
-                        info.identity
+                        "{path} holds run {found} of another spec, recipe, seed or data (this one is {expected}); choose another --out",
                     ),
                 ));
             }
             return Ok(folder);
         }
-        folder.write("spec.toml", spec.text.as_bytes())?;
-        folder.write("recipe.toml", toml::to_string(recipe).map_err(io::Error::other)?.as_bytes())?;
-        folder.write("run.json", &serde_json::to_vec_pretty(info)?)?;
+        folder.write("spec.toml", experiment.spec.text.as_bytes())?;
+        let recipe = toml::to_string(&experiment.recipe).map_err(io::Error::other)?;
+        folder.write("recipe.toml", recipe.as_bytes())?;
+        folder.write("run.json", &serde_json::to_vec_pretty(&experiment.info)?)?;
         Ok(folder)
+    }
+
+    /// The experiment of the run.
+    ///
+    /// # Errors
+    /// [`OpenError`] with the first file that cannot be used.
+    pub fn experiment(&self) -> Result<Experiment, OpenError> {
+        let spec = Spec::read(&self.file("spec.toml"))?;
+        let recipe = Recipe::read(Some(&self.file("recipe.toml")))?;
+        let info = self.info().map_err(|source| OpenError::Info { file: self.file("run.json"), source })?;
+        Ok(Experiment::resumed(spec, recipe, info)?)
+    }
+
+    fn info(&self) -> io::Result<RunInfo> {
+        serde_json::from_slice(&fs::read(self.file("run.json"))?).map_err(io::Error::other)
     }
 
     /// Path of a file of the run.
@@ -90,7 +95,7 @@ impl RunFolder {
         self.path.join(name)
     }
 
-    /// Writes a whole file, so that it is either the old or the new one after a kill.
+    /// Writes a whole file; after a kill the file is either the old or the new one.
     ///
     /// # Errors
     /// Writing failed.

@@ -1,9 +1,9 @@
-//! A run folder: spec, recipe, seed, commit, metrics per epoch, checkpoints, the bundle, the report.
+//! A run folder: spec, recipe, seed, commit, metrics per epoch, checkpoints, bundle, report.
 
 mod finish;
 mod folder;
 mod train;
 
-pub use finish::{FinishError, Finished, Held, Report, finish};
-pub use folder::{RunFolder, RunInfo};
+pub use finish::{EvaluationParts, FinishError, Finished, finish};
+pub use folder::{OpenError, RunFolder};
 pub use train::{Notice, RunError, train};

@@ -1,10 +1,10 @@
-//! The blocks that sections are made of, as a spec writes them.
+//! The blocks of a section, as written in a spec.
 
 use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
-use crate::fused::{Activation, Window};
+use super::Window;
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -20,7 +20,7 @@ pub enum BlockSpec {
     Fc(FcSpec),
 }
 
-/// From features to scores: one block, or a list of them (the branches of `BranchyNet`).
+/// Blocks from features to scores: one block, or a list of blocks (the branches of `BranchyNet`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum HeadSpec {
@@ -51,7 +51,7 @@ pub struct ConvpSpec {
     /// Step of the pooling; 2 on devices, 1 in DDNN's cloud.
     #[serde(default = "two")]
     pub pool_stride: usize,
-    /// Padding of the pooling, never chosen.
+    /// Padding of the pooling; padding is never the maximum.
     #[serde(default = "one")]
     pub pool_pad: usize,
 }
@@ -71,10 +71,10 @@ pub struct ConvSpec {
     /// Zero padding.
     #[serde(default = "one")]
     pub pad: usize,
-    /// Batch norm behind it; else a bias.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// Batch norm after the convolution; a bias when false.
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub norm: bool,
-    /// Behind that.
+    /// Activation after the batch norm or bias.
     #[serde(default = "relu", skip_serializing_if = "is_relu")]
     pub activation: FloatActivation,
 }
@@ -89,10 +89,10 @@ pub struct PoolSpec {
     /// Step.
     #[serde(default = "two")]
     pub stride: usize,
-    /// Padding, never chosen.
+    /// Padding; padding is never the maximum.
     #[serde(default)]
     pub pad: usize,
-    /// Behind it.
+    /// Activation after the pool.
     #[serde(default, skip_serializing_if = "is_none")]
     pub activation: FloatActivation,
 }
@@ -104,46 +104,36 @@ pub struct FcSpec {
     /// Outputs; the number of classes when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<usize>,
-    /// 1-bit weights and batch norm; else float weights and bias.
+    /// 1-bit weights and batch norm; float weights and a bias when false.
     #[serde(default)]
     pub binary: bool,
-    /// Behind it; `none` for scores and logits.
+    /// Activation after the batch norm; `none` for scores and logits.
     #[serde(default)]
-    pub activation: FcActivation,
+    pub activation: Activation,
 }
 
-/// What follows a float convolution or a pool.
+/// Activation after a float convolution or a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FloatActivation {
-    /// Nothing.
+    /// None.
     #[default]
     None,
     /// Relu.
     Relu,
 }
 
-/// What follows a fully connected layer.
+/// Activation at the end of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FcActivation {
-    /// Nothing: scores or logits.
+pub enum Activation {
+    /// None: scores or logits.
     #[default]
     None,
-    /// Batch norm and relu.
+    /// `max(z, 0)`.
     Relu,
-    /// Batch norm and sign.
+    /// `z >= 0 -> +1`, else `-1`; the gradient passes where `|z| <= 1`.
     Sign,
-}
-
-impl From<FcActivation> for Activation {
-    fn from(value: FcActivation) -> Self {
-        match value {
-            FcActivation::None => Self::None,
-            FcActivation::Relu => Self::Relu,
-            FcActivation::Sign => Self::Sign,
-        }
-    }
 }
 
 impl From<FloatActivation> for Activation {
@@ -156,7 +146,7 @@ impl From<FloatActivation> for Activation {
 }
 
 impl BlockSpec {
-    /// The word in the spec.
+    /// Name of the kind, as in a spec.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Convp(_) => "convp",
@@ -166,18 +156,18 @@ impl BlockSpec {
         }
     }
 
-    /// Whether what it gives are signs.
+    /// Whether the outputs are signs.
     pub fn ends_in_sign(&self) -> bool {
         match self {
             Self::Convp(_) => true,
-            Self::Fc(spec) => spec.activation == FcActivation::Sign,
+            Self::Fc(spec) => spec.activation == Activation::Sign,
             Self::Conv(_) | Self::Pool(_) => false,
         }
     }
 }
 
 impl HeadSpec {
-    /// The blocks, each with its place in the text; `head` is where the whole head stands.
+    /// The blocks, each with its span in the text; `head` has the span of the whole head.
     pub(super) fn blocks(head: &Spanned<Self>) -> Vec<Spanned<BlockSpec>> {
         match head.get_ref() {
             Self::One(block) => vec![Spanned::new(head.span(), block.clone())],
@@ -186,9 +176,9 @@ impl HeadSpec {
     }
 }
 
-/// By hand, since serde's untagged enums lose the places in the text.
+/// Written by hand, since serde's untagged enums lose the spans in the text.
 impl<'de> Deserialize<'de> for HeadSpec {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrSeveral;
 
         impl<'de> Visitor<'de> for OneOrSeveral {
@@ -211,7 +201,7 @@ impl<'de> Deserialize<'de> for HeadSpec {
             }
         }
 
-        from.deserialize_any(OneOrSeveral)
+        deserializer.deserialize_any(OneOrSeveral)
     }
 }
 
@@ -242,9 +232,9 @@ impl PoolSpec {
 }
 
 impl FcSpec {
-    /// Whether batch norm follows instead of a bias.
+    /// Whether batch norm follows the layer; a bias follows otherwise.
     pub fn has_norm(&self) -> bool {
-        self.binary || self.activation != FcActivation::None
+        self.binary || self.activation != Activation::None
     }
 }
 
@@ -260,7 +250,7 @@ fn three() -> usize {
     3
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -268,7 +258,7 @@ fn relu() -> FloatActivation {
     FloatActivation::Relu
 }
 
-fn is_yes(value: &bool) -> bool {
+fn is_true(value: &bool) -> bool {
     *value
 }
 

@@ -1,10 +1,10 @@
-//! The edges of a spec: which slots each serves, and the section of each.
+//! The edges of a spec: the slots and the section of each edge.
 
 use headwater_inference::manifest::{Configuration, FeatureMap};
 use headwater_protocol::Exit;
 
 use super::fit::{Misfit, expect};
-use super::shapes::{SectionShapes, joined, section, there};
+use super::shapes::{SectionShapes, joined, section, table_of_exit};
 use super::{EdgeSpec, NetworkSpec};
 
 /// Slots of each edge.
@@ -14,7 +14,7 @@ pub(super) fn groups(
     slots: usize,
 ) -> Result<Vec<Vec<usize>>, Misfit> {
     let has = configuration.has(Exit::Edge);
-    let Some(edge) = there(spec, "edge", spec.edge.as_ref(), has)? else { return Ok(Vec::new()) };
+    let Some(edge) = table_of_exit(spec, "edge", spec.edge.as_ref(), has)? else { return Ok(Vec::new()) };
     let several = configuration == Configuration::F;
     if let (Some(fusion), false) = (&edge.fusion, several) {
         let expected = "nothing, since there is one edge";
@@ -47,7 +47,7 @@ pub(super) fn groups(
     Ok(given.clone())
 }
 
-/// The section of each edge; all give the same map.
+/// The section of each edge; the maps of all edges have the same shape.
 pub(super) fn edges(
     edge: &EdgeSpec,
     groups: &[Vec<usize>],

@@ -1,13 +1,12 @@
-//! Whether blocks fit one behind the other, and the shapes they give.
+//! Checks that blocks fit in sequence, and computes their shapes.
 
 use std::ops::Range;
 
 use toml::Spanned;
 
-use super::{BlockSpec, FcActivation};
-use crate::fused::Window;
+use super::{Activation, BlockSpec, Window};
 
-/// Largest number of values in one sample's map, so that sizes never overflow and memory stays bounded.
+/// Limit on the values in one sample's map: sizes never overflow, and memory stays bounded.
 const MAX_VALUES: usize = 1 << 24;
 
 /// Input and output of one block, `[channels, height, width]`; fully connected layers give `[outputs, 1, 1]`.
@@ -15,13 +14,13 @@ const MAX_VALUES: usize = 1 << 24;
 pub struct LayerShape {
     /// The block.
     pub block: BlockSpec,
-    /// What it takes.
+    /// Shape of the input.
     pub input: [usize; 3],
-    /// What it gives.
+    /// Shape of the output.
     pub output: [usize; 3],
 }
 
-/// Why a spec does not fit, and where in its text.
+/// A contradiction in a spec, with its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Misfit {
     pub(super) at: Range<usize>,
@@ -51,7 +50,7 @@ pub(super) fn expect<T>(
     if holds { Ok(()) } else { Err(Misfit::new(at.span(), what, expected, found())) }
 }
 
-/// Blocks one behind the other.
+/// Shapes of blocks in sequence.
 pub(super) fn chain(
     section: &str,
     blocks: &[Spanned<BlockSpec>],
@@ -62,7 +61,7 @@ pub(super) fn chain(
     let mut shape = input;
     for (index, block) in blocks.iter().enumerate() {
         let name = format!("{section} block {} ({})", index + 1, block.get_ref().name());
-        // What an fc block gives has no rows and columns to slide a window over.
+        // The output of an fc block has no rows and columns that a window could slide over.
         let is_flat = index > 0 && matches!(blocks[index - 1].get_ref(), BlockSpec::Fc(_));
         let fits = !is_flat || matches!(block.get_ref(), BlockSpec::Fc(_));
         expect(block, fits, &name, "an fc block, as the one in front of it", || {
@@ -83,16 +82,16 @@ fn layer(
 ) -> Result<LayerShape, Misfit> {
     let output = match block.get_ref() {
         BlockSpec::Convp(spec) => {
-            let map = slide(what, block, spec.conv_window(), [input[1], input[2]])?;
-            let [h, w] = slide(what, block, spec.pool_window(), map)?;
+            let [h, w] = slide(what, block, spec.conv_window(), input)?;
+            let [h, w] = slide(what, block, spec.pool_window(), [spec.filters, h, w])?;
             [spec.filters, h, w]
         }
         BlockSpec::Conv(spec) => {
-            let [h, w] = slide(what, block, spec.window(), [input[1], input[2]])?;
+            let [h, w] = slide(what, block, spec.window(), input)?;
             [spec.filters, h, w]
         }
         BlockSpec::Pool(spec) => {
-            let [h, w] = slide(what, block, spec.window(), [input[1], input[2]])?;
+            let [h, w] = slide(what, block, spec.window(), input)?;
             [input[0], h, w]
         }
         BlockSpec::Fc(spec) => [spec.outputs.unwrap_or(classes), 1, 1],
@@ -107,25 +106,26 @@ fn slide(
     what: &str,
     block: &Spanned<BlockSpec>,
     window: Window,
-    [h, w]: [usize; 2],
+    map: [usize; 3],
 ) -> Result<[usize; 2], Misfit> {
+    let [_, h, w] = map;
     let Window { kernel, stride, pad } = window;
     expect(block, (1..=64).contains(&kernel), what, "a window of 1 to 64", || kernel.to_string())?;
     expect(block, (1..=64).contains(&stride), what, "a stride of 1 to 64", || stride.to_string())?;
     expect(block, pad < kernel, what, &format!("a padding below the window's side {kernel}"), || {
         pad.to_string()
     })?;
-    let (room_h, room_w) = (h + 2 * pad, w + 2 * pad);
-    let expected = format!("a window of at most {room_h}x{room_w} (map {h}x{w}, padding {pad})");
-    expect(block, kernel <= room_h && kernel <= room_w, what, &expected, || format!("{kernel}x{kernel}"))?;
-    Ok([window.positions(h), window.positions(w)])
+    let (padded_h, padded_w) = (h + 2 * pad, w + 2 * pad);
+    let expected = format!("a window of at most {padded_h}x{padded_w} (map {h}x{w}, padding {pad})");
+    expect(block, kernel <= padded_h.min(padded_w), what, &expected, || format!("{kernel}x{kernel}"))?;
+    Ok(window.slide(map))
 }
 
-/// The last block gives one number a class, with nothing behind it.
+/// Checks that the last block gives one number per class, without an activation.
 pub(super) fn ends_in_classes(what: &str, block: &Spanned<BlockSpec>, classes: usize) -> Result<(), Misfit> {
     let expected = format!("an fc block with {classes} outputs (one a class) and no activation");
     let found = match block.get_ref() {
-        BlockSpec::Fc(spec) if spec.activation != FcActivation::None => Some("an activation".to_owned()),
+        BlockSpec::Fc(spec) if spec.activation != Activation::None => Some("an activation".to_owned()),
         BlockSpec::Fc(spec) => spec.outputs.filter(|n| *n != classes).map(|n| format!("{n} outputs")),
         other => Some(other.name().to_owned()),
     };

@@ -1,11 +1,13 @@
-//! The network spec: a TOML file that says which network is trained and where it is cut.
+//! The network spec: a TOML file with the layers of a network, by tier.
+//!
+//! The spec knows shapes and costs, and no tensor library.
 
 mod blocks;
 mod cost;
 mod edges;
-mod error;
 mod fit;
 mod shapes;
+mod window;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,22 +16,25 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding,
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-pub use blocks::{BlockSpec, ConvSpec, ConvpSpec, FcActivation, FcSpec, FloatActivation, HeadSpec, PoolSpec};
-pub use cost::{Cost, LinkBytes, SectionCost};
-pub use error::SpecError;
+use self::fit::Misfit;
+use crate::file_error::{self, FileError};
+
+pub use blocks::{Activation, BlockSpec, ConvSpec, ConvpSpec, FcSpec, FloatActivation, HeadSpec, PoolSpec};
+pub use cost::{Cost, SectionCost};
 pub use fit::LayerShape;
 pub use shapes::{SectionShapes, Shapes};
+pub use window::Window;
 
-/// A parsed spec, with the text it came from for messages that name a line.
+/// A parsed spec, with its text for messages that name a line.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Where the text came from.
+    /// File of the text.
     pub file: PathBuf,
-    /// The text itself.
+    /// The text.
     pub text: String,
-    /// What it says.
+    /// The tables of the text.
     pub network: NetworkSpec,
-    /// The shapes it leads to.
+    /// Shapes of every section.
     pub shapes: Shapes,
 }
 
@@ -41,15 +46,15 @@ pub struct NetworkSpec {
     pub network: Header,
     /// The part on each device slot.
     pub device: DeviceSpec,
-    /// The exit `local`, in configurations that have it.
+    /// The exit `local`, in configurations with that exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<Spanned<LocalSpec>>,
-    /// The edges between devices and cloud, in configurations that have them.
+    /// The edges between devices and cloud, in configurations with edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<Spanned<EdgeSpec>>,
     /// The part in the cloud.
     pub cloud: CloudSpec,
-    /// How scores and features travel.
+    /// Wire encodings of scores and features.
     #[serde(default)]
     pub wire: WireSpec,
 }
@@ -77,7 +82,7 @@ pub struct DeviceSpec {
     /// Blocks up to the features; none where devices send their views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Spanned<Vec<Spanned<BlockSpec>>>>,
-    /// From the features to the scores.
+    /// Blocks from the features to the scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Spanned<HeadSpec>>,
 }
@@ -86,7 +91,7 @@ pub struct DeviceSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalSpec {
-    /// How scores are joined.
+    /// Aggregation of the scores.
     pub aggregation: Aggregation,
 }
 
@@ -94,16 +99,16 @@ pub struct LocalSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeSpec {
-    /// Slots of each edge; one edge with all of them when left out. Each edge has its own weights.
+    /// Slots of each edge; one edge with all slots when left out. Each edge has its own weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Spanned<Vec<Vec<usize>>>>,
-    /// How the maps of an edge's devices are joined.
+    /// Aggregation of the maps of an edge's devices.
     pub aggregation: Aggregation,
     /// Blocks up to the map for the cloud.
     pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
-    /// From that map to the scores of the edge.
+    /// Blocks from that map to the scores of the edge.
     pub head: Spanned<HeadSpec>,
-    /// How the scores of several edges are joined for the exit `edge`; mp when left out.
+    /// Aggregation of the scores of several edges for the exit `edge`; mp when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Spanned<Aggregation>>,
 }
@@ -112,7 +117,7 @@ pub struct EdgeSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloudSpec {
-    /// How features are joined.
+    /// Aggregation of the features.
     pub aggregation: Aggregation,
     /// Blocks up to the logits.
     pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
@@ -122,9 +127,9 @@ pub struct CloudSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireSpec {
-    /// How scores travel.
+    /// Encoding of scores.
     pub scores: ScoreEncoding,
-    /// How the maps of the devices travel; follows from the last device block when left out.
+    /// Encoding of the maps of the devices; that of the last device block when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Spanned<FeatureEncoding>>,
 }
@@ -139,29 +144,25 @@ impl Spec {
     /// Reads and checks a spec file.
     ///
     /// # Errors
-    /// [`SpecError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
-    pub fn read(file: &Path) -> Result<Self, SpecError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| SpecError::Unreadable { file: file.to_owned(), source })?;
-        Self::parse(file, &text)
+    /// [`FileError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
+    pub fn read(file: &Path) -> Result<Self, FileError> {
+        Self::parse(file, &file_error::read("network spec", file)?)
     }
 
     /// Parses and checks the text of a spec; `file` is for messages only.
     ///
     /// # Errors
-    /// As [`Spec::read`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, SpecError> {
-        let network: NetworkSpec = toml::from_str(text).map_err(|error| SpecError::Syntax {
+    /// See [`Spec::read`].
+    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        let invalid = |at: Range<usize>, message| FileError::Invalid {
             file: file.to_owned(),
-            line: line_of(text, error.span().unwrap_or_default()),
-            message: error.message().to_owned(),
-        })?;
-        let shapes = Shapes::work_out(&network).map_err(|misfit| SpecError::Misfit {
-            file: file.to_owned(),
-            line: line_of(text, misfit.at),
-            what: misfit.what,
-            expected: misfit.expected,
-            found: misfit.found,
+            line: Some(line_of(text, at)),
+            message,
+        };
+        let network: NetworkSpec = toml::from_str(text)
+            .map_err(|error| invalid(error.span().unwrap_or_default(), error.message().to_owned()))?;
+        let shapes = Shapes::of(&network).map_err(|Misfit { at, what, expected, found }| {
+            invalid(at, format!("{what}: expected {expected}, found {found}"))
         })?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
@@ -181,7 +182,7 @@ impl Spec {
         *self.network.device.input.get_ref()
     }
 
-    /// How the scores of several edges are joined; not looked at with fewer.
+    /// Aggregation of the scores of several edges; unused with fewer.
     pub fn fusion(&self) -> Aggregation {
         let fusion = self.network.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
         fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())

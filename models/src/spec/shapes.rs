@@ -1,16 +1,14 @@
-//! The shape pass: which shape every section gives, or why the spec does not fit.
+//! The shape pass: computes the shapes of every section, or names the first misfit of the spec.
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
-use headwater_protocol::Exit;
+use headwater_protocol::{Exit, Slot};
 use toml::Spanned;
 
 use super::edges::{edges, groups};
 use super::fit::{LayerShape, Misfit, chain, ends_in_classes, expect};
-use super::{BlockSpec, FcActivation, FcSpec, HeadSpec, NetworkSpec};
+use super::{Activation, BlockSpec, FcSpec, HeadSpec, NetworkSpec};
 
-/// Largest number of device slots; a presence mask has 32 bits.
-const MAX_SLOTS: usize = 32;
-/// Largest number of values in the joined maps of a sample; a bundle takes no more.
+/// Limit on the values in the joined maps of a sample, as in a bundle.
 const MAX_JOINED: usize = 1 << 24;
 
 /// All shapes of a network.
@@ -18,7 +16,7 @@ const MAX_JOINED: usize = 1 << 24;
 pub struct Shapes {
     /// The section of each device; `None` where devices have none (a).
     pub device: Option<SectionShapes>,
-    /// What a device sends upward: its features, or its view.
+    /// The map that a device sends: its features, or its view.
     pub features: FeatureMap,
     /// The layer of the section `local`; `None` unless the scores of the devices are concatenated.
     pub local: Option<LayerShape>,
@@ -28,7 +26,7 @@ pub struct Shapes {
     pub edges: Vec<SectionShapes>,
     /// The layer of the section `edge`; `None` unless the scores of several edges are concatenated.
     pub edge: Option<LayerShape>,
-    /// What the cloud section takes.
+    /// Input of the cloud section.
     pub cloud_input: [usize; 3],
     /// Blocks of the cloud.
     pub cloud: Vec<LayerShape>,
@@ -37,18 +35,18 @@ pub struct Shapes {
 /// A section with a map for the next tier and scores of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SectionShapes {
-    /// What it takes.
+    /// Shape of the input.
     pub input: [usize; 3],
     /// Blocks up to the features.
     pub blocks: Vec<LayerShape>,
-    /// From the features to the scores.
+    /// Blocks from the features to the scores.
     pub head: Vec<LayerShape>,
     /// The map for the next tier.
     pub features: FeatureMap,
 }
 
 impl Shapes {
-    pub(super) fn work_out(spec: &NetworkSpec) -> Result<Self, Misfit> {
+    pub(super) fn of(spec: &NetworkSpec) -> Result<Self, Misfit> {
         let configuration = *spec.network.configuration.get_ref();
         let classes = spec.network.labels.get_ref().len();
         check_header(spec, configuration, classes)?;
@@ -91,8 +89,8 @@ fn check_header(spec: &NetworkSpec, configuration: Configuration, classes: usize
         let expected = format!("1 device slot in configuration ({})", configuration.letter());
         expect(&spec.device.count, slots == 1, "device.count", &expected, found)?;
     }
-    let range = format!("1 to {MAX_SLOTS} device slots");
-    expect(&spec.device.count, (1..=MAX_SLOTS).contains(&slots), "device.count", &range, found)?;
+    let range = format!("1 to {} device slots", Slot::MAX);
+    expect(&spec.device.count, (1..=Slot::MAX).contains(&slots), "device.count", &range, found)?;
     let input = *spec.device.input.get_ref();
     let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
     expect(&spec.device.input, fits, "device.input", "[1 or 3, height, width], each side 1 to 4096", || {
@@ -161,7 +159,7 @@ pub(super) fn section(
     Ok(SectionShapes { input, blocks: fitted, head, features })
 }
 
-/// The encoding in `[wire]`, where it is written, must be what the last device block gives.
+/// Checks that the encoding in `[wire]`, where present, is that of the last device block.
 fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
     let Some(written) = &spec.wire.features else { return Ok(()) };
     let (found, fits) = (*written.get_ref(), features.encoding);
@@ -178,10 +176,11 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
         FeatureEncoding::Pixels => "devices send their views in configuration (a)",
         FeatureEncoding::F32 => "the last device block gives floats",
     };
-    Err(Misfit::new(written.span(), "wire.features", format!("{}, since {why}", word(fits)), word(found)))
+    let expected = format!("{}, since {why}", encoding_name(fits));
+    Err(Misfit::new(written.span(), "wire.features", expected, encoding_name(found)))
 }
 
-fn word(encoding: FeatureEncoding) -> &'static str {
+fn encoding_name(encoding: FeatureEncoding) -> &'static str {
     match encoding {
         FeatureEncoding::Bits => "bits",
         FeatureEncoding::Pixels => "pixels",
@@ -189,7 +188,7 @@ fn word(encoding: FeatureEncoding) -> &'static str {
     }
 }
 
-/// The layer behind concatenated scores of the devices.
+/// The layer over the concatenated scores of the devices.
 fn local(
     spec: &NetworkSpec,
     configuration: Configuration,
@@ -197,12 +196,12 @@ fn local(
     classes: usize,
 ) -> Result<Option<LayerShape>, Misfit> {
     let has = configuration.has(Exit::Local);
-    let Some(local) = there(spec, "local", spec.local.as_ref(), has)? else { return Ok(None) };
+    let Some(local) = table_of_exit(spec, "local", spec.local.as_ref(), has)? else { return Ok(None) };
     Ok((local.aggregation == Aggregation::Cc).then(|| concatenated(slots, classes)))
 }
 
-/// The table of an exit is there exactly where the configuration has the exit.
-pub(super) fn there<'a, T>(
+/// Checks that the table of an exit is present exactly where the configuration has the exit.
+pub(super) fn table_of_exit<'a, T>(
     spec: &NetworkSpec,
     name: &str,
     table: Option<&'a Spanned<T>>,
@@ -242,9 +241,9 @@ pub(super) fn joined<T>(
     Ok(input)
 }
 
-/// The layer behind the concatenated scores of several sources and their mask.
+/// The layer over the concatenated scores of several sources and their presence mask.
 fn concatenated(sources: usize, classes: usize) -> LayerShape {
-    let fc = FcSpec { outputs: None, binary: false, activation: FcActivation::None };
+    let fc = FcSpec { outputs: None, binary: false, activation: Activation::None };
     LayerShape { block: BlockSpec::Fc(fc), input: [sources * (classes + 1), 1, 1], output: [classes, 1, 1] }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// The shipped spec with `from` replaced by `to`.
 #[track_caller]
-fn changed(from: &str, to: &str) -> Result<Spec, SpecError> {
+fn changed(from: &str, to: &str) -> Result<Spec, FileError> {
     let text = include_str!("../../networks/ddnn-c.toml");
     assert!(text.contains(from), "{from:?} is not in the shipped spec");
     Spec::parse(Path::new("ddnn-c.toml"), &text.replace(from, to))
@@ -28,7 +28,7 @@ fn the_shipped_specs_fit() {
 
 #[test]
 fn zero_devices_are_refused_with_the_line() {
-    refuses("count = 6", "count = 0", "ddnn-c.toml:10: device.count: expected 1 to 32 device slots, found 0");
+    refuses("count = 6", "count = 0", "ddnn-c.toml:10: device.count: expected 1 to 64 device slots, found 0");
 }
 
 #[test]
@@ -72,7 +72,6 @@ fn an_unknown_key_and_an_unknown_block_are_refused_with_the_line() {
 fn the_costs_follow_the_formula() {
     let spec = changed("ddnn-c", "ddnn-c").unwrap();
     let cost = spec.cost();
-    assert_eq!((cost.link.scores, cost.link.features, cost.link.raw), (40, 256, 3072));
     assert_eq!(cost.device.macs, 27 * 8 * 32 * 32 + 2048 * 10);
     assert_eq!(cost.device.parameters, 27 * 8 + 2 * 8 + 2048 * 10 + 2 * 10);
     assert_eq!(cost.cloud.macs, 54 * 9 * 32 * 256 + 32 * 9 * 48 * 64 + 48 * 9 * 64 * 16 + 1024 * 10);
@@ -80,7 +79,7 @@ fn the_costs_follow_the_formula() {
 
 /// A spec in `models/networks` with `from` replaced by `to`.
 #[track_caller]
-fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, SpecError> {
+fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, FileError> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks").join(name);
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains(from), "{from:?} is not in {name}");
@@ -91,6 +90,18 @@ fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, SpecError> {
 fn refuses_in(name: &str, from: &str, to: &str, message: &str) {
     let error = changed_in(name, from, to).expect_err("must be refused").to_string();
     assert_eq!(error, format!("{name}:{message}"));
+}
+
+#[test]
+fn the_spec_knows_no_tensor_library() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/spec");
+    for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut imports = text.lines().filter(|line| line.contains("use "));
+        let forbidden = ["burn", "crate::fused", "crate::layers", "crate::network"];
+        let found = imports.find(|line| forbidden.iter().any(|name| line.contains(name)));
+        assert!(file.ends_with("tests.rs") || found.is_none(), "{}: {found:?}", file.display());
+    }
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn every_network_in_the_folder_fits() {
 }
 
 #[test]
-fn a_spec_without_wire_sends_what_its_last_device_block_gives() {
+fn without_wire_the_encoding_is_that_of_the_last_device_block() {
     let encoding = |name| changed_in(name, "name", "name").unwrap().shapes.features.encoding;
     assert_eq!(encoding("ddnn-a.toml"), FeatureEncoding::Pixels);
     assert_eq!(encoding("ddnn-f.toml"), FeatureEncoding::Bits);
@@ -118,7 +129,7 @@ fn a_spec_without_wire_sends_what_its_last_device_block_gives() {
 }
 
 #[test]
-fn blocks_and_a_head_are_for_devices_with_a_section() {
+fn only_devices_with_a_section_have_blocks_and_a_head() {
     refuses_in(
         "ddnn-a.toml",
         "count = 6",
@@ -146,7 +157,7 @@ fn blocks_and_a_head_are_for_devices_with_a_section() {
 }
 
 #[test]
-fn the_tables_of_exits_are_there_where_the_configuration_has_them() {
+fn tables_of_exits_are_required_exactly_where_the_configuration_has_the_exit() {
     refuses_in(
         "ddnn-e.toml",
         "[local]\naggregation = \"ap\" ",
@@ -209,7 +220,7 @@ fn every_slot_belongs_to_one_edge() {
 }
 
 #[test]
-fn edges_of_other_sizes_have_weights_of_other_sizes_and_give_the_same_map() {
+fn edges_with_different_numbers_of_slots_give_the_same_map() {
     let groups = "[[0, 1, 2], [3, 4, 5]]";
     let spec = changed_in("ddnn-f.toml", groups, "[[0, 5], [1, 2, 3, 4]]").unwrap();
     let inputs: Vec<_> = spec.shapes.edges.iter().map(|edge| edge.input).collect();
@@ -228,7 +239,7 @@ fn edges_of_other_sizes_have_weights_of_other_sizes_and_give_the_same_map() {
 }
 
 #[test]
-fn wire_features_must_be_what_the_last_device_block_gives() {
+fn wire_features_must_be_the_encoding_of_the_last_device_block() {
     refuses(
         "features = \"bits\"",
         "features = \"f32\"",
@@ -248,7 +259,7 @@ fn wire_features_must_be_what_the_last_device_block_gives() {
 }
 
 #[test]
-fn a_block_of_a_head_or_behind_an_fc_block_that_does_not_fit_is_refused_with_the_line() {
+fn a_misfit_in_a_head_or_after_an_fc_block_is_refused_with_the_line() {
     refuses_in(
         "b-lenet-b.toml",
         "filters = 10, kernel = 3, pad = 1",
@@ -272,7 +283,7 @@ fn a_block_of_a_head_or_behind_an_fc_block_that_does_not_fit_is_refused_with_the
 }
 
 #[test]
-fn branchynets_lenet_costs_what_it_cost_there() {
+fn branchynets_lenet_has_the_published_costs() {
     let cost = changed_in("b-lenet-b.toml", "b-lenet-b", "b-lenet-b").unwrap().cost();
     let (first, branch) = (25 * 5 * 30 * 30, 9 * 5 * 10 * 15 * 15 + 640 * 10);
     // 0.220 M up to exit 1 and 1.140 M along the trunk, as the reference counts.
@@ -280,5 +291,4 @@ fn branchynets_lenet_costs_what_it_cost_there() {
     assert_eq!(first + cost.cloud.macs, 1_140_070);
     let d = changed_in("b-lenet-d.toml", "b-lenet-d", "b-lenet-d").unwrap().cost();
     assert_eq!(d.edges[0].macs + d.cloud.macs, cost.cloud.macs + 810 * 10);
-    assert_eq!((d.link.features, d.link.edge), (4 * 5 * 15 * 15, 40 + 4 * 10 * 9 * 9));
 }

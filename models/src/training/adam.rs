@@ -3,7 +3,7 @@
 use crate::layers::{Layout, ParameterKind, State};
 use crate::recipe::Optimiser;
 
-/// Means of gradients and of their squares.
+/// State of the optimiser: means of gradients and of squared gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adam {
     /// Mean of gradients.
@@ -12,8 +12,19 @@ pub struct Adam {
     pub second: Vec<f32>,
 }
 
-/// Keeps the division away from zero.
+/// Summand that keeps the divisor above zero.
 const EPSILON: f32 = 1e-8;
+
+/// One step of the optimiser.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamStep {
+    /// Settings of the optimiser.
+    pub optimiser: Optimiser,
+    /// Number of the step, from 1.
+    pub number: u64,
+    /// Step size.
+    pub rate: f32,
+}
 
 impl Adam {
     /// Means of zero for `count` parameters.
@@ -21,22 +32,15 @@ impl Adam {
         Self { first: vec![0.0; count], second: vec![0.0; count] }
     }
 
-    /// One step of size `rate`; `step` counts from 1.
-    pub fn step(
-        &mut self,
-        optimiser: &Optimiser,
-        layout: &Layout,
-        state: &mut State,
-        gradient: &[f32],
-        (step, rate): (u64, f32),
-    ) {
-        let Optimiser { beta_1, beta_2, weight_decay, .. } = *optimiser;
-        let exponent = i32::try_from(step).unwrap_or(i32::MAX);
+    /// Takes one step.
+    pub fn step(&mut self, step: AdamStep, layout: &Layout, state: &mut State, gradient: &[f32]) {
+        let AdamStep { optimiser: Optimiser { beta_1, beta_2, weight_decay, .. }, number, rate } = step;
+        let exponent = i32::try_from(number).unwrap_or(i32::MAX);
         let correct_1 = (1.0 / (1.0 - f64::from(beta_1).powi(exponent))) as f32;
         let correct_2 = (1.0 / (1.0 - f64::from(beta_2).powi(exponent))) as f32;
-        for (at, kind) in layout.places() {
-            let parameters = state.parameters[at.clone()].iter_mut().zip(&gradient[at.clone()]);
-            let means = self.first[at.clone()].iter_mut().zip(&mut self.second[at]);
+        for (range, kind) in layout.ranges() {
+            let parameters = state.parameters[range.clone()].iter_mut().zip(&gradient[range.clone()]);
+            let means = self.first[range.clone()].iter_mut().zip(&mut self.second[range]);
             let decay = if kind == ParameterKind::Weight { 1.0 - rate * weight_decay } else { 1.0 };
             let bound = if kind == ParameterKind::Binary { 1.0 } else { f32::INFINITY };
             for ((parameter, g), (first, second)) in parameters.zip(means) {
@@ -50,14 +54,14 @@ impl Adam {
 }
 
 impl Optimiser {
-    /// Step size at `step` (from 1) of `steps`: a straight rise, then half a cosine.
+    /// Step size at `step` (from 1) of `steps`: a linear rise, then half a cosine.
     pub fn rate(&self, step: u64, steps: u64) -> f32 {
         let warm_up = u64::from(self.warm_up_steps).min(steps / 2);
         if step <= warm_up {
             return self.learning_rate * step as f32 / (warm_up + 1) as f32;
         }
-        let way = (step - warm_up) as f64 / (steps - warm_up).max(1) as f64;
-        let cosine = (0.5 + 0.5 * (std::f64::consts::PI * way).cos()) as f32;
+        let done = (step - warm_up) as f64 / (steps - warm_up).max(1) as f64;
+        let cosine = (0.5 + 0.5 * (std::f64::consts::PI * done).cos()) as f32;
         self.learning_rate * (self.final_share + (1.0 - self.final_share) * cosine)
     }
 }
@@ -80,7 +84,8 @@ mod tests {
         let layout = builder.finish();
         let mut state = layout.initial(0);
         let mut adam = Adam::new(4);
-        adam.step(&optimiser(), &layout, &mut state, &[0.3, -20.0, 0.0, -1.0], (1, 0.01));
+        let step = AdamStep { optimiser: optimiser(), number: 1, rate: 0.01 };
+        adam.step(step, &layout, &mut state, &[0.3, -20.0, 0.0, -1.0]);
         for (found, expected) in state.parameters.iter().zip([0.99, 1.01, 1.0, 1.0]) {
             assert!((found - expected).abs() < 1e-6, "{found} against {expected}");
         }

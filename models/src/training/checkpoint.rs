@@ -1,12 +1,12 @@
-//! Checkpoints: everything a run needs to go on to the same result, written so that a kill at any moment leaves a good one.
+//! Checkpoints: the state from which a run resumes to the same result. A kill at any moment leaves a valid one.
 //!
 //! ```text
 //! +----------+--------------+--------+----------------------------------------------+---------+
 //! | HWCKPT01 | header bytes | header | parameters, statistics, first, second        | SHA-256 |
-//! | 8 bytes  | u64 LE       | JSON   | f32 LE each, lengths as the header says      | 32      |
+//! | 8 bytes  | u64 LE       | JSON   | f32 LE each, lengths in the header      | 32      |
 //! +----------+--------------+--------+----------------------------------------------+---------+
 //! ```
-//! The last two are kept. A file is written under another name, flushed to the disk and renamed; a torn one fails its SHA-256.
+//! The last two files are kept. A file is written under another name, synced and renamed; a torn file fails its SHA-256.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,12 +18,13 @@ use thiserror::Error;
 
 use super::{Adam, EpochRecord};
 use crate::layers::State;
-use crate::loss::Figures;
+use crate::loss::LossSums;
 
 const MAGIC: &[u8; 8] = b"HWCKPT01";
+/// Number of checkpoints kept in a folder.
 const KEPT: usize = 2;
 
-/// Where a run stands.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Epochs finished.
@@ -33,7 +34,8 @@ pub struct Progress {
     /// Steps finished since the start.
     pub step: u64,
     /// Sums over the unfinished epoch.
-    pub figures: Figures,
+    #[serde(rename = "figures")]
+    pub sums: LossSums,
     /// Records of the finished epochs.
     pub epochs: Vec<EpochRecord>,
     /// Seconds of training so far, over all starts.
@@ -43,11 +45,11 @@ pub struct Progress {
 /// A saved run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
-    /// Where it stands.
+    /// Progress of the run.
     pub progress: Progress,
     /// Parameters and running statistics.
     pub state: State,
-    /// Optimiser.
+    /// State of the optimiser.
     pub adam: Adam,
 }
 
@@ -58,7 +60,7 @@ struct Header {
     progress: Progress,
 }
 
-/// Why a checkpoint cannot be used.
+/// A checkpoint that cannot be used.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// Reading or writing failed.
@@ -66,15 +68,15 @@ pub enum CheckpointError {
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Cut off or altered.
-    #[error("checkpoint {}: {reason}; it was probably being written when the run was killed", file.display())]
+    #[error("checkpoint {}: {reason}; the run was probably killed while writing it", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
     /// Of a run with another spec, recipe, seed or data.
@@ -90,7 +92,7 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    /// Writes the checkpoint into `folder` and removes those no longer needed.
+    /// Writes the checkpoint into `folder` and removes all but the last two.
     ///
     /// # Errors
     /// [`CheckpointError::Io`].
@@ -101,7 +103,7 @@ impl Checkpoint {
         let mut out = File::create(&partial).map_err(failed)?;
         out.write_all(&self.encode(run)).and_then(|()| out.sync_all()).map_err(failed)?;
         fs::rename(&partial, &file).map_err(failed)?;
-        // The rename itself must survive too; a folder that cannot be synced is no reason to stop.
+        // The sync makes the rename itself durable. A folder that cannot be synced does not stop the run.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         for old in list(folder).map_err(failed)?.into_iter().skip(KEPT) {
             let _ = fs::remove_file(old);
@@ -109,21 +111,21 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The newest good checkpoint in `folder`, and why newer ones were passed over.
+    /// The newest valid checkpoint in `folder`, and the errors of newer ones that were skipped.
     ///
     /// # Errors
-    /// [`CheckpointError::OtherRun`] for a good one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
+    /// [`CheckpointError::OtherRun`] for a valid one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
     pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
-        let mut passed_over = Vec::new();
+        let mut skipped = Vec::new();
         for file in list(folder).map_err(|source| CheckpointError::Io { file: folder.to_owned(), source })? {
             let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
             match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
-                Ok(checkpoint) => return Ok((Some(checkpoint), passed_over)),
+                Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
                 Err(error @ CheckpointError::OtherRun { .. }) => return Err(error),
-                Err(error) => passed_over.push(error),
+                Err(error) => skipped.push(error),
             }
         }
-        Ok((None, passed_over))
+        Ok((None, skipped))
     }
 
     fn encode(&self, run: &str) -> Vec<u8> {

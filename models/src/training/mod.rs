@@ -4,8 +4,10 @@ mod adam;
 mod checkpoint;
 mod step;
 mod trainer;
+mod workers;
 
-pub use adam::Adam;
+pub use adam::{Adam, AdamStep};
 pub use checkpoint::{Checkpoint, CheckpointError, Progress};
-pub use step::{StepResult, Workers, average, step, update_statistics};
-pub use trainer::{EpochRecord, Event, ExitShares, Trainer};
+pub use step::{step, update_statistics};
+pub use trainer::{EpochRecord, Event, Trainer};
+pub use workers::Workers;

@@ -1,33 +1,31 @@
-//! The epoch loop. It knows no clock, no folder and no terminal: what happens after a step or an epoch is the caller's.
+//! The epoch loop, without clock, folder and terminal: the caller handles the events of steps and epochs.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adam, Checkpoint, Progress, Workers, step, update_statistics};
+use super::{Adam, AdamStep, Checkpoint, Progress, step, update_statistics};
 use crate::by_exit::ByExit;
 use crate::data::Samples;
-use crate::evaluation::{ExitCounts, evaluate};
-use crate::loss::Figures;
-use crate::network::Network;
+use crate::evaluation::{ExitShares, evaluate};
+use crate::experiment::Experiment;
+use crate::loss::LossSums;
 use crate::random::Random;
-use crate::recipe::Recipe;
 
 /// A run in memory.
 pub struct Trainer<'a> {
-    network: &'a Network,
-    recipe: &'a Recipe,
-    workers: &'a Workers,
+    experiment: &'a Experiment,
     train: &'a Samples,
     validation: &'a Samples,
-    /// Where it stands.
-    pub at: Checkpoint,
+    class_prior: Vec<f32>,
+    /// State and progress of the run.
+    pub checkpoint: Checkpoint,
 }
 
-/// What one epoch found.
+/// Results of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochRecord {
-    /// From 1.
+    /// Number of the epoch, from 1.
     pub epoch: u32,
-    /// Mean loss over the train part, as it was changed for training.
+    /// Mean loss over the augmented train part.
     pub loss: f64,
     /// Share of correct answers of each exit while training.
     #[serde(flatten, with = "crate::by_exit::train")]
@@ -38,21 +36,11 @@ pub struct EpochRecord {
     pub learning_rate: f32,
 }
 
-/// Share of correct answers by exit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExitShares {
-    /// Each device, over the samples it sees; none where devices have no section.
-    pub devices: Vec<f64>,
-    /// Each exit.
-    #[serde(flatten, with = "crate::by_exit::plain")]
-    pub exits: ByExit<f64>,
-}
-
-/// What happened.
+/// An event of a run.
 pub enum Event<'e> {
     /// A step ended.
     Step {
-        /// Where the run stands.
+        /// Progress of the run.
         progress: &'e Progress,
         /// Steps in an epoch.
         steps_per_epoch: u32,
@@ -66,82 +54,89 @@ pub enum Event<'e> {
 impl<'a> Trainer<'a> {
     /// A run from its beginning, or from a checkpoint.
     pub fn new(
-        (network, recipe, workers): (&'a Network, &'a Recipe, &'a Workers),
-        (train, validation): (&'a Samples, &'a Samples),
+        experiment: &'a Experiment,
+        train: &'a Samples,
+        validation: &'a Samples,
         from: Option<Checkpoint>,
     ) -> Self {
-        let at = from.unwrap_or_else(|| Checkpoint {
+        let checkpoint = from.unwrap_or_else(|| Checkpoint {
             progress: Progress::default(),
-            state: network.initial(recipe.seed),
-            adam: Adam::new(network.layout.parameter_count()),
+            state: experiment.network.initial(experiment.recipe.seed),
+            adam: Adam::new(experiment.network.layout.parameter_count()),
         });
-        Self { network, recipe, workers, train, validation, at }
+        Self { experiment, train, validation, class_prior: train.prior(), checkpoint }
     }
 
-    /// Steps in one epoch; a rest smaller than half a batch is left out, another draw of samples each epoch.
+    /// Steps in one epoch. A remainder below half a batch is left out; each epoch leaves out other samples.
     pub fn steps_per_epoch(&self) -> u32 {
-        let (samples, batch) = (self.train.len(), self.recipe.batch);
+        let (samples, batch) = (self.train.len(), self.experiment.recipe.batch);
         ((samples + batch / 2) / batch).max(1) as u32
     }
 
-    /// Trains to the end of the recipe; `on` hears of every step, epoch and checkpoint and can stop the run with an error.
+    /// Trains to the end of the recipe; `on` gets every event and can stop the run with an error.
     ///
     /// # Errors
     /// The first error of `on`.
     pub fn run<E>(&mut self, mut on: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
-        let steps = self.steps_per_epoch();
-        while self.at.progress.epoch < self.recipe.epochs {
-            let epoch = self.at.progress.epoch + 1;
-            let order = Random::new(self.recipe.seed, &[2, u64::from(epoch)]).permutation(self.train.len());
-            while self.at.progress.step_in_epoch < steps {
-                self.step(&order, epoch, steps);
-                on(Event::Step { progress: &self.at.progress, steps_per_epoch: steps })?;
-                let inside = self.at.progress.step_in_epoch < steps;
-                if inside && self.at.progress.step.is_multiple_of(u64::from(self.recipe.checkpoint.steps)) {
-                    on(Event::Checkpoint(&mut self.at))?;
+        let steps_per_epoch = self.steps_per_epoch();
+        let recipe = &self.experiment.recipe;
+        while self.checkpoint.progress.epoch < recipe.epochs {
+            let epoch = self.checkpoint.progress.epoch + 1;
+            let order = Random::new(recipe.seed, &[2, u64::from(epoch)]).permutation(self.train.len());
+            while self.checkpoint.progress.step_in_epoch < steps_per_epoch {
+                self.step(&order, epoch);
+                let progress = &self.checkpoint.progress;
+                on(Event::Step { progress, steps_per_epoch })?;
+                let inside = progress.step_in_epoch < steps_per_epoch;
+                if inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps)) {
+                    on(Event::Checkpoint(&mut self.checkpoint))?;
                 }
             }
-            let record = self.end_epoch(epoch, steps);
+            let record = self.end_epoch(epoch);
             on(Event::Epoch(&record))?;
-            on(Event::Checkpoint(&mut self.at))?;
+            on(Event::Checkpoint(&mut self.checkpoint))?;
         }
         Ok(())
     }
 
-    fn step(&mut self, order: &[u32], epoch: u32, steps: u32) {
-        let Checkpoint { progress, state, adam } = &mut self.at;
-        let start = progress.step_in_epoch as usize * self.recipe.batch;
-        let indices = &order[start.min(order.len())..(start + self.recipe.batch).min(order.len())];
-        let result = step(self.workers, self.network, state, (self.train, indices), self.recipe, epoch);
-        progress.step += 1;
+    fn step(&mut self, order: &[u32], epoch: u32) {
+        let Experiment { recipe, network, .. } = self.experiment;
+        let progress = &self.checkpoint.progress;
+        let start = progress.step_in_epoch as usize * recipe.batch;
+        let indices = &order[start.min(order.len())..(start + recipe.batch).min(order.len())];
+        let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+        let number = progress.step + 1;
+        let step = AdamStep { optimiser: recipe.optimiser, number, rate: self.rate(number) };
+        let Checkpoint { progress, state, adam } = &mut self.checkpoint;
+        progress.step = number;
         progress.step_in_epoch += 1;
-        progress.figures.add(&result.figures);
-        let optimiser = &self.recipe.optimiser;
-        let rate = optimiser.rate(progress.step, u64::from(steps) * u64::from(self.recipe.epochs));
-        adam.step(optimiser, &self.network.layout, state, &result.gradient, (progress.step, rate));
-        update_statistics(&self.network.layout, state, &result.statistics, optimiser.statistics_momentum);
+        progress.sums.add(&found.sums);
+        adam.step(step, &network.layout, state, &found.gradient);
+        update_statistics(&network.layout, state, &found, recipe.optimiser.statistics_momentum);
     }
 
-    fn end_epoch(&mut self, epoch: u32, steps: u32) -> EpochRecord {
-        let answers = evaluate(self.workers, self.network, &self.at.state, self.validation);
-        let progress = &mut self.at.progress;
-        let Figures { samples, loss, correct } = progress.figures;
+    fn rate(&self, step: u64) -> f32 {
+        let recipe = &self.experiment.recipe;
+        recipe.optimiser.rate(step, u64::from(self.steps_per_epoch()) * u64::from(recipe.epochs))
+    }
+
+    fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
+        let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
+        let learning_rate = self.rate(self.checkpoint.progress.step);
+        let progress = &mut self.checkpoint.progress;
+        let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
         let samples = samples.max(1) as f64;
-        let exits = self.network.configuration.exits().iter();
+        let exits = self.experiment.network.configuration.exits().iter();
         let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
         let record = EpochRecord {
             epoch,
             loss: loss / samples,
             train: train.collect(),
-            validation: ExitCounts::of(&answers, self.validation).shares(),
-            learning_rate: self
-                .recipe
-                .optimiser
-                .rate(progress.step, u64::from(steps) * u64::from(self.recipe.epochs)),
+            validation: ExitShares::of(&logits, self.validation, &self.class_prior),
+            learning_rate,
         };
         progress.epoch = epoch;
         progress.step_in_epoch = 0;
-        progress.figures = Figures::default();
         progress.epochs.push(record.clone());
         record
     }

@@ -21,7 +21,7 @@ impl Group {
 
     fn told(&mut self) -> Vec<u64> {
         let notice = self.leader.notice();
-        self.leader.told(&notice);
+        self.leader.notice_published(&notice);
         notice.late.iter().map(|sample| sample.0).collect()
     }
 }
@@ -151,10 +151,92 @@ fn late_features_that_overtake_their_scores_open_a_late_sample() {
 #[test]
 fn more_late_samples_than_fit_in_one_notice_are_told_in_the_next() {
     let mut group = Group::new();
-    for sample in 0..SettledNotice::MOST_LATE as u64 + 5 {
+    for sample in 0..SettledNotice::MAX_LATE as u64 + 5 {
         group.in_time(sample);
         group.late(0, sample, &SURE);
     }
-    assert_eq!(group.told().len(), SettledNotice::MOST_LATE);
-    assert_eq!((group.leader.untold(), group.told().len(), group.leader.untold()), (5, 5, 0));
+    assert_eq!(group.told().len(), SettledNotice::MAX_LATE);
+    assert_eq!(
+        (group.leader.unpublished_late(), group.told().len(), group.leader.unpublished_late()),
+        (5, 5, 0)
+    );
+}
+
+#[test]
+fn a_sample_is_named_in_the_notice_however_many_late_messages_came() {
+    for count in 1..=3 {
+        let mut group = Group::new();
+        for index in 0..SLOTS as u8 {
+            if index < count {
+                group.late(index, 90, &SURE)
+            } else {
+                group.summary(index, 90, &SURE)
+            };
+        }
+        group.after_ms(2000);
+        assert_eq!((group.leader.settled().decided, group.told()), (1, vec![90]), "{count} late");
+    }
+}
+
+#[test]
+fn a_message_in_time_of_a_closed_sample_is_not_named_in_the_notice() {
+    let mut group = Group::new();
+    group.in_time(100);
+    group.summary(0, 100, &SURE);
+    assert_eq!((group.leader.counts().after_close, group.told()), (1, vec![]));
+}
+
+#[test]
+fn a_sample_that_somebody_could_not_see_is_decided_though_others_gave_it_up() {
+    let mut group = Group::new();
+    group.given_up(0, 90);
+    group.not_in_view(1, 90);
+    let actions = group.not_in_view(2, 90);
+    assert_eq!(decision(&actions).degraded, [Degraded::NoView, Degraded::Late]);
+}
+
+#[test]
+fn a_late_sample_that_all_have_sent_is_decided_by_its_deadline_from_then_on() {
+    let mut group = Group::new();
+    group.late(0, 90, &UNSURE);
+    group.late(1, 90, &UNSURE);
+    group.late(2, 90, &UNSURE);
+    assert_eq!(group.after_ms(49), []);
+    // The wait for features ends, then the deadline: both count from the last answer and not from the first.
+    group.features(0, 90);
+    group.after_ms(1);
+    let asked = group.done.last();
+    assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 250, .. })), "{asked:?}");
+}
+
+#[test]
+fn a_window_of_late_messages_says_nothing_about_a_device() {
+    let mut group = Group::new();
+    for sample in 90..=92 {
+        group.late(0, sample, &SURE);
+        group.late(1, sample, &SURE);
+    }
+    group.after_ms(2000);
+    assert_eq!(group.leader.counts().windows_timed_out, 3);
+    group.summary(0, 100, &SURE);
+    assert_eq!(group.summary(1, 100, &SURE), [], "slot 2 is waited for");
+}
+
+#[test]
+fn a_late_sample_waits_for_devices_that_are_down() {
+    let mut group = Group::new();
+    group.event(Event::DeviceDown { slot: slot(2) });
+    group.late(0, 90, &SURE);
+    assert_eq!(group.late(1, 90, &SURE), []);
+    group.event(Event::DeviceUp { slot: slot(2) });
+    assert_eq!(decision(&group.late(2, 90, &SURE)).presence.present_count(), 3);
+}
+
+#[test]
+fn a_late_sample_has_no_age() {
+    let mut group = Group::new();
+    group.late(0, 90, &SURE);
+    group.late(1, 90, &SURE);
+    let actions = group.late(2, 90, &SURE);
+    assert_eq!(decision(&actions).stages, headwater_protocol::Stages::default());
 }

@@ -138,3 +138,56 @@ fn a_sample_that_a_switched_device_gave_up_is_decided_by_those_that_still_have_i
     let actions = group.after_ms(2000);
     assert_eq!(actions, [Action::Drop { sample: SampleId(91), reason: Dropped::SpoolFull }]);
 }
+
+#[test]
+fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
+    let mut group = group();
+    let (slot, sample) = (slot(2), SampleId(90));
+    group.under_next(Event::GivenUp { slot, sample });
+    let due = group.leader.next_timer();
+    group.now = group.now.plus_ms(500);
+    group.late(0, 90, &SURE);
+    assert_eq!((group.leader.next_timer(), group.leader.settled().decided), (due, 0));
+    let actions = group.after_ms(1500);
+    let found = decision(&actions);
+    assert_eq!((found.network, &found.degraded[..]), (NetworkId([3; 32]), &[Degraded::Late][..]));
+    assert_eq!(found.stages.decided_us, 2_000_000);
+    assert_eq!(group.leader.notice().since, None);
+}
+
+#[test]
+fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
+    let mut group = group();
+    group.late(0, 90, &SURE);
+    group.under_next(Event::GivenUp { slot: slot(2), sample: SampleId(90) });
+    assert_eq!(group.leader.counts().other_network, 1);
+    let actions = group.late(1, 90, &SURE);
+    assert!(actions.is_empty(), "slot 2 may still come back: {actions:?}");
+    assert_eq!(decision(&group.after_ms(2000)).network, NetworkId([3; 32]));
+}
+
+#[test]
+fn a_revision_is_one_of_the_network_that_decided() {
+    let mut group = group();
+    group.next_summary(2, 1, &[0.0, 0.1]);
+    group.under_next(Event::Features { slot: slot(2), sample: SampleId(1), late: false, bits: &[1, 2, 3] });
+    group.after_ms(300);
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &NEXT_SURE });
+    assert!(matches!(&actions[..], [Action::Revise(found)] if found.label == "warm"), "{actions:?}");
+}
+
+#[test]
+fn a_device_that_goes_down_under_one_network_is_still_waited_for_under_the_other() {
+    let mut group = group();
+    group.summary(0, 1, &SURE);
+    group.under_next(Event::DeviceDown { slot: slot(1) });
+    assert_eq!(group.leader.slots_up().bits(), 0b111);
+    assert_eq!(decision(&group.summary(1, 1, &SURE)).presence.present_count(), 2);
+    group.summary(0, 2, &UNSURE);
+    group.summary(1, 2, &UNSURE);
+    assert_eq!(
+        group.under_next(Event::DeviceDown { slot: slot(0) }),
+        [],
+        "it owes features under the current"
+    );
+}

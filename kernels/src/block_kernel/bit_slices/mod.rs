@@ -132,7 +132,11 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let (sums, _) = rows.as_chunks_mut::<SIGNS>();
     let sums = &mut sums[..sizes.groups];
 
-    fill_channels(&sizes, block, channels);
+    match block.input.row_words {
+        // Most maps; the loops over the words of a row are compiled away.
+        1 => fill_channels(&sizes, block.input.bits, 1, channels),
+        row_words => fill_channels(&sizes, block.input.bits, row_words, channels),
+    }
     let masks = TileMasks::of(&sizes, block.words);
     for tile in 0..sizes.tiles {
         fill_sums(&sizes, channels, &masks, tile, sums);
@@ -157,11 +161,10 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
 
 /// Lays the rows of each channel one after the other, at the pitch of the pixels, after the leading padding.
 #[inline(always)]
-fn fill_channels(sizes: &Sizes, block: &Block<'_>, to: &mut [u64]) {
+fn fill_channels(sizes: &Sizes, bits: &[u64], row_words: usize, to: &mut [u64]) {
     let Map { channels, height, width } = sizes.shape.input;
-    let row_words = block.input.row_words;
     to.fill(0);
-    let maps = block.input.bits.chunks_exact(height * row_words).take(channels);
+    let maps = bits.chunks_exact(height * row_words).take(channels);
     let first = PixelWords::of(sizes.shape).leading_padding();
     for (map, to) in maps.zip(to.chunks_exact_mut(sizes.channel_words)) {
         for (y, row) in map.chunks_exact(row_words).enumerate() {

@@ -99,25 +99,29 @@ fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes:
     }
 }
 
+/// The input of one word of pixels.
+struct WordInput<'a> {
+    /// The planes, from the first pixel that a kernel sees.
+    planes: &'a [u8],
+    /// Masks of the padding, for each kernel position.
+    masks: &'a [[LookupVector; WORD_VECTORS]],
+}
+
 /// Copies the bytes that each kernel position sees of a word of pixels, `X` vectors of them.
 #[inline(always)]
 fn fill_patches<L: ByteLookup, const X: usize>(
     ops: L,
     sizes: &Sizes,
-    word: usize,
-    prepared: &Prepared<'_>,
-    buffers: &mut Buffers<'_>,
+    input: &WordInput<'_>,
+    patches: &mut [[[u8; LANES]; X]],
 ) {
-    let (kernel, area) = (sizes.pixels.shape.conv.kernel, sizes.kernel_area());
-    let (masks, _) = prepared.masks.as_chunks::<WORD_VECTORS>();
-    let masks = &masks[sizes.kind(word) * area..][..area];
-    let (patches, _) = buffers.patches.as_chunks_mut::<X>();
+    let kernel = sizes.pixels.shape.conv.kernel;
     // `plane` is as large already; the compiler does not know.
     let stride = sizes.plane.max(WORD_PIXELS);
     let patches = patches.chunks_exact_mut(sizes.channel_groups);
-    for ((position, masks), patches) in masks.iter().enumerate().zip(patches) {
+    for ((position, masks), patches) in input.masks.iter().enumerate().zip(patches) {
         let (ky, kx) = (position / kernel, position % kernel);
-        let mut planes = &buffers.planes[word * WORD_PIXELS + ky * sizes.pixels.pitch + kx..];
+        let mut planes = &input.planes[ky * sizes.pixels.pitch + kx..];
         for patch in patches {
             let (plane, rest) = planes.split_at(stride);
             let (seen, _) = plane[..WORD_PIXELS].as_chunks();
@@ -138,8 +142,11 @@ fn count_word<L: ByteLookup, const X: usize>(
     prepared: &Prepared<'_>,
     buffers: &mut Buffers<'_>,
 ) {
-    fill_patches::<L, X>(ops, sizes, word, prepared, buffers);
-    let (patches, _) = buffers.patches[..sizes.rounds * ROUND_LOOKUPS * X].as_chunks::<X>();
+    let (patches, _) = buffers.patches[..sizes.rounds * ROUND_LOOKUPS * X].as_chunks_mut::<X>();
+    let masks =
+        &prepared.masks.as_chunks().0[sizes.kind(word) * sizes.kernel_area()..][..sizes.kernel_area()];
+    let input = WordInput { planes: &buffers.planes[word * WORD_PIXELS..], masks };
+    fill_patches(ops, sizes, &input, patches);
     let (counts, _) = buffers.counts[..(1 + sizes.filter_groups) * X].as_chunks_mut::<X>();
     let Some((start, counts)) = counts.split_first_mut() else { return };
     let (bounds, _) = prepared.bounds.as_chunks::<BOUNDS>();

@@ -1,6 +1,9 @@
-//! Export is refused unless the engine agrees with the trained network.
+//! Parity: the comparison of an engine with the trained network. Export is refused without parity.
 
-mod trained;
+mod outputs;
+mod reference;
+
+use std::fmt;
 
 use headwater_inference::bundle::BundleError;
 use headwater_inference::engine::EngineError;
@@ -8,23 +11,23 @@ use headwater_inference::sections::SectionError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use trained::Trained;
+pub use reference::Reference;
 
-/// Floats may differ by so much, relative to numbers above 1: engines sum in another order.
+/// Tolerance of floats, relative for numbers above 1: engines sum in another order.
 pub const FLOAT_TOLERANCE: f32 = 1e-4;
-/// Bits may differ where the number in front of the sign is closer to 0 than this.
+/// Tolerance of bits: a bit may differ where the input of the sign is closer to 0.
 pub const SIGN_TOLERANCE: f32 = 1e-5;
-/// Samples compared at export, and at once in a comparison of more.
+/// Samples compared at export, and per chunk in a larger comparison.
 pub const SAMPLES: usize = 256;
 
-/// How an engine compares with the trained network.
+/// Comparison of an engine with the trained network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parity {
-    /// Engine.
+    /// Name of the engine.
     pub engine: String,
     /// Samples compared.
     pub samples: usize,
-    /// Largest difference of a score, a logit or a feature that travels as a float.
+    /// Largest difference of a score, a logit or a float feature.
     pub largest_difference: f32,
     /// Feature bits compared.
     pub bits: u64,
@@ -44,52 +47,61 @@ pub enum ParityError {
     /// The sections do not fit together.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// The bundle does not hold a section.
+    /// The bundle lacks a section.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A float differs.
-    #[error(
-        "parity, {what}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}"
-    )]
+    #[error("parity, {output} of {at}: expected {expected} as trained, found {found} in engine {}", at.engine)]
     Float {
-        /// Section and output.
-        what: String,
-        /// Position in the samples compared.
-        sample: usize,
-        /// As trained.
+        /// `scores`, `features` or `logits`.
+        output: &'static str,
+        /// Section, sample and engine.
+        at: Position,
+        /// Value of the trained network.
         expected: f32,
-        /// In the engine.
+        /// Value of the engine.
         found: f32,
-        /// Engine.
-        engine: &'static str,
     },
-    /// A bit differs that is not at the threshold.
+    /// A bit differs, and the input of the sign is not at the threshold.
     #[error(
-        "parity, features of {section}, sample {sample}, bit {bit}: expected {expected:+} in front of the sign as trained, \
-         engine {engine} has the other sign"
+        "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
+        at.engine
     )]
     Bit {
-        /// Section.
-        section: String,
-        /// Position in the samples compared.
-        sample: usize,
+        /// Section, sample and engine.
+        at: Position,
         /// Position in the map.
         bit: usize,
-        /// Number in front of the sign, as trained.
+        /// Input of the sign in the trained network.
         expected: f32,
-        /// Engine.
-        engine: &'static str,
     },
 }
 
+/// A compared sample of one section, for messages.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// Section or exit.
+    pub section: String,
+    /// Index of the sample.
+    pub sample: usize,
+    /// Name of the engine.
+    pub engine: &'static str,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, sample {}", self.section, self.sample)
+    }
+}
+
 impl Parity {
-    /// This and what another part of the network gave on the same samples in the same engine.
+    /// This comparison and that of another part of the network on the same samples.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         Self { samples: self.samples, ..self.and(other) }
     }
 
-    /// This and what the same engine gave on other samples.
+    /// This comparison and that of the same engine on other samples.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self {
@@ -102,37 +114,29 @@ impl Parity {
         }
     }
 
-    fn floats(
+    fn compare_floats(
         &mut self,
-        what: &str,
-        sample: usize,
+        output: &'static str,
+        at: &Position,
         expected: &[f32],
         found: &[f32],
-        engine: &'static str,
     ) -> Result<(), ParityError> {
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
             if difference.is_nan() || difference > FLOAT_TOLERANCE {
-                return Err(ParityError::Float { what: what.to_owned(), sample, expected, found, engine });
+                return Err(ParityError::Float { output, at: at.clone(), expected, found });
             }
             self.largest_difference = self.largest_difference.max(difference);
         }
         Ok(())
     }
 
-    fn compare_bits(
-        &mut self,
-        (section, sample): (&str, usize),
-        before_sign: &[f32],
-        packed: &[u8],
-        engine: &'static str,
-    ) -> Result<(), ParityError> {
+    fn compare_bits(&mut self, at: &Position, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
         self.bits += before_sign.len() as u64;
-        for (bit, expected) in before_sign.iter().enumerate() {
-            if (*expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
+        for (bit, &expected) in before_sign.iter().enumerate() {
+            if (expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
                 if expected.abs() >= SIGN_TOLERANCE {
-                    let section = section.to_owned();
-                    return Err(ParityError::Bit { section, sample, bit, expected: *expected, engine });
+                    return Err(ParityError::Bit { at: at.clone(), bit, expected });
                 }
                 self.bits_at_threshold += 1;
             }

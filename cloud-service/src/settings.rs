@@ -1,0 +1,242 @@
+//! Settings of the service and of its program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use headwater_settings::{
+    AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, Settings, Sources, load, word,
+};
+use serde::Deserialize;
+
+use crate::engine;
+use crate::network::open_networks;
+
+/// Runs the cloud section of a bundle, or of the current and the next, behind the Open Inference Protocol v2.
+#[derive(Clone, Debug, Conf)]
+#[conf(env_prefix = "HEADWATER_CLOUD_", name = "headwater-cloud", version, test)]
+pub struct CloudSettings {
+    /// Options of the command line.
+    #[conf(flatten)]
+    pub command_line: CommandLine,
+    /// Bundle whose cloud section answers.
+    #[conf(long, env)]
+    pub bundle: PathBuf,
+    /// Bundle of the next network while a group switches over to it (docs/rollover.md). Requests that name the next network are
+    /// answered by it.
+    #[conf(long, env)]
+    pub next_bundle: Option<PathBuf>,
+    /// Section `[http]`.
+    #[conf(flatten, prefix)]
+    pub http: HttpSettings,
+    /// Section `[model]`.
+    #[conf(flatten, prefix)]
+    pub model: ModelSettings,
+    /// Section `[log]`.
+    #[conf(flatten, prefix)]
+    pub log: LogSettings,
+    /// Section `[admin]`.
+    #[conf(flatten, prefix)]
+    pub admin: AdminSettings,
+}
+
+/// Settings of the service without those of its program. Every one has a default that suits one machine.
+#[derive(Clone, Debug, Conf)]
+#[conf(env_prefix = "HEADWATER_CLOUD_")]
+pub struct CloudConfig {
+    /// Section `[http]`.
+    #[conf(flatten, prefix)]
+    pub http: HttpSettings,
+    /// Section `[model]`.
+    #[conf(flatten, prefix)]
+    pub model: ModelSettings,
+    /// Section `[admin]`.
+    #[conf(flatten, prefix)]
+    pub admin: AdminSettings,
+}
+
+/// Section `[http]`: requests and connections.
+#[derive(Clone, Debug, Conf)]
+pub struct HttpSettings {
+    /// Address to listen on, e.g. 0.0.0.0:8600; port 0 takes a free one.
+    #[conf(long, env, default_value = "127.0.0.1:8600")]
+    pub listen: SocketAddr,
+    /// Open connections; further ones wait in the backlog of the operating system.
+    #[conf(long, env, default_value = "256")]
+    pub max_connections: Bounded<1, 65_536, usize>,
+    /// Requests that are queued or running, for each network; one more is answered with 429.
+    #[conf(long, env, default_value = "256")]
+    pub max_requests: Bounded<1, 65_536, usize>,
+    /// Samples in one request; sets the limit of its body.
+    #[conf(long, env, default_value = "64")]
+    pub max_samples: Bounded<1, 4096, usize>,
+    /// Longest time of a request from its head to its answer, ms; a caller may ask for less.
+    #[conf(long, env, default_value = "5000")]
+    pub deadline_ms: Bounded<1, 600_000, u32>,
+    /// Longest time that shutdown waits for requests in flight, ms.
+    #[conf(long, env, default_value = "5000")]
+    pub grace_ms: Bounded<1, 600_000, u32>,
+}
+
+/// Section `[model]`: the cloud section and its engine.
+#[derive(Clone, Debug, Conf)]
+pub struct ModelSettings {
+    /// Name of the model in /v2/models/{name}.
+    #[conf(long, env, value_parser = model_name, default_value = "headwater")]
+    pub name: String,
+    /// What runs the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
+    #[conf(long, env, value_parser = word, default_value = "auto")]
+    pub engine: EngineChoice,
+    /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.
+    #[conf(long, env)]
+    pub onnxruntime: Option<PathBuf>,
+    /// Samples in one run of the model. More serves more a second under load and costs memory; no request waits for a full batch.
+    #[conf(long, env, default_value = "64")]
+    pub max_batch: Bounded<1, 4096, usize>,
+}
+
+/// Engine of the cloud section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineChoice {
+    /// ONNX Runtime where its library is found, else tract.
+    #[default]
+    Auto,
+    /// tract.
+    Tract,
+    /// ONNX Runtime, or the service does not start.
+    Ort,
+}
+
+impl CloudSettings {
+    /// The part that the service itself needs.
+    pub fn service(&self) -> CloudConfig {
+        let Self { http, model, admin, .. } = self.clone();
+        CloudConfig { http, model, admin }
+    }
+
+    /// Opens every file that the settings name, as a start would; returns all mistakes.
+    pub fn open_files(&self) -> Vec<String> {
+        let networks = open_networks(&self.bundle, self.next_bundle.as_deref());
+        let engine = engine::choose(&self.model);
+        networks.err().map(|error| error.to_string()).into_iter().chain(engine.err()).collect()
+    }
+}
+
+impl CloudConfig {
+    /// The same settings with another address to listen on.
+    #[must_use]
+    pub fn with_listen(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.http.listen = address.into();
+        self
+    }
+}
+
+impl Default for CloudConfig {
+    fn default() -> Self {
+        load(Sources::default()).expect("every setting has a default").settings
+    }
+}
+
+impl Settings for CloudSettings {
+    const OLD_VARIABLES: &'static str = "HEADWATER_CLOUD_";
+    const ALIASES: &'static [(&'static str, &'static str)] = &[
+        ("RUST_LOG", "log.filter"),
+        ("HEADWATER_BUNDLE", "bundle"),
+        ("ORT_DYLIB_PATH", "model.onnxruntime"),
+    ];
+    const RENAMED: &'static [(&'static str, &'static str)] = &[
+        ("listen", "http.listen"),
+        ("most_connections", "http.max_connections"),
+        ("most_requests", "http.max_requests"),
+        ("most_samples", "http.max_samples"),
+        ("deadline_ms", "http.deadline_ms"),
+        ("grace_ms", "http.grace_ms"),
+        ("model_name", "model.name"),
+        ("engine", "model.engine"),
+        ("onnxruntime", "model.onnxruntime"),
+        ("max_batch", "model.max_batch"),
+    ];
+}
+
+impl Settings for CloudConfig {}
+
+fn model_name(name: &str) -> Result<String, Mistake> {
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if (1..=64).contains(&name.len()) && name.bytes().all(is_letter) {
+        return Ok(name.into());
+    }
+    Err(Mistake(format!("expected 1 to 64 of a-z A-Z 0-9 . _ -, found {name:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_settings::{Stop, example};
+
+    use super::*;
+
+    const HEADING: &str = "# Settings of `headwater-cloud` with their defaults. A flag wins over an environment variable, \
+                           and the variable over this file.\n\n";
+
+    /// Values of the keys without a default.
+    const SAMPLES: &str = "bundle = \"headwater.hwb\"\nnext_bundle = \"next.hwb\"\n\
+        [model]\nonnxruntime = \"/usr/local/lib/libonnxruntime.so\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+
+    #[track_caller]
+    fn mistakes(file: &str) -> Vec<String> {
+        match load::<CloudSettings>(Sources::default().with_file(file)) {
+            Err(Stop::Mistakes(mistakes)) => mistakes,
+            other => panic!("expected mistakes, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_example_file_is_made_from_the_declaration() {
+        let file = include_str!("../headwater-cloud.toml");
+        let expected = HEADING.to_owned() + &example::<CloudSettings>(None, SAMPLES).unwrap();
+        assert_eq!(file, expected);
+        load::<CloudSettings>(Sources::default().with_file(file)).unwrap();
+    }
+
+    #[test]
+    fn every_mistake_of_a_file_is_named_at_once() {
+        let file = "bundle = \"a.hwb\"\n[http]\nlisten = \"nowhere\"\ndeadline_ms = 0\nbatch = 3\ngrace_ms = 10\n\
+            [model]\nmax_bach = 3\nmax_batch = \"many\"\nname = \"a/b\"\nengine = \"torch\"";
+        let expected = [
+            ("http.batch", "no such setting"),
+            ("model.max_bach", "did you mean `model.max_batch`?"),
+            ("http.listen", "found \"nowhere\""),
+            ("http.deadline_ms", "expected 1 to 600000, found 0"),
+            ("model.max_batch", "expected 1 to 4096, found many"),
+            ("model.name", "expected 1 to 64 of a-z A-Z 0-9 . _ -, found \"a/b\""),
+            ("model.engine", "expected \"auto\", \"tract\" or \"ort\", found \"torch\""),
+        ];
+        let found = mistakes(file);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (key, reason) in expected {
+            let is_named = |mistake: &String| mistake.starts_with(key) && mistake.contains(reason);
+            assert!(found.iter().any(is_named), "{key}: {reason} in {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_old_key_is_refused_naming_the_new_one() {
+        for (old, new) in CloudSettings::RENAMED {
+            let found = mistakes(&format!("bundle = \"a.hwb\"\n{old} = 1"));
+            assert!(found.len() == 1 && found[0].starts_with(old) && found[0].contains(new), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn printed_settings_read_back_as_the_same_settings() {
+        let file = "bundle = \"a.hwb\"\nnext_bundle = \"next.hwb\"\n[http]\nmax_samples = 3\ngrace_ms = 7\n\
+            [model]\nengine = \"ort\"\nonnxruntime = \"lib.so\"\nname = \"other\"";
+        let printed =
+            |file: String| load::<CloudSettings>(Sources::default().with_file(file)).unwrap().to_toml(None);
+        let settings = printed(file.into());
+        assert_eq!(settings.parse::<toml::Table>().unwrap(), printed(settings.clone()).parse().unwrap());
+        for line in ["max_samples = 3", "name = \"other\"", "engine = \"ort\"", "next_bundle = \"next.hwb\""]
+        {
+            assert!(settings.contains(line), "{line} in\n{settings}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! From a capture to its answer: takes the frame, runs the section, sends the reply, and keeps it until it is settled.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use headwater_inference::sections::DeviceOutput;
+use headwater_link::LinkError;
+use headwater_protocol::{Body, SampleId};
+use headwater_samples::View;
+use headwater_samples::archive::Frame;
+use tracing::{debug, error, warn};
+
+use super::Agent;
+use super::late_sending::is_permanent;
+use crate::answer_buffer::BufferedAnswer;
+use crate::publisher::{Age, Encoded};
+use crate::recent_samples::Admission;
+use crate::reply_rule::Reply;
+use crate::section_runner::{JobResult, Submitted};
+use crate::source::{CapturedFrame, SourceEvent};
+use crate::spool::{GiveUpReason, Spool};
+use crate::timestamp::since_1970;
+
+impl Agent {
+    /// Captures a sample. A sample that is not in view is answered at once, without the section.
+    pub(super) fn capture(&mut self, sample: SampleId, now_us: u64) {
+        match self.recent.admit(sample) {
+            Admission::New => {}
+            Admission::Repeated => {
+                self.publisher.report().repeated += 1;
+                return;
+            }
+            Admission::Backwards => return self.refuse_backwards(sample),
+        }
+        if self.source.is_over() {
+            return;
+        }
+        self.publisher.report().captured += 1;
+        match self.source.capture(sample, now_us) {
+            CapturedFrame::Now(Frame::View(view)) => {
+                let submitted = self.section.submit(sample, now_us, view);
+                self.on_submitted(submitted);
+            }
+            CapturedFrame::Now(Frame::NotInView) => {
+                self.answer(sample, now_us, Body::NotInView, Vec::new());
+            }
+            // No message: the leader counts the slot as missing.
+            CapturedFrame::Now(Frame::Broken { name, reason }) => {
+                debug!(sample = %sample, frame = name, reason, "broken frame");
+                self.publisher.report().broken_frames += 1;
+            }
+            CapturedFrame::LaterOrNever => {}
+        }
+    }
+
+    /// Handles a frame that arrives on its own.
+    pub(super) fn on_source(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::OwnSample(view) => {
+                let Some(ids) = &mut self.frame_ids else { return };
+                let sample = ids.next(since_1970());
+                // These ids only grow, so the sample is new.
+                self.recent.admit(sample);
+                self.publisher.report().captured += 1;
+                self.run_section(sample, self.now().us, view);
+            }
+            #[cfg(feature = "http")]
+            SourceEvent::Snapshot(snapshot) => {
+                self.run_section(snapshot.sample, snapshot.captured_us, snapshot.view);
+            }
+            SourceEvent::Ended { .. } => {}
+        }
+    }
+
+    /// Captures by the clock, and counts the captures that the device was too late for.
+    pub(super) fn on_clock(&mut self) {
+        let now = self.now();
+        let Some(due) = self.capture_clock.as_mut().and_then(|clock| clock.capture(now)) else { return };
+        self.publisher.report().captures_missed += due.missed;
+        if due.missed_to_log > 0 {
+            warn!(
+                missed = due.missed_to_log, newest = %due.sample,
+                "captures missed: the device was later than half a period (a busy machine, or a period too short for it)"
+            );
+        }
+        self.capture(due.sample, now.us);
+    }
+
+    /// Time of the next capture by the clock. The caller keeps it until then: computed again after a message, it would skip a
+    /// capture that came due meanwhile.
+    pub(super) fn next_capture(&self) -> Option<Instant> {
+        self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(since_1970()))
+    }
+
+    /// True while frames are taken from the source. A frame that is a sample waits until the section has a free place and its
+    /// answer can be sent or spooled on disk, so that no frame of a file or a pipe is lost.
+    pub(super) fn takes_frames(&self) -> bool {
+        let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
+        self.frame_ids.is_none() || is_safe && self.section.has_free_place()
+    }
+
+    /// Answers with the result of the section.
+    pub(super) fn on_result(&mut self, result: JobResult) {
+        let JobResult { sample, captured_us, output } = result;
+        let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
+        let (reply, DeviceOutput { scores, features }) = match replied {
+            Ok(replied) => replied,
+            Err(reason) => {
+                let mut report = self.publisher.report();
+                report.section_failures += 1;
+                if report.section_failures == 1 {
+                    error!(sample = %sample, reason, "the section failed");
+                }
+                return;
+            }
+        };
+        match reply {
+            Reply::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), Vec::new()),
+            Reply::Input => self.answer(sample, captured_us, Body::Input(&features), Vec::new()),
+            Reply::Summary | Reply::SummaryAndFeatures => {
+                let scores: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+                self.answer(sample, captured_us, Body::Summary(&scores), features);
+            }
+        }
+    }
+
+    /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled.
+    fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
+        let now = self.now();
+        let age = Age { ms: now.age_ms(now.unix_ms_of(captured_us)), is_late: false };
+        let answer = match self.publisher.encode(sample, age, body) {
+            Ok(answer) => answer,
+            Err(error) => return self.publisher.count_encode_error(sample, &error),
+        };
+        let sent = self.send_answer(sample, age, &answer, &features);
+        let kept = BufferedAnswer { captured_us, sent_us: now.us, answer: answer.payload, features };
+        match sent {
+            Ok(()) => self.unsettled.keep_sent(sample, kept, now),
+            Err(error) if is_permanent(&error) => {
+                self.publisher.report().count_dropped(&error);
+                self.give_up(sample, GiveUpReason::Refused, &error.to_string());
+            }
+            Err(error) => {
+                if !self.unsettled.keep_unsent(sample, kept, now) {
+                    self.publisher.report().count_dropped(&error);
+                }
+            }
+        }
+        self.report_unsettled();
+    }
+
+    fn send_answer(
+        &self,
+        sample: SampleId,
+        age: Age,
+        answer: &Encoded,
+        features: &[u8],
+    ) -> Result<(), LinkError> {
+        self.publisher.publish(answer)?;
+        if features.is_empty() || !self.reply_rule.sends_features_unasked() {
+            return Ok(());
+        }
+        match self.publisher.encode(sample, age, Body::Features(features)) {
+            Ok(features) => self.publisher.publish(&features),
+            Err(error) => {
+                self.publisher.count_encode_error(sample, &error);
+                Ok(())
+            }
+        }
+    }
+
+    fn run_section(&mut self, sample: SampleId, captured_us: u64, view: View) {
+        let submitted = self.section.submit(sample, captured_us, Cow::Owned(view));
+        self.on_submitted(submitted);
+    }
+
+    fn on_submitted(&mut self, submitted: Submitted) {
+        match submitted {
+            Submitted::Done(result) => self.on_result(result),
+            Submitted::Queued => {}
+            Submitted::Shed(job) => {
+                debug!(sample = %job.sample, "view shed: the section is behind");
+                self.publisher.report().shed += 1;
+            }
+        }
+    }
+
+    fn refuse_backwards(&self, sample: SampleId) {
+        let mut report = self.publisher.report();
+        report.backwards += 1;
+        if report.backwards == 1 {
+            let newest = self.recent.newest();
+            warn!(
+                sample = %sample, newest = %newest,
+                "a trigger goes backwards and is refused; later ones are only counted (ids of a group must only grow)"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Sends spooled answers late, a few messages at a time so that new samples are not held up, until the leader settles each.
+
+use std::time::{Duration, Instant};
+
+use headwater_link::LinkError;
+use headwater_protocol::{Body, SampleId, decode};
+
+use super::Agent;
+use crate::publisher::{Age, Encoded};
+use crate::spool::{GiveUpReason, SpooledSample};
+use crate::timestamp::Timestamp;
+
+/// Time between two services of the spool.
+const SERVICE_EVERY: Duration = Duration::from_millis(20);
+
+/// Late messages sent in one service.
+const MAX_MESSAGES: usize = 32;
+
+impl Agent {
+    /// Time of the next service of the spool; `None` while every answer is settled.
+    pub(super) fn next_spool_service(&self) -> Option<Instant> {
+        let next = self.spool_served + SERVICE_EVERY;
+        if self.is_connected() && self.unsettled.spooled() > 0 {
+            return Some(next);
+        }
+        let surplus_us = self.unsettled.surplus_from_us()?;
+        Some(next.max(self.start + Duration::from_micros(surplus_us)))
+    }
+
+    /// Moves answers that are too old for memory to the spool, and sends late the spooled answers that are due.
+    pub(super) fn serve_spool(&mut self) {
+        let now = self.now();
+        self.spool_served = Instant::now();
+        self.unsettled.spool_surplus(now);
+        if self.is_connected() {
+            self.send_late(now);
+        }
+        self.report_unsettled();
+    }
+
+    fn send_late(&mut self, now: Timestamp) {
+        let due = self.unsettled.spool_mut().map(|spool| spool.due(now.us, MAX_MESSAGES)).unwrap_or_default();
+        let mut messages = 0;
+        for sample in due {
+            if messages >= MAX_MESSAGES {
+                return;
+            }
+            match self.send_sample_late(sample, now) {
+                Ok(sent) => messages += sent,
+                Err(error) if is_permanent(&error) => {
+                    self.give_up(sample, GiveUpReason::Refused, &error.to_string());
+                }
+                // The sample stays due.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends a spooled sample; returns the number of messages.
+    fn send_sample_late(&mut self, sample: SampleId, now: Timestamp) -> Result<usize, LinkError> {
+        let messages = self.late_messages(sample, now);
+        for message in &messages {
+            self.publisher.publish(message)?;
+        }
+        if let Some(spool) = self.unsettled.spool_mut() {
+            spool.sent_late(sample, now.us);
+        }
+        Ok(messages.len())
+    }
+
+    fn late_messages(&mut self, sample: SampleId, now: Timestamp) -> Vec<Encoded> {
+        let Some(spooled) = self.unsettled.spool_mut().and_then(|spool| spool.read(sample)) else {
+            return Vec::new();
+        };
+        if let SpooledSample::Answer { captured_unix_ms, answer, features } = spooled {
+            let age = Age { ms: now.age_ms(captured_unix_ms), is_late: true };
+            match self.encode_again(sample, age, &answer, &features) {
+                Ok(messages) => return messages,
+                Err(reason) => self.give_up(sample, GiveUpReason::Unreadable, &reason),
+            }
+        }
+        let age = Age { ms: 0, is_late: true };
+        self.publisher.encode(sample, age, Body::Gone).into_iter().collect()
+    }
+
+    /// Encodes a spooled answer anew, under the present boot number and age.
+    fn encode_again(
+        &self,
+        sample: SampleId,
+        age: Age,
+        answer: &[u8],
+        features: &[u8],
+    ) -> Result<Vec<Encoded>, String> {
+        let answer = decode(answer, &self.publisher.limits).map_err(|error| error.to_string())?;
+        let answer = self.publisher.encode(sample, age, answer.body);
+        let features = (!features.is_empty() && self.reply_rule.sends_features_unasked())
+            .then(|| self.publisher.encode(sample, age, Body::Features(features)));
+        let messages: Result<Vec<Encoded>, _> = std::iter::once(answer).chain(features).collect();
+        messages.map_err(|error| error.to_string())
+    }
+
+    pub(super) fn give_up(&mut self, sample: SampleId, reason: GiveUpReason, detail: &str) {
+        if let Some(spool) = self.unsettled.spool_mut() {
+            spool.give_up(sample, reason, detail);
+        }
+    }
+}
+
+/// True when sending again cannot help.
+pub(super) fn is_permanent(error: &LinkError) -> bool {
+    !matches!(error, LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed)
+}

@@ -1,0 +1,108 @@
+//! Metrics of a device: the counts of its report, on the admin listener.
+
+use std::collections::BTreeMap;
+
+use headwater_settings::AdminSettings;
+use headwater_telemetry::{AdminServer, Metrics, ReportMetric};
+
+use crate::device::DeviceHandle;
+use crate::error::DeviceError;
+use crate::report::DeviceReport;
+
+type Metric = ReportMetric<DeviceReport>;
+
+/// Metrics of the report, whose fields explain them.
+const METRICS: [Metric; 23] = [
+    Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
+    Metric::counter(
+        "headwater_device_captures_missed_total",
+        "Captures by the clock that came too late.",
+        |r| r.captures_missed,
+    ),
+    Metric::counter("headwater_device_triggers_repeated_total", "Repeated triggers.", |r| r.repeated),
+    Metric::counter("headwater_device_triggers_backwards_total", "Triggers refused.", |r| r.backwards),
+    Metric::counter("headwater_device_source_frames_total", "Frames from the source.", |r| r.source_frames),
+    Metric::counter("headwater_device_broken_frames_total", "Samples of broken frames.", |r| r.broken_frames),
+    Metric::counter("headwater_device_views_shed_total", "Views shed by a full queue.", |r| r.shed),
+    Metric::counter("headwater_device_section_failures_total", "Failures of the section.", |r| {
+        r.section_failures
+    }),
+    Metric::counter("headwater_device_late_messages_total", "Messages sent late.", |r| r.late_sent),
+    Metric::counter("headwater_device_samples_lost_total", "Samples whose id is lost.", |r| r.lost),
+    Metric::counter("headwater_device_sent_bytes_total", "Bytes written to the socket.", |r| r.wire_sent),
+    Metric::counter("headwater_device_received_bytes_total", "Bytes read from the socket.", |r| {
+        r.wire_received
+    }),
+    Metric::counter("headwater_device_connections_total", "Connections to the broker.", |r| r.connected),
+    Metric::gauge("headwater_device_memory_samples", "Unsettled samples in memory.", |r| r.kept_samples),
+    Metric::gauge("headwater_device_spool_samples", "Unsettled samples in the spool.", |r| r.spooled),
+    Metric::gauge("headwater_device_spool_bytes", "Bytes of the spool.", |r| r.spool_bytes),
+    Metric::counters("headwater_device_messages_total", "Messages sent.", "kind", |r| {
+        values(&r.sent, |sent| sent.messages)
+    }),
+    Metric::counters("headwater_device_body_bytes_total", "Bytes of bodies.", "kind", |r| {
+        values(&r.sent, |sent| sent.body_bytes)
+    }),
+    Metric::counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind", |r| {
+        values(&r.sent, |sent| sent.payload_bytes)
+    }),
+    Metric::counters("headwater_device_messages_dropped_total", "Messages not sent.", "reason", |r| {
+        values(&r.dropped, |n| *n)
+    }),
+    Metric::counters("headwater_device_messages_refused_total", "Messages refused.", "fault", |r| {
+        values(&r.faults, |n| *n)
+    }),
+    Metric::counters("headwater_device_frame_faults_total", "Missing frames.", "fault", |r| {
+        values(&r.frame_faults, |n| *n)
+    }),
+    Metric::counters("headwater_device_samples_given_up_total", "Samples given up.", "reason", |r| {
+        values(&r.given_up, |n| *n)
+    }),
+];
+
+fn values<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(String, u64)> {
+    counts.iter().map(|(label, count)| ((*label).to_owned(), read(count))).collect()
+}
+
+impl DeviceHandle {
+    /// Starts the admin listener if the settings have one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Admin`] when the address cannot be listened on.
+    pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
+        let Some(listen) = settings.listen else { return Ok(None) };
+        let metrics = Metrics::new();
+        let device = self.report().device;
+        let reporter = self.reporter();
+        metrics.register_report(&METRICS, &[("device", device.as_str())], move || reporter.report());
+        let server = AdminServer::start(listen, metrics, || true).await;
+        server.map(Some).map_err(|source| DeviceError::Admin { listen, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::{Boot, DeviceId, Slot};
+
+    use super::*;
+
+    #[test]
+    fn the_metrics_pass_promtool() {
+        let metrics = Metrics::new();
+        metrics.register_report(&METRICS, &[("device", "cam-0")], || {
+            let slot = Slot::new(0).unwrap();
+            let mut report = DeviceReport::new(DeviceId::new("cam-0").unwrap(), slot, Boot(7));
+            report.captures_missed = 3;
+            report.count_frame_fault("cut");
+            report
+        });
+        let text = metrics.text();
+        headwater_telemetry::testing::check_metrics(&text);
+        for line in [
+            "headwater_device_captures_missed_total{device=\"cam-0\"} 3",
+            "headwater_device_frame_faults_total{device=\"cam-0\",fault=\"cut\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The reply that a device sends for an output of its section.
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::FeatureEncoding;
+use headwater_inference::policy::{ExitPolicy, Policy};
+use headwater_inference::sections::DeviceOutput;
+use headwater_protocol::{DeviceDecision, Exit, PolicyId};
+
+/// Rule that chooses the reply, from the network's configuration and the policy.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyRule {
+    /// The exit `device`, if the device is alone and may decide.
+    exit: Option<(ExitPolicy, PolicyId)>,
+    has_section: bool,
+    encoding: FeatureEncoding,
+}
+
+/// Reply of a device for one sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Reply {
+    /// Scores. The device keeps the features until the leader requests them.
+    Summary,
+    /// Scores and features together: no exit before the next tier needs the scores alone.
+    SummaryAndFeatures,
+    /// The view itself.
+    Input,
+    /// Its own decision alone.
+    Decided(DeviceDecision),
+}
+
+impl ReplyRule {
+    /// The rule for a network, under the bundle's policy or the policy given in its place.
+    pub(crate) fn of(bundle: &Bundle, policy: Option<(Policy, PolicyId)>) -> Self {
+        let manifest = bundle.manifest();
+        let exit = || match policy {
+            Some((policy, id)) => (policy.device, id),
+            None => (bundle.policy().device.clone(), bundle.policy_id()),
+        };
+        Self {
+            exit: manifest.configuration.has(Exit::Device).then(exit),
+            has_section: manifest.configuration.has_device_section(),
+            encoding: manifest.features.encoding,
+        }
+    }
+
+    /// Whether features follow a summary without a request.
+    pub(crate) fn sends_features_unasked(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Chooses the reply for an output.
+    ///
+    /// # Errors
+    /// A sentence, when the section gave features that are not finite: the leader would refuse them as garbage.
+    pub(crate) fn reply_to(&self, output: &DeviceOutput) -> Result<Reply, String> {
+        if !self.has_section {
+            return Ok(Reply::Input);
+        }
+        if !self.encoding.takes(&output.features) {
+            return Err("the section gave features that are not finite".into());
+        }
+        let Some((exit, policy)) = &self.exit else { return Ok(Reply::Summary) };
+        let assessment = exit.assess(&output.scores, 1);
+        if !assessment.leaves {
+            return Ok(Reply::SummaryAndFeatures);
+        }
+        let (class, confidence) = (assessment.class, assessment.confidence);
+        Ok(Reply::Decided(DeviceDecision { class, confidence, policy: *policy }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::manifest::Configuration;
+    use headwater_inference::policy::{ExitThreshold, Threshold};
+    use headwater_inference::testing::TinyNetwork;
+
+    use super::*;
+
+    fn reply_rule(configuration: Configuration, threshold: f32) -> ReplyRule {
+        let network = TinyNetwork { policy: policy(threshold), ..TinyNetwork::of(configuration) };
+        ReplyRule::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None)
+    }
+
+    fn policy(threshold: f32) -> Policy {
+        let mut policy = Policy::default();
+        policy.device.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+        policy
+    }
+
+    fn output() -> DeviceOutput {
+        DeviceOutput { scores: vec![0.0, 9.0, 0.0, 0.0], features: vec![0; 8] }
+    }
+
+    #[test]
+    fn a_device_that_is_alone_decides_when_it_is_sure_and_sends_all_when_not() {
+        for configuration in [Configuration::B, Configuration::D] {
+            let sure = reply_rule(configuration, 0.5).reply_to(&output());
+            assert!(matches!(sure, Ok(Reply::Decided(DeviceDecision { class: 1, .. }))), "{sure:?}");
+            assert_eq!(reply_rule(configuration, 0.0).reply_to(&output()), Ok(Reply::SummaryAndFeatures));
+        }
+    }
+
+    #[test]
+    fn a_policy_of_the_device_replaces_the_bundle_s() {
+        let network = TinyNetwork { policy: policy(0.0), ..TinyNetwork::of(Configuration::B) };
+        let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
+        let id = PolicyId([7; 8]);
+        let reply = ReplyRule::of(&bundle, Some((policy(1.0), id))).reply_to(&output());
+        assert!(
+            matches!(reply, Ok(Reply::Decided(DeviceDecision { policy, .. })) if policy == id),
+            "{reply:?}"
+        );
+    }
+
+    #[test]
+    fn a_device_of_a_group_never_decides() {
+        for configuration in [Configuration::C, Configuration::E, Configuration::F] {
+            assert_eq!(reply_rule(configuration, 1.0).reply_to(&output()), Ok(Reply::Summary));
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_section_sends_its_view() {
+        let rule = reply_rule(Configuration::A, 1.0);
+        assert_eq!(rule.reply_to(&DeviceOutput::default()), Ok(Reply::Input));
+    }
+
+    #[test]
+    fn features_that_are_not_finite_are_not_sent() {
+        let network = TinyNetwork { encoding: FeatureEncoding::F32, ..TinyNetwork::of(Configuration::C) };
+        let rule = ReplyRule::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None);
+        let features = f32::NAN.to_le_bytes().to_vec();
+        assert!(rule.reply_to(&DeviceOutput { features, ..output() }).is_err());
+    }
+}

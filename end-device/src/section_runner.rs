@@ -1,0 +1,202 @@
+//! Runs the device section on views: a brief section at once, any other on a thread of its own, off the async threads.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use headwater_inference::sections::{DeviceOutput, DeviceSection};
+use headwater_protocol::SampleId;
+use headwater_samples::View;
+use tokio::sync::mpsc;
+
+use crate::error::DeviceError;
+
+/// A captured view that waits for the section.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) sample: SampleId,
+    pub(crate) captured_us: u64,
+    pub(crate) view: Vec<u8>,
+}
+
+/// Result of the section for one view.
+#[derive(Debug)]
+pub(crate) struct JobResult {
+    pub(crate) sample: SampleId,
+    pub(crate) captured_us: u64,
+    /// Scores and features, or the failure.
+    pub(crate) output: Result<DeviceOutput, String>,
+}
+
+/// The section and where it runs.
+pub(crate) enum SectionRunner {
+    /// On the caller's thread. The sender sends nothing; dropping it ends the results.
+    Inline { section: Box<DeviceSection>, results: Option<mpsc::Sender<JobResult>> },
+    /// On a thread. Once the runner is dropped, the thread ends after the queued jobs.
+    Thread(Arc<JobQueue>),
+}
+
+/// Outcome of submitting a view.
+#[derive(Debug)]
+pub(crate) enum Submitted {
+    /// The section has run.
+    Done(JobResult),
+    /// The job is queued; its result comes later.
+    Queued,
+    /// The job is queued, and the oldest one, given back, made place for it.
+    Shed(Job),
+}
+
+/// Jobs for the thread.
+#[derive(Debug)]
+pub(crate) struct JobQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+    max_jobs: usize,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+}
+
+/// Results that may wait for the agent; the thread pauses while the channel is full.
+const MAX_RESULTS: usize = 64;
+
+impl SectionRunner {
+    /// Starts the runner; results of queued jobs come out of the receiver. At most `max_jobs` jobs wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::Thread`].
+    pub(crate) fn start(
+        section: DeviceSection,
+        max_jobs: usize,
+    ) -> Result<(Self, mpsc::Receiver<JobResult>), DeviceError> {
+        let (results, receiver) = mpsc::channel(MAX_RESULTS);
+        if section.is_brief() {
+            return Ok((Self::Inline { section: Box::new(section), results: Some(results) }, receiver));
+        }
+        let queue = Arc::new(JobQueue::new(max_jobs.max(1)));
+        let work = Arc::clone(&queue);
+        thread::Builder::new()
+            .name("model".into())
+            .spawn(move || run(section, &work, &results))
+            .map_err(DeviceError::Thread)?;
+        Ok((Self::Thread(queue), receiver))
+    }
+
+    /// Runs the section on a view, or queues the view.
+    pub(crate) fn submit(&mut self, sample: SampleId, captured_us: u64, view: Cow<'_, View>) -> Submitted {
+        match self {
+            Self::Inline { section, .. } => {
+                Submitted::Done(JobResult { sample, captured_us, output: output(section, &view.pixels) })
+            }
+            Self::Thread(queue) => {
+                let job = Job { sample, captured_us, view: view.into_owned().pixels };
+                queue.push(job).map_or(Submitted::Queued, Submitted::Shed)
+            }
+        }
+    }
+
+    /// True when one more view can be submitted without shedding another.
+    pub(crate) fn has_free_place(&self) -> bool {
+        match self {
+            Self::Inline { .. } => true,
+            Self::Thread(queue) => queue.lock().jobs.len() < queue.max_jobs,
+        }
+    }
+
+    /// Takes no more views; the results end after the queued jobs.
+    pub(crate) fn close(&mut self) {
+        match self {
+            Self::Inline { results, .. } => *results = None,
+            Self::Thread(queue) => queue.close(),
+        }
+    }
+}
+
+impl Drop for SectionRunner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl JobQueue {
+    fn new(max_jobs: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), max_jobs }
+    }
+
+    /// Queues a job. A full queue gives back its oldest job.
+    fn push(&self, job: Job) -> Option<Job> {
+        let mut state = self.lock();
+        let shed = if state.jobs.len() >= self.max_jobs { state.jobs.pop_front() } else { None };
+        state.jobs.push_back(job);
+        self.changed.notify_one();
+        shed
+    }
+
+    fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a job; `None` once the queue is closed and empty.
+    fn next(&self) -> Option<Job> {
+        let is_waiting = |state: &mut QueueState| state.jobs.is_empty() && !state.is_closed;
+        let waited = self.changed.wait_while(self.lock(), is_waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).jobs.pop_front()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        // No code under the lock can panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(mut section: DeviceSection, queue: &JobQueue, results: &mpsc::Sender<JobResult>) {
+    while let Some(Job { sample, captured_us, view }) = queue.next() {
+        let output = output(&mut section, &view);
+        if results.blocking_send(JobResult { sample, captured_us, output }).is_err() {
+            return;
+        }
+    }
+}
+
+fn output(section: &mut DeviceSection, view: &[u8]) -> Result<DeviceOutput, String> {
+    let outputs = section.run(view, 1).map_err(|error| error.to_string())?;
+    let output = outputs.into_iter().next().ok_or("the section gave no output")?;
+    // The leader would refuse such scores as garbage. The fault is in this section, so the device names it.
+    if !output.scores.iter().all(|score| score.is_finite()) {
+        return Err("the section gave scores that are not finite".into());
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u64) -> Job {
+        Job { sample: SampleId(id), captured_us: 0, view: Vec::new() }
+    }
+
+    #[test]
+    fn a_full_queue_sheds_its_oldest_job() {
+        let queue = JobQueue::new(2);
+        assert!(queue.push(job(1)).is_none());
+        assert!(queue.push(job(2)).is_none());
+        assert_eq!(queue.push(job(3)).map(|shed| shed.sample), Some(SampleId(1)));
+        assert_eq!(queue.next().map(|job| job.sample), Some(SampleId(2)));
+    }
+
+    #[test]
+    fn a_closed_queue_ends_once_it_is_empty() {
+        let queue = JobQueue::new(2);
+        queue.push(job(1));
+        queue.close();
+        assert!(queue.next().is_some());
+        assert!(queue.next().is_none());
+    }
+}

@@ -1,0 +1,75 @@
+//! A folder of images, played in the order of their names at a fixed rate.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use headwater_samples::roi::{self, RoiError};
+
+use super::config::FolderEnd;
+use super::frame_channel::{FrameProducer, FrameSender};
+use super::image_files::{self, MAX_FILES};
+use super::preprocess::Preprocessor;
+use crate::error::DeviceError;
+
+/// Player of the images of a folder.
+pub(crate) struct FolderPlayer {
+    path: PathBuf,
+    period: Duration,
+    end: FolderEnd,
+    preprocessor: Preprocessor,
+}
+
+impl FolderPlayer {
+    /// Checks that the folder has an image, and that the region of interest lies in the first one.
+    pub(crate) fn open(
+        path: &Path,
+        period_ms: u64,
+        end: FolderEnd,
+        preprocessor: Preprocessor,
+    ) -> Result<Self, DeviceError> {
+        let fail = |reason: &str| DeviceError::source_of_frames(path.display(), reason);
+        let files = image_files::list(path).map_err(|error| fail(&error.to_string()))?;
+        if files.is_more {
+            return Err(fail(&format!("expected at most {MAX_FILES} images, found more; split the folder")));
+        }
+        let first = files.paths.first().ok_or_else(|| fail("expected at least one image, found none"))?;
+        if let Some(region) = preprocessor.roi {
+            let bytes = std::fs::read(first).map_err(|error| fail(&error.to_string()))?;
+            // Other faults of the first image are counted when its turn comes.
+            if let Err(error @ RoiError::Outside { .. }) =
+                roi::decode(&bytes, preprocessor.shape, Some(region))
+            {
+                return Err(DeviceError::source_of_frames(first.display(), error));
+            }
+        }
+        Ok(Self { path: path.into(), period: Duration::from_millis(period_ms.max(1)), end, preprocessor })
+    }
+}
+
+impl FrameProducer for FolderPlayer {
+    fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
+        let mut due = Instant::now();
+        loop {
+            // A new list in each round takes files into account that were added or removed meanwhile.
+            let files = image_files::list(&self.path)
+                .map_err(|error| format!("{}: {error}", self.path.display()))?
+                .paths;
+            if files.is_empty() {
+                return Err(format!("{}: there are no images any more", self.path.display()));
+            }
+            for file in files {
+                if !frames.sleep_until(due) {
+                    return Ok(());
+                }
+                // A player that is behind skips time instead of sending a burst.
+                due = (due + self.period).max(Instant::now());
+                if !image_files::send_file(&file, &self.preprocessor, frames) {
+                    return Ok(());
+                }
+            }
+            if self.end == FolderEnd::End {
+                return Ok(());
+            }
+        }
+    }
+}

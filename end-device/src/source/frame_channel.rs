@@ -1,0 +1,128 @@
+//! Channel of frames from a source's own thread to the agent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_samples::View;
+use tokio::sync::{mpsc, watch};
+
+use super::FrameUse;
+use super::faults::FaultCounter;
+use crate::error::DeviceError;
+
+/// Frames that may wait for the agent when each is a sample; beyond them the source waits.
+const MAX_WAITING: usize = 2;
+
+/// Longest sleep at once, so that a stopping device does not wait for its source.
+const MAX_SLEEP: Duration = Duration::from_millis(200);
+
+/// A source that produces frames on a thread of its own.
+pub(crate) trait FrameProducer: Send {
+    /// Sends frames until there are no more or the channel is closed.
+    ///
+    /// # Errors
+    /// The reason for which the source broke off.
+    fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String>;
+}
+
+/// A view, and the time at which its frame came.
+#[derive(Debug)]
+pub(crate) struct TimedView {
+    pub(crate) view: View,
+    pub(crate) came: Instant,
+}
+
+/// The producer's end of the channel.
+pub(crate) struct FrameSender {
+    channel: SenderKind,
+    pub(crate) faults: FaultCounter,
+}
+
+enum SenderKind {
+    Newest(watch::Sender<Option<Arc<TimedView>>>),
+    Each(mpsc::Sender<TimedView>),
+}
+
+/// The agent's end of the channel.
+pub(crate) enum FrameReceiver {
+    /// Keeps the newest frame only.
+    Newest(watch::Receiver<Option<Arc<TimedView>>>),
+    /// Keeps each frame; the producer waits for the agent.
+    Each(mpsc::Receiver<TimedView>),
+}
+
+/// The way in which a source ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceEnd(Arc<AtomicBool>);
+
+impl SourceEnd {
+    /// True when the source came to its end, false when it broke off.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl FrameSender {
+    /// Sends a frame; false when the channel is closed.
+    pub(crate) fn send(&self, view: View) -> bool {
+        self.faults.count_frame();
+        let frame = TimedView { view, came: Instant::now() };
+        match &self.channel {
+            SenderKind::Newest(sender) => sender.send(Some(Arc::new(frame))).is_ok(),
+            SenderKind::Each(sender) => sender.blocking_send(frame).is_ok(),
+        }
+    }
+
+    /// False when the channel is closed.
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.channel {
+            SenderKind::Newest(sender) => !sender.is_closed(),
+            SenderKind::Each(sender) => !sender.is_closed(),
+        }
+    }
+
+    /// Sleeps until `due`; false when the channel is closed meanwhile.
+    pub(crate) fn sleep_until(&self, due: Instant) -> bool {
+        while self.is_open() {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(MAX_SLEEP));
+        }
+        false
+    }
+}
+
+/// Starts the producer on its thread.
+///
+/// # Errors
+/// [`DeviceError::Thread`].
+pub(crate) fn start(
+    producer: Box<dyn FrameProducer>,
+    frame_use: FrameUse,
+    faults: FaultCounter,
+) -> Result<(FrameReceiver, SourceEnd), DeviceError> {
+    let (channel, receiver) = match frame_use {
+        FrameUse::EachIsASample => {
+            let (sender, receiver) = mpsc::channel(MAX_WAITING);
+            (SenderKind::Each(sender), FrameReceiver::Each(receiver))
+        }
+        FrameUse::NewestAnswers => {
+            let (sender, receiver) = watch::channel(None);
+            (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
+        }
+    };
+    let end = SourceEnd::default();
+    let set_end = end.clone();
+    let frames = FrameSender { channel, faults };
+    let run = move || match producer.run(&frames) {
+        // Stored before the sender is dropped, since the agent reads it then.
+        Ok(()) => set_end.0.store(true, Ordering::Release),
+        Err(reason) => tracing::error!(reason, "the source of frames broke off"),
+    };
+    thread::Builder::new().name("source".into()).spawn(run).map_err(DeviceError::Thread)?;
+    Ok((receiver, end))
+}

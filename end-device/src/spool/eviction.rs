@@ -1,0 +1,104 @@
+//! Eviction: a spool over its bounds gives up its oldest segment, and forgets the lowest ids of given-up samples.
+
+use std::collections::BTreeMap;
+
+use headwater_protocol::SampleId;
+
+use super::record::Record;
+use super::segment::{HEADER_BYTES, Segment};
+use super::{Content, GiveUpReason, Spool, SpoolEntry};
+
+/// Bytes that a sample counts as at least. Its entry in memory takes a tenth of that, so memory is bounded as well.
+pub(super) const MIN_BYTES: u64 = 512;
+
+/// Given-up samples whose ids are kept.
+pub(super) const MAX_GIVEN_UP: usize = 65_536;
+
+impl Spool {
+    /// Evicts the oldest segments until a record fits; false when it never can.
+    pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
+        let needed = (record.bytes() as u64).max(MIN_BYTES) + HEADER_BYTES as u64;
+        if needed > self.max_bytes {
+            return false;
+        }
+        self.shrink_to(self.max_bytes - needed);
+        true
+    }
+
+    /// Evicts the oldest segments until the spool takes at most `max_bytes`.
+    pub(super) fn shrink_to(&mut self, max_bytes: u64) {
+        let counted = |segment: &Segment| segment.bytes().max(u64::from(segment.records) * MIN_BYTES);
+        let mut taken: u64 = self.segments.values().map(counted).sum();
+        while taken > max_bytes {
+            let Some((number, segment)) = self.segments.pop_first() else { return };
+            taken -= counted(&segment);
+            self.evict(number, segment);
+        }
+    }
+
+    fn evict(&mut self, number: u32, segment: Segment) {
+        if self.current == Some(number) {
+            self.current = None;
+        }
+        let Some((lowest, highest)) = segment.ids else { return };
+        let (mut stored, mut given_up) = (Vec::new(), Vec::new());
+        for (sample, entry) in self.samples.range_mut(lowest..=highest) {
+            match entry.content {
+                Content::Stored(position) if position.segment == number => stored.push(*sample),
+                Content::GivenUp { in_segment } if in_segment == Some(number) => {
+                    entry.content = Content::GivenUp { in_segment: None };
+                    given_up.push(*sample);
+                }
+                Content::Stored(_) | Content::GivenUp { .. } => {}
+            }
+        }
+        given_up.into_iter().for_each(|sample| self.write_id(sample));
+        for sample in stored {
+            let is_sent = self.samples.get(&sample).is_some_and(|entry| entry.is_sent);
+            let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
+            self.insert_given_up(sample, entry, GiveUpReason::SpoolFull, "the spool is full");
+        }
+        super::remove_segment(segment);
+    }
+
+    /// Inserts a given-up sample in place of its answer, and counts it.
+    pub(super) fn insert_given_up(
+        &mut self,
+        sample: SampleId,
+        entry: SpoolEntry,
+        reason: GiveUpReason,
+        detail: &str,
+    ) {
+        self.counts.count(reason, detail);
+        self.schedule.message_changed(sample);
+        self.samples.insert(sample, entry);
+        self.given_up += 1;
+        if entry.is_without_segment() {
+            self.write_id(sample);
+        }
+        self.bound_given_up();
+    }
+
+    /// Forgets the lowest ids of given-up samples while there are too many.
+    pub(super) fn bound_given_up(&mut self) {
+        while self.given_up > MAX_GIVEN_UP {
+            let lowest = self.samples.iter().find(|(_, entry)| entry.is_given_up());
+            let Some(lowest) = lowest.map(|(sample, _)| *sample) else { return };
+            self.remove(lowest);
+            self.counts.count_lost();
+        }
+    }
+
+    /// Writes the id of a given-up sample that lies in no segment.
+    fn write_id(&mut self, sample: SampleId) {
+        self.without_segment += 1;
+        if self.ids.append(sample) {
+            self.ids.rewrite(without_segment(&self.samples));
+        }
+    }
+}
+
+/// Given-up samples that lie in no segment.
+pub(super) fn without_segment(samples: &BTreeMap<SampleId, SpoolEntry>) -> impl Iterator<Item = SampleId> {
+    samples.iter().filter(|(_, entry)| entry.is_without_segment()).map(|(sample, _)| *sample)
+}

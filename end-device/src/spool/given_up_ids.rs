@@ -1,0 +1,139 @@
+//! File of ids of given-up samples that lie in no segment, so that the next start can still report them to the leader.
+//!
+//! ```text
+//! 0             8       12            20      24
+//! +-------------+-------+-------------+-------+ ...
+//! | sample id   | crc   | sample id   | crc   |
+//! +-------------+-------+-------------+-------+ ...
+//! ```
+//!
+//! All little endian. Ids are appended. The file is removed when no id is left.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::SampleId;
+use tracing::warn;
+
+/// Name of the file in the folder.
+pub(super) const FILE: &str = "given_up";
+
+/// Bytes of an id in the file.
+const ID_BYTES: usize = 12;
+
+/// Ids in the file before it is rewritten without the settled ones.
+const MAX_IDS: usize = 4 * super::eviction::MAX_GIVEN_UP;
+
+/// The file, if there is a folder.
+#[derive(Debug, Default)]
+pub(super) struct GivenUpIds {
+    path: Option<PathBuf>,
+    file: Option<File>,
+    written: usize,
+    has_failed: bool,
+}
+
+impl GivenUpIds {
+    /// Opens the file of a folder, and reads its ids. Ids that are cut or altered are skipped.
+    ///
+    /// # Errors
+    /// When the file exists and cannot be read.
+    pub(super) fn open(folder: &Path) -> io::Result<(Self, Vec<SampleId>)> {
+        let path = folder.join(FILE);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
+        let (entries, _) = bytes.as_chunks::<ID_BYTES>();
+        let ids = entries.iter().filter_map(|entry| {
+            let (id, crc) = entry.split_first_chunk::<8>()?;
+            (crc == crc32fast::hash(id).to_le_bytes()).then(|| SampleId(u64::from_le_bytes(*id)))
+        });
+        let ids = ids.collect();
+        Ok((Self { path: Some(path), ..Self::default() }, ids))
+    }
+
+    /// Appends an id. True when the caller should rewrite the file.
+    pub(super) fn append(&mut self, sample: SampleId) -> bool {
+        let appended = self.try_append(sample);
+        self.log_failure(appended);
+        self.written > MAX_IDS
+    }
+
+    /// Rewrites the file with these ids; without ids the file is removed.
+    pub(super) fn rewrite(&mut self, ids: impl Iterator<Item = SampleId>) {
+        let written = self.try_rewrite(ids);
+        self.log_failure(written);
+    }
+
+    /// Logs the first failure. Ids that cannot be written are lost at the end of the process.
+    fn log_failure(&mut self, done: io::Result<()>) {
+        if let Err(error) = done
+            && !self.has_failed
+        {
+            self.has_failed = true;
+            warn!(%error, file = FILE, "ids of given-up samples cannot be written: a restart forgets them");
+        }
+    }
+
+    fn try_append(&mut self, sample: SampleId) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let file = match self.file.take() {
+            Some(file) => self.file.insert(file),
+            None => self.file.insert(OpenOptions::new().append(true).create(true).open(path)?),
+        };
+        file.write_all(&encoded(sample))?;
+        self.written += 1;
+        Ok(())
+    }
+
+    fn try_rewrite(&mut self, ids: impl Iterator<Item = SampleId>) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        self.file = None;
+        let all: Vec<u8> = ids.flat_map(encoded).collect();
+        self.written = all.len() / ID_BYTES;
+        if all.is_empty() {
+            return super::remove_file(path);
+        }
+        // A new file replaces the old one, so that a crash leaves one of them whole.
+        let new = path.with_extension("new");
+        fs::write(&new, all).and_then(|()| fs::rename(&new, path))
+    }
+}
+
+fn encoded(sample: SampleId) -> [u8; ID_BYTES] {
+    let mut bytes = [0; ID_BYTES];
+    let (id, crc) = bytes.split_at_mut(8);
+    id.copy_from_slice(&sample.0.to_le_bytes());
+    crc.copy_from_slice(&crc32fast::hash(id).to_le_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_back_except_those_that_are_cut_or_altered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut ids, found) = GivenUpIds::open(dir.path()).unwrap();
+        assert_eq!(found, []);
+        for id in [1, 1 << 40, 3] {
+            assert!(!ids.append(SampleId(id)));
+        }
+        assert_eq!(GivenUpIds::open(dir.path()).unwrap().1, [1, 1 << 40, 3].map(SampleId));
+        let path = dir.path().join(FILE);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[13] ^= 1;
+        bytes.pop();
+        fs::write(&path, bytes).unwrap();
+        let (mut ids, found) = GivenUpIds::open(dir.path()).unwrap();
+        assert_eq!(found, [SampleId(1)]);
+        ids.rewrite([SampleId(9)].into_iter());
+        ids.append(SampleId(10));
+        assert_eq!(GivenUpIds::open(dir.path()).unwrap().1, [SampleId(9), SampleId(10)]);
+        ids.rewrite(std::iter::empty());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,264 @@
+//! Answers that are not settled: the recent ones in memory, the others in the spool.
+//!
+//! ```text
+//! answered --> memory ---------------> settled
+//!     |          | too old, too many,     ^
+//!     |          v connection lost        |
+//!     +------> spool ---------------------+
+//!   not sent     sent late until settled
+//! ```
+//!
+//! Without a spool, answers that exceed the bounds of memory are given up.
+
+use std::borrow::Cow;
+
+use headwater_protocol::{SampleId, SettledNotice};
+use tracing::warn;
+
+use crate::answer_buffer::{AnswerBuffer, BufferedAnswer};
+use crate::spool::{Record, Spool, SpooledSample};
+use crate::timestamp::Timestamp;
+
+/// Answers that are not settled.
+#[derive(Debug)]
+pub(crate) struct UnsettledAnswers {
+    memory: AnswerBuffer,
+    spool: Option<Spool>,
+}
+
+/// Features of a sample, in reply to a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RequestedFeatures<'a> {
+    pub(crate) age_ms: u16,
+    /// From the spool, after the sample's time.
+    pub(crate) is_late: bool,
+    pub(crate) bits: Cow<'a, [u8]>,
+}
+
+impl UnsettledAnswers {
+    pub(crate) fn new(memory: AnswerBuffer, spool: Option<Spool>) -> Self {
+        Self { memory, spool }
+    }
+
+    /// Keeps an answer that was sent just now.
+    pub(crate) fn keep_sent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) {
+        self.memory.insert(sample, answer);
+        self.spool_surplus(now);
+    }
+
+    /// Keeps an answer that could not be sent. False when there is no spool from which to send it later.
+    pub(crate) fn keep_unsent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) -> bool {
+        match &mut self.spool {
+            Some(spool) => spool.put(&record(sample, &answer, now), None),
+            None => self.keep_sent(sample, answer, now),
+        }
+        self.spool.is_some()
+    }
+
+    /// Moves the answers that exceed the bounds of memory to the spool.
+    pub(crate) fn spool_surplus(&mut self, now: Timestamp) {
+        let keep_us = self.memory.keep_us();
+        while let Some((sample, answer)) = self.memory.pop_surplus(now.us) {
+            if let Some(spool) = &mut self.spool {
+                let due_us = answer.sent_us.saturating_add(keep_us);
+                spool.put(&record(sample, &answer, now), Some(due_us));
+            }
+        }
+    }
+
+    /// Time from which an answer is too old for memory.
+    pub(crate) fn surplus_from_us(&self) -> Option<u64> {
+        self.memory.surplus_from_us()
+    }
+
+    /// Moves all answers to the spool: messages sent on the lost connection may never have arrived.
+    pub(crate) fn disconnected(&mut self, now: Timestamp) {
+        if let Some(spool) = &mut self.spool {
+            spool.disconnected();
+            while let Some((sample, answer)) = self.memory.pop() {
+                spool.put(&record(sample, &answer, now), None);
+            }
+        }
+    }
+
+    /// Spools the answers on disk at a clean end, for the next start. A spool in memory is lost, which is logged.
+    pub(crate) fn close(&mut self, now: Timestamp) {
+        match &self.spool {
+            Some(spool) if spool.is_on_disk() => self.disconnected(now),
+            Some(spool) if spool.len() > 0 => {
+                warn!(
+                    samples = spool.len(),
+                    "unsent samples are lost with this process: without a state folder the spool is in memory"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes the samples that the leader reports as settled.
+    pub(crate) fn settle(&mut self, notice: &SettledNotice) {
+        self.memory.settle(notice);
+        if let Some(spool) = &mut self.spool {
+            spool.settle(notice);
+        }
+    }
+
+    /// The features of a sample; `None` if there are none, or none any more.
+    pub(crate) fn features(&mut self, sample: SampleId, now: Timestamp) -> Option<RequestedFeatures<'_>> {
+        let features = match self.memory.get(sample) {
+            Some(answer) => RequestedFeatures {
+                age_ms: now.age_ms(now.unix_ms_of(answer.captured_us)),
+                is_late: false,
+                bits: Cow::Borrowed(answer.features.as_slice()),
+            },
+            None => match self.spool.as_mut()?.read(sample)? {
+                SpooledSample::Answer { captured_unix_ms, features, .. } => RequestedFeatures {
+                    age_ms: now.age_ms(captured_unix_ms),
+                    is_late: true,
+                    bits: Cow::Owned(features),
+                },
+                SpooledSample::GivenUp => return None,
+            },
+        };
+        (!features.bits.is_empty()).then_some(features)
+    }
+
+    /// The spool, if there is one.
+    pub(crate) fn spool(&self) -> Option<&Spool> {
+        self.spool.as_ref()
+    }
+
+    /// The spool, if there is one.
+    pub(crate) fn spool_mut(&mut self) -> Option<&mut Spool> {
+        self.spool.as_mut()
+    }
+
+    /// Number of samples in memory.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Number of samples in the spool.
+    pub(crate) fn spooled(&self) -> usize {
+        self.spool.as_ref().map_or(0, Spool::len)
+    }
+
+    /// True when every answer is settled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_memory() + self.spooled() == 0
+    }
+}
+
+fn record<'a>(sample: SampleId, answer: &'a BufferedAnswer, now: Timestamp) -> Record<'a> {
+    Record {
+        sample,
+        captured_unix_ms: now.unix_ms_of(answer.captured_us),
+        answer: &answer.answer,
+        features: &answer.features,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use headwater_protocol::{NetworkId, Settled};
+
+    use super::*;
+
+    const KEEP_US: u64 = 10_000;
+
+    /// At most two samples in memory, each for 10 ms.
+    fn unsettled(has_spool: bool) -> UnsettledAnswers {
+        let spool = has_spool.then(|| Spool::in_memory(1 << 20, NetworkId([7; 32])));
+        UnsettledAnswers::new(AnswerBuffer::new(2, KEEP_US / 1000), spool)
+    }
+
+    fn at(us: u64) -> Timestamp {
+        Timestamp { us, since_1970: Duration::from_micros(1_000_000_000 + us) }
+    }
+
+    fn sent(unsettled: &mut UnsettledAnswers, sample: u64, at_us: u64) {
+        let answer = BufferedAnswer {
+            captured_us: at_us,
+            sent_us: at_us,
+            answer: Bytes::from_static(b"answer"),
+            features: vec![sample as u8],
+        };
+        unsettled.keep_sent(SampleId(sample), answer, at(at_us));
+    }
+
+    fn empty_answer() -> BufferedAnswer {
+        BufferedAnswer { captured_us: 0, sent_us: 0, answer: Bytes::new(), features: vec![] }
+    }
+
+    fn due(unsettled: &mut UnsettledAnswers, now_us: u64) -> Vec<u64> {
+        let due = unsettled.spool_mut().unwrap().due(now_us, 99);
+        due.into_iter().map(|sample| sample.0).collect()
+    }
+
+    fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
+        SettledNotice {
+            account: Settled { highest: SampleId(highest), ..Settled::default() },
+            since: since.map(SampleId),
+            late: late.iter().map(|id| SampleId(*id)).collect(),
+        }
+    }
+
+    #[test]
+    fn surplus_samples_are_not_late_before_their_time_and_are_settled_as_if_in_memory() {
+        let mut unsettled = unsettled(true);
+        (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
+        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (2, 2));
+        assert_eq!(due(&mut unsettled, KEEP_US - 1), [0; 0]);
+        assert_eq!(due(&mut unsettled, KEEP_US), [0]);
+        unsettled.settle(&notice(Some(1), 2, &[]));
+        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (1, 1), "0 and 3 are left");
+        unsettled.settle(&notice(None, 0, &[0, 3]));
+        assert!(unsettled.is_empty());
+    }
+
+    #[test]
+    fn samples_too_old_for_memory_are_late() {
+        let mut unsettled = unsettled(true);
+        sent(&mut unsettled, 5, 100);
+        assert_eq!(unsettled.surplus_from_us(), Some(KEEP_US + 101));
+        unsettled.spool_surplus(at(KEEP_US + 101));
+        assert_eq!(unsettled.in_memory(), 0);
+        assert_eq!(due(&mut unsettled, KEEP_US + 101), [5]);
+        let features = unsettled.features(SampleId(5), at(KEEP_US + 2_100)).unwrap();
+        assert_eq!(features, RequestedFeatures { age_ms: 12, is_late: true, bits: Cow::Borrowed(&[5]) });
+    }
+
+    #[test]
+    fn a_lost_connection_makes_all_samples_late() {
+        let mut unsettled = unsettled(true);
+        (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
+        unsettled.disconnected(at(9));
+        assert_eq!(due(&mut unsettled, 9), [0, 1, 2, 3]);
+        sent(&mut unsettled, 4, 10);
+        unsettled.settle(&notice(Some(0), 9, &[]));
+        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (0, 4), "only what was sent on this one");
+    }
+
+    #[test]
+    fn a_sample_that_could_not_be_sent_is_late_at_once_and_not_covered() {
+        let mut unsettled = unsettled(true);
+        assert!(unsettled.keep_unsent(SampleId(1), empty_answer(), at(5)));
+        assert_eq!(due(&mut unsettled, 5), [1]);
+        unsettled.settle(&notice(Some(0), 9, &[]));
+        assert_eq!(unsettled.spooled(), 1);
+        assert_eq!(unsettled.features(SampleId(1), at(5)), None, "there are none");
+    }
+
+    #[test]
+    fn without_a_spool_the_surplus_is_given_up() {
+        let mut unsettled = unsettled(false);
+        (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
+        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (2, 0));
+        assert!(!unsettled.keep_unsent(SampleId(9), empty_answer(), at(5)));
+        unsettled.disconnected(at(9));
+        assert!(unsettled.features(SampleId(3), at(9)).is_some(), "it may still be asked for");
+    }
+}

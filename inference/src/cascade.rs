@@ -1,0 +1,95 @@
+//! The cascade: at which exit a sample leaves, and with which answer.
+//!
+//! ```text
+//! first exit --sure--> leaves      no view at all: the class prior answers at the first exit
+//!     | unsure
+//! next exit  --sure--> leaves
+//!     | unsure
+//! last exit  --------> leaves, whatever its confidence
+//! ```
+//!
+//! Evaluation, tuning and [`Whole`](crate::whole::Whole) decide here. The leader takes the same steps one message at a time; tests
+//! hold that both agree.
+
+use headwater_protocol::Exit;
+
+use crate::exit::Assessment;
+use crate::policy::Policy;
+
+/// The exits of a network under a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Cascade<'a> {
+    /// Exits, shallowest first.
+    pub exits: &'a [Exit],
+    /// Rule, temperature and threshold of each exit.
+    pub policy: &'a Policy,
+    /// Share of each class in training; answers a sample without a view.
+    pub class_prior: &'a [f32],
+}
+
+/// The exit at which a sample leaves, and the answer there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExitAnswer {
+    /// The exit.
+    pub exit: Exit,
+    /// Class and confidence at that exit.
+    pub assessment: Assessment,
+}
+
+impl Cascade<'_> {
+    /// The answer to a sample with views in `present` slots; `logits` gives the logits at an exit.
+    ///
+    /// # Panics
+    /// When the network has no exit.
+    pub fn answer<'l>(&self, present: u32, logits: impl Fn(Exit) -> &'l [f32]) -> ExitAnswer {
+        let (&last, in_front) = self.exits.split_last().expect("a network has a last exit");
+        if present == 0 {
+            let exit = in_front.first().copied().unwrap_or(last);
+            return ExitAnswer { exit, assessment: Assessment::of_prior(self.class_prior) };
+        }
+        let answer =
+            |exit| ExitAnswer { exit, assessment: self.policy.of(exit).assess(logits(exit), present) };
+        let mut in_front = in_front.iter().copied().map(answer);
+        in_front.find(|answer| answer.assessment.leaves).unwrap_or_else(|| answer(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{ExitThreshold, Threshold};
+
+    const PRIOR: [f32; 2] = [0.3, 0.7];
+
+    #[track_caller]
+    fn check(thresholds: [f32; 2], logits: [[f32; 2]; 3], present: u32, expected: (Exit, u16)) {
+        let mut policy = Policy::default();
+        for (exit, threshold) in [Exit::Local, Exit::Edge].into_iter().zip(thresholds) {
+            policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+        }
+        let exits = [Exit::Local, Exit::Edge, Exit::Cloud];
+        let at = |exit| &logits[exits.iter().position(|other| *other == exit).unwrap()][..];
+        let found = Cascade { exits: &exits, policy: &policy, class_prior: &PRIOR }.answer(present, at);
+        assert_eq!((found.exit, found.assessment.class), expected);
+    }
+
+    const SURE: [f32; 2] = [9.0, 0.0];
+    const UNSURE: [f32; 2] = [0.1, 0.0];
+
+    #[test]
+    fn a_sample_leaves_at_the_first_exit_that_is_sure() {
+        check([0.5, 0.5], [SURE, SURE, SURE], 1, (Exit::Local, 0));
+        check([0.5, 0.5], [UNSURE, SURE, SURE], 1, (Exit::Edge, 0));
+    }
+
+    #[test]
+    fn the_last_exit_takes_an_unsure_sample_whatever_its_threshold() {
+        check([0.5, 0.5], [UNSURE, UNSURE, [0.0, 0.1]], 1, (Exit::Cloud, 1));
+        check([1.0, 1.0], [[f32::NAN, 0.0], [0.0, f32::NAN], [f32::NAN, -1.0]], 1, (Exit::Cloud, 1));
+    }
+
+    #[test]
+    fn a_sample_without_a_view_leaves_at_the_first_exit_with_the_class_prior() {
+        check([0.0, 0.0], [UNSURE, UNSURE, UNSURE], 0, (Exit::Local, 1));
+    }
+}

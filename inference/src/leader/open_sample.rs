@@ -1,0 +1,190 @@
+//! One sample on its way to a decision.
+
+use headwater_protocol::{
+    Degraded, EdgeIndex, EdgeSet, Exit, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
+};
+
+use super::{Generation, Micros};
+use crate::exit::Assessment;
+
+/// State of one open sample. Its buffers are reused for later samples.
+pub(super) struct OpenSample {
+    /// The network that decides the sample; the buffers have its sizes.
+    pub(super) generation: Generation,
+    pub(super) sample: SampleId,
+    pub(super) stage: Stage,
+    /// Time of capture, on the leader's clock.
+    pub(super) captured: Micros,
+    /// Time at which the present stage ends by itself.
+    pub(super) due: Micros,
+    /// Time at which the sample must be decided.
+    pub(super) deadline: Micros,
+    /// Whether the sample was past its deadline when it was opened.
+    pub(super) late: bool,
+    /// Whether a late message opened the sample.
+    pub(super) is_from_spool: bool,
+    /// Whether a device sent a late message, and so waits to read that the sample is settled.
+    pub(super) is_awaited_late: bool,
+    /// Slots that saw the sample and gave it up.
+    pub(super) given_up: SlotSet,
+    pub(super) presence: Presence,
+    /// `[slots, classes]`.
+    pub(super) scores: Vec<f32>,
+    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
+    pub(super) maps: Vec<u8>,
+    /// Slots whose features came, or had a part in the answer of their edge.
+    pub(super) delivered: SlotSet,
+    /// Edges whose scores and map came.
+    pub(super) edges: EdgeSet,
+    /// Slots that were asked for features and have not answered.
+    pub(super) owing_slots: SlotSet,
+    /// Edges whose answers are awaited.
+    pub(super) owing_edges: EdgeSet,
+    /// `[edges, classes]`.
+    pub(super) edge_scores: Vec<f32>,
+    pub(super) stages: Stages,
+    pub(super) bytes: HopBytes,
+    /// Answer of the deepest exit so far.
+    pub(super) best: Option<ExitAnswer>,
+    pub(super) degraded: Vec<Degraded>,
+}
+
+/// What an open sample waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Summaries.
+    Window,
+    /// Features.
+    Features,
+    /// Answers of edges.
+    Edges,
+    /// The cloud's answer.
+    Cloud,
+}
+
+/// Answer of one exit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ExitAnswer {
+    pub(super) exit: Exit,
+    pub(super) class: u16,
+    pub(super) confidence: f32,
+}
+
+/// Buffer sizes that follow from the network.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) slots: usize,
+    pub(super) classes: usize,
+    pub(super) edges: usize,
+    /// Bytes of the maps of all sources.
+    pub(super) maps_bytes: usize,
+}
+
+impl OpenSample {
+    pub(super) fn new(sizes: Sizes, generation: Generation) -> Self {
+        Self {
+            generation,
+            sample: SampleId(0),
+            stage: Stage::Window,
+            captured: Micros(0),
+            due: Micros(0),
+            deadline: Micros(0),
+            late: false,
+            is_from_spool: false,
+            is_awaited_late: false,
+            given_up: SlotSet::EMPTY,
+            presence: Presence::missing(sizes.slots),
+            scores: vec![0.0; sizes.slots * sizes.classes],
+            maps: vec![0; sizes.maps_bytes],
+            delivered: SlotSet::EMPTY,
+            edges: EdgeSet::EMPTY,
+            owing_slots: SlotSet::EMPTY,
+            owing_edges: EdgeSet::EMPTY,
+            edge_scores: vec![0.0; sizes.edges * sizes.classes],
+            stages: Stages::default(),
+            bytes: HopBytes::default(),
+            best: None,
+            degraded: Vec::new(),
+        }
+    }
+
+    /// Begins another sample in the same buffers. Scores are not cleared: only those of present slots are read.
+    pub(super) fn reset(&mut self, sample: SampleId, captured: Micros) {
+        self.sample = sample;
+        self.stage = Stage::Window;
+        self.captured = captured;
+        (self.late, self.is_from_spool, self.is_awaited_late) = (false, false, false);
+        self.given_up = SlotSet::EMPTY;
+        self.presence = Presence::missing(self.presence.slots());
+        if !(self.delivered.is_empty() && self.edges.is_empty()) {
+            self.maps.fill(0);
+        }
+        (self.delivered, self.owing_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        (self.edges, self.owing_edges) = (EdgeSet::EMPTY, EdgeSet::EMPTY);
+        self.stages = Stages::default();
+        self.bytes = HopBytes::default();
+        self.best = None;
+        self.degraded.clear();
+    }
+
+    /// Adds a reason for a lesser answer, once.
+    pub(super) fn degrade(&mut self, reason: Degraded) {
+        if !self.degraded.contains(&reason) {
+            self.degraded.push(reason);
+        }
+    }
+
+    /// Microseconds since capture.
+    pub(super) fn elapsed(&self, now: Micros) -> u64 {
+        now.since(self.captured)
+    }
+
+    /// Whether the slot said that it has a view or none.
+    pub(super) fn has_answered(&self, slot: Slot) -> bool {
+        self.presence.answered().contains(slot)
+    }
+
+    /// Whether a device sent more than that it gave the sample up.
+    pub(super) fn has_device_answer(&self) -> bool {
+        !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
+    }
+
+    /// Slots from which the window expects nothing more.
+    pub(super) fn finished_slots(&self) -> SlotSet {
+        self.presence.answered() | self.given_up
+    }
+
+    /// Takes the map of a slot.
+    pub(super) fn put_slot_map(&mut self, slot: Slot, map: &[u8]) {
+        self.put_map(slot.index(), map);
+        self.delivered.insert(slot);
+    }
+
+    /// Takes the map of an edge.
+    pub(super) fn put_edge_map(&mut self, edge: EdgeIndex, map: &[u8]) {
+        self.put_map(edge.index(), map);
+        self.edges.insert(edge);
+    }
+
+    fn put_map(&mut self, source: usize, map: &[u8]) {
+        self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
+    }
+
+    /// Makes slots missing whose view is known and whose features did not reach the exit.
+    pub(super) fn set_undelivered_missing(&mut self) {
+        for slot in (self.presence.present() - self.delivered).iter() {
+            self.presence.set(slot, View::Missing);
+        }
+    }
+
+    /// Whether the leader waits for features of the slot.
+    pub(super) fn owes(&self, slot: Slot) -> bool {
+        self.stage == Stage::Features && self.owing_slots.contains(slot)
+    }
+}
+
+impl ExitAnswer {
+    pub(super) fn new(exit: Exit, assessment: &Assessment) -> Self {
+        Self { exit, class: assessment.class, confidence: assessment.confidence }
+    }
+}

@@ -1,0 +1,272 @@
+//! Bounds, counts and what a message must be to count.
+
+use super::*;
+
+#[test]
+fn a_slot_behind_the_last_is_a_misfit() {
+    let mut group = Group::new();
+    assert_eq!(group.summary(SLOTS as u8, 1, &SURE), []);
+    assert_eq!(group.features(SLOTS as u8, 1), []);
+    assert_eq!(group.leader.counts(), Counts { misfits: 2, ..Counts::default() });
+    assert_eq!(group.summary(SLOTS as u8 - 1, 1, &SURE), [Action::Open(SampleId(1))]);
+}
+
+#[test]
+fn features_of_another_length_are_a_misfit() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &UNSURE);
+    }
+    let bits = [1; PACKED + 1];
+    let wrong = Event::Features { slot: slot(0), sample: SampleId(1), late: false, bits: &bits };
+    assert_eq!(group.event(wrong), []);
+    assert_eq!(group.leader.counts(), Counts { misfits: 1, ..Counts::default() });
+    group.features(1, 1);
+    group.features(2, 1);
+    let asked = group.features(0, 1);
+    assert!(matches!(asked[..], [Action::AskCloud { .. }]), "slot 0 was still waited for: {asked:?}");
+}
+
+#[test]
+fn a_device_answers_in_the_way_of_its_configuration() {
+    let input =
+        Event::Input { slot: slot(0), sample: SampleId(1), age_ms: 0, late: false, pixels: &[0; PACKED] };
+    let mut with_sections = Group::new();
+    assert_eq!(with_sections.event(input), []);
+    assert_eq!(with_sections.leader.counts().misfits, 1);
+    let mut with_views = Group::of(LeaderConfig { configuration: Configuration::A, ..config() });
+    assert_eq!(with_views.summary(0, 1, &SURE), []);
+    assert_eq!(with_views.event(decided(0)), []);
+    assert_eq!(with_views.leader.counts().misfits, 2);
+    assert_eq!(with_views.event(input), [Action::Open(SampleId(1))]);
+}
+
+#[test]
+fn the_last_class_is_one_that_a_device_may_decide() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    leader.handle(Micros(0), Generation::Current, decided(CLASSES as u16 - 1), &mut actions);
+    assert_eq!(decision(&actions).label, "class 3");
+}
+
+#[test]
+fn the_scores_of_a_device_that_is_alone_do_not_decide_at_the_leader() {
+    let mut group = Group::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() });
+    group.summary(0, 1, &SURE);
+    let actions = group.features(0, 1);
+    assert!(matches!(actions[..], [Action::AskCloud { .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_window_without_any_device_up_ends_by_time() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.event(Event::DeviceDown { slot: slot(index) });
+    }
+    assert_eq!(group.leader.slots_up(), SlotSet::EMPTY);
+    assert_eq!(group.summary(0, 1, &SURE), [Action::Open(SampleId(1))]);
+    assert_eq!(group.after_ms(49), []);
+    assert_eq!(decision(&group.after_ms(1)).presence.missing_count(), 2);
+    assert_eq!(group.leader.counts(), Counts { windows_timed_out: 1, missing: 2, ..Counts::default() });
+}
+
+#[test]
+fn a_device_that_missed_three_windows_is_waited_for_when_it_is_in_time_again_or_comes_back() {
+    for comes_back in [true, false] {
+        let mut group = Group::new();
+        for sample in 1..=3 {
+            group.summary(0, sample, &SURE);
+            group.summary(1, sample, &SURE);
+            assert_eq!(decision(&group.after_ms(50)).presence.missing_count(), 1);
+        }
+        group.summary(0, 4, &SURE);
+        assert_eq!(decision(&group.summary(1, 4, &SURE)).presence.missing_count(), 1);
+        let counts = Counts { windows_timed_out: 3, missing: 4, ..Counts::default() };
+        assert_eq!(group.leader.counts(), counts);
+        if comes_back {
+            group.event(Event::DeviceUp { slot: slot(2) });
+        } else {
+            group.summary(2, 5, &SURE);
+            group.summary(1, 5, &SURE);
+            group.summary(0, 5, &SURE);
+        }
+        group.summary(0, 6, &SURE);
+        assert_eq!(group.summary(1, 6, &SURE), []);
+        assert_eq!(decision(&group.summary(2, 6, &SURE)).presence.missing_count(), 0);
+    }
+}
+
+#[test]
+fn a_device_that_is_alone_is_waited_for_again_when_it_decides_in_time() {
+    for late in [true, false] {
+        let mut group = Group::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() });
+        for sample in 1..=3 {
+            // The scores are lost: the window ends without an answer.
+            group.features(0, sample);
+            group.after_ms(50);
+        }
+        let decision = DeviceDecision { class: 0, confidence: 1.0, policy: PolicyId([9; 8]) };
+        group.event(Event::DeviceDecided { slot: slot(0), sample: SampleId(4), age_ms: 0, late, decision });
+        group.features(0, 5);
+        let actions = group.summary(0, 5, &UNSURE);
+        assert_eq!(actions.is_empty(), late, "{actions:?}");
+    }
+}
+
+#[test]
+fn each_message_that_changes_nothing_is_counted_once() {
+    let mut group = Group::new();
+    group.summary(0, 1, &UNSURE);
+    group.summary(0, 1, &UNSURE);
+    group.not_in_view(0, 1);
+    group.summary(1, 1, &UNSURE);
+    group.summary(2, 1, &UNSURE);
+    group.summary(2, 1, &UNSURE);
+    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
+    group.features(0, 7);
+    let counts = Counts { duplicates: 2, after_close: 1, unasked: 3, ..Counts::default() };
+    assert_eq!(group.leader.counts(), counts);
+}
+
+#[test]
+fn features_count_once_for_each_slot() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 1, &UNSURE);
+    }
+    group.features(0, 1);
+    group.features(0, 1);
+    group.event(Event::Gone { slot: slot(1), sample: SampleId(1) });
+    group.features(1, 1);
+    assert_eq!(group.leader.counts().unasked, 2);
+    let actions = group.features(2, 1);
+    assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, false, true]));
+}
+
+#[test]
+fn features_of_an_earlier_sample_are_not_sent_again() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    for index in 0..3 {
+        group.summary(index, 2, &UNSURE);
+    }
+    group.features(1, 2);
+    group.event(Event::Gone { slot: slot(0), sample: SampleId(2) });
+    let actions = group.event(Event::Gone { slot: slot(2), sample: SampleId(2) });
+    let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((&features[..], &presence[..]), (&[0, 0, 2, 2, 0, 0][..], &[false, true, false][..]));
+}
+
+#[test]
+fn only_a_decision_that_the_cloud_missed_in_time_is_revised() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
+    assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
+    assert_eq!(group.leader.counts().unasked, 1);
+}
+
+#[test]
+fn the_leader_knows_the_newest_sample_that_was_opened_and_that_was_named() {
+    let mut group = Group::new();
+    assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(0)));
+    group.event(Event::Trigger { sample: SampleId(50) });
+    assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(50)));
+    group.summary(0, 60, &SURE);
+    group.summary(0, 55, &SURE);
+    assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(60), SampleId(60)));
+    assert_eq!(group.leader.open_samples().collect::<Vec<_>>(), [55, 60].map(SampleId));
+}
+
+#[test]
+fn a_device_may_be_as_far_ahead_of_a_trigger_as_of_another_device() {
+    let mut group = Group::new();
+    group.event(Event::Trigger { sample: SampleId(100) });
+    assert_eq!(group.summary(0, 357, &SURE), []);
+    assert_eq!(group.summary(0, 356, &SURE), [Action::Open(SampleId(356))]);
+    assert_eq!(group.summary(1, 614, &SURE), [], "slot 0 named 357");
+    assert_eq!(group.summary(2, 870, &SURE), [Action::Open(SampleId(870))], "slot 1 named 614");
+    let counts = group.leader.counts();
+    assert_eq!((counts.implausible, counts.implausible_slots.bits()), (2, 0b011));
+}
+
+#[test]
+fn a_restart_knows_the_newest_sample_of_before() {
+    let settled = headwater_protocol::Settled { highest: SampleId(90), ..Default::default() };
+    for (open, newest) in [(vec![], 90), (vec![SampleId(20)], 90), (vec![SampleId(20), SampleId(95)], 95)] {
+        let mut group = Group::new();
+        let mut actions = Vec::new();
+        let journal =
+            super::super::journal::Recovered { settled: settled.clone(), open, ..Default::default() };
+        group.leader.recover(journal, &mut actions);
+        let newest = SampleId(newest);
+        assert_eq!((group.leader.newest(), group.leader.newest_known()), (newest, newest));
+        assert_eq!(group.leader.settled().highest, newest);
+        assert_eq!(group.summary(0, newest.0 + 256, &SURE), [Action::Open(SampleId(newest.0 + 256))]);
+    }
+}
+
+#[test]
+fn a_restart_remembers_what_was_closed_and_what_was_not() {
+    let mut group = Group::new();
+    let entries = [
+        Entry::Settled(headwater_protocol::Settled {
+            highest: SampleId(30),
+            decided: 7,
+            ..Default::default()
+        }),
+        Entry::Closed { floor: SampleId(10), samples: vec![SampleId(20), SampleId(30)] },
+    ];
+    group.leader.recover(replay(entries), &mut Vec::new());
+    let (floor, closed) = (group.leader.closed_floor(), group.leader.closed_samples());
+    assert_eq!((floor, closed.collect::<Vec<_>>()), (SampleId(10), vec![SampleId(20), SampleId(30)]));
+    assert_eq!(group.leader.settled().decided, 7);
+    for (sample, is_new) in [(9, false), (10, false), (11, true), (20, false), (29, true), (30, false)] {
+        assert_eq!(!group.summary(0, sample, &SURE).is_empty(), is_new, "{sample}");
+    }
+    assert_eq!(group.leader.counts().after_close, 4);
+}
+
+#[test]
+fn a_journal_adds_up_to_its_account() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.summary(index, 4, &SURE);
+    }
+    let Some(Action::Decide(decision)) = group.done.last().cloned() else { panic!("{:?}", group.done) };
+    let other = Decision { class: 0, ..decision.clone() };
+    let earlier = Decision { sample: SampleId(1), ..decision.clone() };
+    let dropped = |sample| Entry::Dropped { sample: SampleId(sample), reason: Dropped::Shed };
+    let entries = [
+        Entry::Decided(earlier),
+        Entry::Opened(SampleId(2)),
+        Entry::Settled(headwater_protocol::Settled {
+            highest: SampleId(2),
+            decided: 1,
+            ..Default::default()
+        }),
+        Entry::Opened(SampleId(3)),
+        Entry::Opened(SampleId(4)),
+        Entry::Decided(decision.clone()),
+        Entry::Decided(other),
+        Entry::Opened(SampleId(5)),
+        dropped(5),
+        Entry::Opened(SampleId(6)),
+        dropped(6),
+    ];
+    let found = replay(entries);
+    assert_eq!((found.settled.highest, found.settled.decided), (SampleId(6), 2));
+    assert_eq!(found.settled.dropped[&Dropped::Shed], 2);
+    assert_eq!(found.decisions, [decision], "the first decision stands");
+    assert_eq!(found.open, [2, 3].map(SampleId));
+    assert_eq!((found.floor, found.closed), (SampleId(2), [4, 4, 5, 6].map(SampleId).to_vec()));
+}
+
+#[test]
+fn times_are_added_and_subtracted_without_overflow() {
+    assert_eq!((Micros::from_ms(3), Micros::from_ms(u64::MAX)), (Micros(3000), Micros(u64::MAX)));
+    assert_eq!(Micros(5).plus_ms(2), Micros(2005));
+    assert_eq!(Micros(u64::MAX).plus_ms(2), Micros(u64::MAX));
+    assert_eq!((Micros(5).since(Micros(2)), Micros(2).since(Micros(5))), (3, 0));
+}

@@ -1,0 +1,35 @@
+//! The times at which open samples are due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use headwater_protocol::SampleId;
+
+use super::Micros;
+
+/// Timers of samples, earliest first. A timer stays when its sample moves on; the owner then ignores it.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
+}
+
+impl Timers {
+    pub(crate) fn push(&mut self, at: Micros, sample: SampleId) {
+        self.heap.push(Reverse((at, sample)));
+    }
+
+    /// Time of the earliest timer; it may belong to a sample that moved on.
+    pub(crate) fn earliest(&self) -> Option<Micros> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes the next timer that is due and returns its sample.
+    pub(crate) fn pop_due(&mut self, now: Micros) -> Option<SampleId> {
+        let Reverse((at, sample)) = *self.heap.peek()?;
+        if at > now {
+            return None;
+        }
+        self.heap.pop();
+        Some(sample)
+    }
+}

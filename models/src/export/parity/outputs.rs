@@ -1,0 +1,96 @@
+//! Outputs of a trained device or edge, as inputs of the next section.
+
+use burn::tensor::Tensor;
+use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
+use headwater_kernels::pack_signs;
+
+use crate::layers::Pass;
+use crate::network::{ExitSection, SourceOutput};
+
+/// Outputs of a trained device or edge for the samples seen there.
+pub(super) struct Outputs {
+    /// Samples seen, counted from the first one compared.
+    pub(super) rows: Vec<u32>,
+    /// `[rows, classes]`; empty without a section.
+    pub(super) scores: Vec<f32>,
+    pub(super) map: FeatureMap,
+    /// Inputs of the signs, or the elements of a float map, `[rows, elements]`.
+    pub(super) elements: Vec<f32>,
+}
+
+/// Outputs of all sources of one section for one sample, in their wire encoding.
+#[derive(Default)]
+pub(super) struct SourceInputs {
+    /// `[sources, classes]`.
+    pub(super) scores: Vec<f32>,
+    /// `[sources, bytes of a map]`.
+    pub(super) maps: Vec<u8>,
+    pub(super) presence: Vec<bool>,
+}
+
+impl Outputs {
+    /// `section` is `None` for a device that sends its view.
+    pub(super) fn new(
+        pass: &Pass<'_>,
+        section: Option<&ExitSection>,
+        map: FeatureMap,
+        output: Option<&SourceOutput>,
+    ) -> Self {
+        let Some(output) = output else {
+            return Self { rows: Vec::new(), scores: Vec::new(), map, elements: Vec::new() };
+        };
+        let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
+        let elements = values(before_sign.unwrap_or_else(|| output.features.clone()));
+        let scores = output.scores.clone().map(values).unwrap_or_default();
+        Self { rows: output.rows.clone(), scores, map, elements }
+    }
+
+    pub(super) fn scores(&self, row: usize, classes: usize) -> &[f32] {
+        if self.scores.is_empty() { &[] } else { &self.scores[row * classes..][..classes] }
+    }
+
+    pub(super) fn elements(&self, row: usize) -> &[f32] {
+        &self.elements[row * self.map.elements()..][..self.map.elements()]
+    }
+
+    /// The map of a row in its wire encoding.
+    pub(super) fn encoded(&self, row: usize) -> Vec<u8> {
+        let elements = self.elements(row);
+        match self.map.encoding {
+            FeatureEncoding::Bits => {
+                let mut bits = vec![0; self.map.packed_bytes()];
+                pack_signs(elements, &mut bits);
+                bits
+            }
+            FeatureEncoding::F32 => elements.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            // `x / 255` of a pixel: exact again when multiplied and rounded.
+            FeatureEncoding::Pixels => elements.iter().map(|value| (value * 255.0).round() as u8).collect(),
+        }
+    }
+}
+
+impl SourceInputs {
+    pub(super) fn new(sources: &[&Outputs], sample: usize, classes: usize) -> Self {
+        let mut inputs = Self::default();
+        for source in sources {
+            let row = source.rows.binary_search(&(sample as u32)).ok();
+            inputs.presence.push(row.is_some());
+            match row {
+                Some(row) => {
+                    // A device without a section has no scores, and no exit needs scores there.
+                    inputs.scores.extend_from_slice(source.scores(row, classes));
+                    inputs.maps.extend(source.encoded(row));
+                }
+                None => {
+                    inputs.scores.resize(inputs.scores.len() + classes, 0.0);
+                    inputs.maps.resize(inputs.maps.len() + source.map.packed_bytes(), 0);
+                }
+            }
+        }
+        inputs
+    }
+}
+
+pub(super) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32")
+}

@@ -1,0 +1,273 @@
+//! The trained network as the reference of an engine, section by section.
+
+use std::ops::Range;
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::Engine;
+use headwater_inference::exit::argmax;
+use headwater_inference::manifest::FeatureEncoding;
+use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit};
+use headwater_kernels::unpack_signs;
+use headwater_protocol::{Exit, Slot, SourceSet};
+
+use super::outputs::{Outputs, SourceInputs, values};
+use super::{Parity, ParityError, Position};
+use crate::by_exit::ByExit;
+use crate::data::{Batch, Samples};
+use crate::export::TrainedNetwork;
+use crate::layers::Pass;
+
+/// Outputs of every section of the trained network for some samples.
+///
+/// Each section of an engine gets the inputs of the trained section, so that a difference is named where it arises.
+pub struct Reference<'a> {
+    network: TrainedNetwork<'a>,
+    samples: &'a Samples,
+    range: Range<usize>,
+    /// By slot; empty when no slot sees any of the samples.
+    devices: Vec<Outputs>,
+    /// By edge.
+    edges: Vec<Outputs>,
+    /// `[samples, classes]` of each exit.
+    exits: ByExit<Vec<f32>>,
+}
+
+/// A section with scores and a map.
+#[derive(Clone, Copy)]
+enum SectionId {
+    Device(usize),
+    Edge(usize),
+}
+
+impl SectionId {
+    fn name(self) -> String {
+        match self {
+            Self::Device(slot) => format!("device {slot}"),
+            Self::Edge(edge) => format!("edge {edge}"),
+        }
+    }
+}
+
+/// Scores and map of one row of a section, from an engine.
+struct Found<'a> {
+    scores: &'a [f32],
+    map: &'a [u8],
+    engine: &'static str,
+}
+
+impl<'a> Reference<'a> {
+    /// Runs the trained network on a range of samples, all at once in memory.
+    pub fn new(network: &TrainedNetwork<'a>, samples: &'a Samples, range: Range<usize>) -> Self {
+        let batch = Batch::plain(samples, range.clone());
+        let (devices, edges, exits) = (Vec::new(), Vec::new(), ByExit::default());
+        let mut reference = Self { network: *network, samples, range, devices, edges, exits };
+        if batch.is_blank() {
+            return reference;
+        }
+        let layers = network.layers;
+        let pass = Pass::inference(&layers.layout, network.state);
+        let outputs = layers.forward(&pass, &batch);
+        let devices = outputs.devices.iter().enumerate().map(|(slot, output)| {
+            Outputs::new(&pass, layers.devices.get(slot), layers.features, output.as_ref())
+        });
+        reference.devices = devices.collect();
+        let edges = outputs.edges.iter().zip(&layers.edges).map(|(output, edge)| {
+            Outputs::new(&pass, Some(&edge.section), edge.section.map, output.as_ref())
+        });
+        reference.edges = edges.collect();
+        reference.exits = outputs.exits.map(|_, logits| values(logits.clone()));
+        reference
+    }
+
+    /// Compares the device sections of a bundle in an engine.
+    ///
+    /// # Errors
+    /// [`ParityError`] with the first difference that is too large.
+    pub fn compare_devices(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
+        let mut parity = self.parity(engine);
+        for (slot, (id, outputs)) in Slot::first(self.samples.slots).zip(&self.devices).enumerate() {
+            // Without a section the view goes on unchanged: nothing to compare.
+            if outputs.rows.is_empty() || outputs.scores.is_empty() {
+                continue;
+            }
+            let mut section = DeviceSection::load(bundle, id, engine)?;
+            let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), id));
+            let pixels: Vec<u8> = views.flatten().copied().collect();
+            for (row, answer) in section.run(&pixels, outputs.rows.len())?.iter().enumerate() {
+                let found = Found { scores: &answer.scores, map: &answer.features, engine: engine.name() };
+                self.compare_row(&mut parity, SectionId::Device(slot), row, &found)?;
+            }
+        }
+        Ok(parity)
+    }
+
+    /// Compares the deeper sections in an engine: edges, exits over scores, cloud.
+    ///
+    /// # Errors
+    /// [`ParityError`] with the first difference that is too large.
+    pub fn compare_deeper(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
+        let mut parity = self.parity(engine);
+        if self.devices.is_empty() {
+            return Ok(parity);
+        }
+        self.compare_edges(&mut parity, bundle, engine)?;
+        let mut local = ScoresExit::local(bundle, engine)?;
+        let mut edge = ScoresExit::edge(bundle, engine)?;
+        let mut cloud = CloudSection::load(bundle, engine)?;
+        let (devices, edges): (Vec<_>, Vec<_>) = (self.devices.iter().collect(), self.edges.iter().collect());
+        let mut logits = vec![0.0; self.samples.classes];
+        let rows = 0..self.range.len() as u32;
+        for row in rows.filter(|row| !self.samples.seen[self.sample(*row)].is_empty()) {
+            let at = |exit: Exit| self.position(exit.name().to_owned(), row, engine.name());
+            let inputs =
+                |sources: &[&Outputs]| SourceInputs::new(sources, row as usize, self.samples.classes);
+            let scores_exits = [(Exit::Local, &mut local, &devices), (Exit::Edge, &mut edge, &edges)];
+            for (exit, section, sources) in scores_exits {
+                let Some(section) = section else { continue };
+                let inputs = inputs(sources);
+                section.scores(&inputs.scores, SourceSet::from_row(&inputs.presence), &mut logits)?;
+                parity.compare_floats("logits", &at(exit), self.logits(exit, row), &logits)?;
+            }
+            let inputs = inputs(if edges.is_empty() { &devices } else { &edges });
+            let found = cloud.run(1, &inputs.maps, &inputs.presence)?;
+            parity.compare_floats("logits", &at(Exit::Cloud), self.logits(Exit::Cloud, row), &found)?;
+        }
+        Ok(parity)
+    }
+
+    fn compare_edges(
+        &self,
+        parity: &mut Parity,
+        bundle: &Bundle,
+        engine: &dyn Engine,
+    ) -> Result<(), ParityError> {
+        for (index, (outputs, edge)) in self.edges.iter().zip(&self.network.layers.edges).enumerate() {
+            let mut section = EdgeSection::load(bundle, index, engine)?;
+            let sources: Vec<_> = edge.slots.iter().map(|slot| &self.devices[*slot]).collect();
+            for (row, &sample) in outputs.rows.iter().enumerate() {
+                let inputs = SourceInputs::new(&sources, sample as usize, self.samples.classes);
+                for answer in section.run(1, &inputs.maps, &inputs.presence)? {
+                    let found =
+                        Found { scores: &answer.scores, map: &answer.features, engine: engine.name() };
+                    self.compare_row(parity, SectionId::Edge(index), row, &found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares scores and map of one row of a device or an edge.
+    ///
+    /// Scores are computed from the map. Where bits at their threshold differ, the trained head gets the engine's bits, so that only
+    /// the difference of the head is left.
+    fn compare_row(
+        &self,
+        parity: &mut Parity,
+        id: SectionId,
+        row: usize,
+        found: &Found<'_>,
+    ) -> Result<(), ParityError> {
+        let outputs = match id {
+            SectionId::Device(slot) => &self.devices[slot],
+            SectionId::Edge(edge) => &self.edges[edge],
+        };
+        let at = self.position(id.name(), outputs.rows[row], found.engine);
+        let mut expected = outputs.scores(row, self.samples.classes).to_vec();
+        parity.other_class += u64::from(argmax(&expected) != argmax(found.scores));
+        let elements = outputs.elements(row);
+        if outputs.map.encoding == FeatureEncoding::Bits {
+            let differed = parity.bits_at_threshold;
+            parity.compare_bits(&at, elements, found.map)?;
+            if parity.bits_at_threshold > differed {
+                expected = self.scores_of_bits(id, found.map);
+            }
+        } else {
+            let (floats, _) = found.map.as_chunks();
+            let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            parity.compare_floats("features", &at, elements, &floats)?;
+        }
+        parity.compare_floats("scores", &at, &expected, found.scores)
+    }
+
+    /// Scores of the trained head for packed bits.
+    fn scores_of_bits(&self, id: SectionId, bits: &[u8]) -> Vec<f32> {
+        let layers = self.network.layers;
+        let section = match id {
+            SectionId::Device(slot) => &layers.devices[slot],
+            SectionId::Edge(edge) => &layers.edges[edge].section,
+        };
+        let pass = Pass::inference(&layers.layout, self.network.state);
+        let [channels, h, w] = section.map.shape();
+        let mut signs = vec![0.0; section.map.elements()];
+        unpack_signs(bits, &mut signs);
+        values(section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
+    }
+
+    fn logits(&self, exit: Exit, row: u32) -> &[f32] {
+        &self.exits[exit][row as usize * self.samples.classes..][..self.samples.classes]
+    }
+
+    /// Index of a row among all samples of the part.
+    fn sample(&self, row: u32) -> usize {
+        self.range.start + row as usize
+    }
+
+    fn position(&self, section: String, row: u32, engine: &'static str) -> Position {
+        Position { section, sample: self.sample(row), engine }
+    }
+
+    fn parity(&self, engine: &dyn Engine) -> Parity {
+        Parity { engine: engine.name().into(), samples: self.range.len(), ..Parity::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use headwater_inference::bundle::BundleWriter;
+    use headwater_inference::engine::TractEngine;
+    use headwater_inference::policy::Policy;
+    use headwater_samples::Part;
+
+    use super::*;
+    use crate::data::Parts;
+    use crate::export::{manifest, onnx_sections};
+    use crate::network::Network;
+    use crate::spec::Spec;
+
+    /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, `distance` from its threshold. The scores
+    /// of edge 1 are those of the changed bits.
+    fn compare(distance: f32) -> Result<Parity, ParityError> {
+        let spec = Spec::parse(Path::new("f"), include_str!("../../../networks/ddnn-f.toml")).unwrap();
+        let layers = Network::new(&spec);
+        let state = layers.initial(1);
+        let network = TrainedNetwork { spec: &spec, layers: &layers, state: &state };
+        let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
+        let writer = BundleWriter::new(manifest(&spec, vec![0.1; 10]), Policy::default());
+        let sections = onnx_sections(&network).into_iter();
+        let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+        let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+        let mut reference = Reference::new(&network, &samples, 0..8);
+        let edge = &mut reference.edges[1];
+        edge.elements[77] = if edge.elements[77] >= 0.0 { -distance } else { distance };
+        let bits = edge.encoded(0);
+        let scores = reference.scores_of_bits(SectionId::Edge(1), &bits);
+        assert_ne!(reference.edges[1].scores(0, 10), scores);
+        reference.edges[1].scores[..10].copy_from_slice(&scores);
+        let mut parity = Parity::default();
+        reference.compare_edges(&mut parity, &bundle, &TractEngine)?;
+        Ok(parity)
+    }
+
+    #[test]
+    fn scores_after_a_bit_at_its_threshold_are_compared_for_the_bits_of_the_engine() {
+        assert_eq!(compare(0.5e-5).unwrap().bits_at_threshold, 1);
+    }
+
+    #[test]
+    fn a_bit_that_is_not_at_its_threshold_is_named() {
+        let error = compare(2e-5).unwrap_err().to_string();
+        assert!(error.contains("features of edge 1, sample 0, bit 77"), "{error}");
+    }
+}

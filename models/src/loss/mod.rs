@@ -1,0 +1,157 @@
+//! The joint loss: a sum of terms over the exits and the device heads.
+//!
+//! A term is a file and an entry in [`TERMS`].
+
+mod device_heads;
+mod exit_distillation;
+mod exit_labels;
+
+use burn::tensor::Tensor;
+use headwater_inference::exit::argmax;
+use headwater_protocol::Exit;
+
+use crate::by_exit::ByExit;
+use crate::data::Batch;
+use crate::fused::{soft_target_loss, softmax};
+use crate::network::NetworkOutput;
+use crate::recipe::LossRecipe;
+
+/// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
+const TERMS: [fn(&TermInputs<'_>, &mut Total); 3] =
+    [exit_labels::add, exit_distillation::add, device_heads::add];
+
+/// The joint loss of a batch.
+pub struct Loss {
+    /// The minimised value, `[1]`: a mean over the samples of the batch.
+    pub total: Tensor<1>,
+    /// Its value, and correct answers by exit.
+    pub sums: LossSums,
+}
+
+/// Sums over samples, added up over workers and steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct LossSums {
+    /// Samples.
+    pub samples: u64,
+    /// Loss, summed over samples.
+    pub loss: f64,
+    /// Correct answers of each exit.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub correct: ByExit<u64>,
+}
+
+/// Inputs of every term.
+struct TermInputs<'a> {
+    recipe: &'a LossRecipe,
+    output: &'a NetworkOutput,
+    batch: &'a Batch,
+    classes: usize,
+    /// Target distribution of the labels, `[batch, classes]`.
+    labels: Vec<f32>,
+    /// Class probabilities of the cloud exit at the distillation temperature, `[batch, classes]`.
+    soft_targets: Vec<f32>,
+}
+
+/// Running sum of the terms.
+#[derive(Default)]
+struct Total(Option<Tensor<1>>);
+
+impl LossSums {
+    /// Adds the sums over other samples.
+    pub fn add(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.loss += other.loss;
+        for (exit, more) in other.correct.iter() {
+            *self.correct.slot(exit).get_or_insert(0) += more;
+        }
+    }
+}
+
+impl LossRecipe {
+    /// The loss of the network's output for a batch.
+    ///
+    /// A device that does not see the object has no part in its own loss (label -1 in DDNN's code). A sample that no slot sees has no
+    /// part in any term.
+    ///
+    /// # Panics
+    /// When the network has no exit `cloud`.
+    pub fn of(&self, output: &NetworkOutput, batch: &Batch) -> Loss {
+        let logits = output.exits.map(|_, logits| values(logits));
+        let cloud = &logits[Exit::Cloud];
+        let classes = cloud.len() / batch.len();
+        let inputs = TermInputs {
+            recipe: self,
+            output,
+            batch,
+            classes,
+            labels: self.label_targets(&batch.labels, classes),
+            soft_targets: self.soft_targets(cloud, classes),
+        };
+        let mut total = Total::default();
+        TERMS.iter().for_each(|add| add(&inputs, &mut total));
+        let total = total.0.expect("every network has the exit `cloud`");
+        let sums = LossSums {
+            samples: batch.len() as u64,
+            loss: f64::from(values(&total)[0]) * batch.len() as f64,
+            correct: logits.map(|_, logits| correct(logits, &batch.labels)),
+        };
+        Loss { total, sums }
+    }
+
+    fn label_targets(&self, labels: &[u16], classes: usize) -> Vec<f32> {
+        let rest = self.smoothing / classes as f32;
+        let mut targets = vec![rest; labels.len() * classes];
+        for (row, label) in targets.chunks_exact_mut(classes).zip(labels) {
+            row[usize::from(*label)] += 1.0 - self.smoothing;
+        }
+        targets
+    }
+
+    fn soft_targets(&self, cloud: &[f32], classes: usize) -> Vec<f32> {
+        let rows = cloud.chunks_exact(classes);
+        rows.flat_map(|logits| softmax(logits, self.distillation.temperature)).collect()
+    }
+
+    /// The squared temperature keeps the size of the gradient as the temperature changes (Hinton et al. 2015, section 2).
+    fn distillation_scale(&self) -> f32 {
+        self.distillation.temperature * self.distillation.temperature
+    }
+}
+
+impl TermInputs<'_> {
+    /// Share of one sample in the mean.
+    fn share(&self) -> f32 {
+        1.0 / self.batch.len() as f32
+    }
+
+    /// Weight of each sample in a term over an exit; 0 for a sample that no slot sees.
+    fn sample_weights(&self, weight: f32) -> Vec<f32> {
+        let share = |present: &usize| if *present > 0 { self.share() } else { 0.0 };
+        self.batch.present.iter().map(|present| share(present) * weight).collect()
+    }
+
+    /// Exits and their logits, deepest first.
+    fn exits(&self) -> impl Iterator<Item = (Exit, &Tensor<2>)> {
+        self.output.exits.iter().rev()
+    }
+}
+
+impl Total {
+    /// Adds the weighted cross-entropy of each row of logits against its target distribution.
+    fn add(&mut self, logits: &Tensor<2>, targets: &[f32], weights: &[f32], temperature: f32) {
+        let term = soft_target_loss(logits.clone(), targets, weights, temperature);
+        self.0 = Some(match self.0.take() {
+            Some(total) => total + term,
+            None => term,
+        });
+    }
+}
+
+fn correct(logits: &[f32], labels: &[u16]) -> u64 {
+    let rows = logits.chunks_exact(logits.len() / labels.len().max(1));
+    rows.zip(labels).filter(|(row, label)| argmax(row) == **label).count() as u64
+}
+
+fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    tensor.clone().into_data().try_to_vec::<f32>().expect("tensors hold f32")
+}

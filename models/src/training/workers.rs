@@ -1,0 +1,43 @@
+//! The threads that train.
+//!
+//! A worker is a thread pool of one thread: burn then runs all of a worker's operations on that thread, which is faster here than
+//! two threads inside each operation.
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+/// The threads that train.
+pub struct Workers(Vec<ThreadPool>);
+
+impl Workers {
+    /// `count` workers of one thread each.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
+        let pool = |index| {
+            ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| format!("worker-{index}")).build()
+        };
+        Ok(Self((0..count.max(1)).map(pool).collect::<Result<_, _>>()?))
+    }
+
+    /// Number of workers.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Runs `work` on an equal share of the items per worker; results in the order of the items.
+    ///
+    /// # Panics
+    /// When `work` panics.
+    pub fn share<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+        let share = items.len().div_ceil(self.count()).max(1);
+        std::thread::scope(|scope| {
+            let work = &work;
+            let shares = self.0.iter().zip(items.chunks(share));
+            let threads: Vec<_> =
+                shares.map(|(pool, items)| scope.spawn(move || pool.install(|| work(items)))).collect();
+            let results = threads.into_iter();
+            results.map(|thread| thread.join().expect("a worker panicked; its message is above")).collect()
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! The thresholds of all exits before the cloud. Together they keep the target.
+//!
+//! **One exit.** Thresholds are tried from the strictest on. The first one whose bound on the loss is too large ends the search (fixed
+//! sequence testing; Angelopoulos et al. 2021, "Learn then Test", section 3.2). Taking the largest threshold that passes anywhere
+//! would choose the luckiest of thousands, and the promise would not hold on new data.
+//!
+//! By default wins of the exit over the cloud do not make up for losses (the positive part of the gap; Jazbec et al. 2024, "Fast yet
+//! Safe", section 3). The count then bounds the loss from above, whatever the wins on new data are.
+//!
+//! **Several exits.** The target is split: each of `k` exits may cost `1/k` of the points, at a level that leaves `1/k` of the risk. A
+//! sample leaves at one exit only, so the total loss is the sum of the losses of the exits. By the union bound all exits keep their
+//! part with the target's probability.
+//!
+//! The losses of an exit are counted over every sample below the threshold, also over samples that leave earlier. So the search does
+//! not depend on the earlier thresholds, which were chosen with the same data. The count is at least the loss in the cascade.
+//! Wins, with `count_wins`, are counted only for samples that no earlier exit took.
+
+use headwater_inference::policy::{ExitPolicy, ExitThreshold, PolicyError};
+use headwater_protocol::Exit;
+
+use crate::data::Samples;
+use crate::evaluation::PartLogits;
+use crate::recipe::ExitTarget;
+
+/// The search, exit by exit from the first.
+pub(super) struct Search<'a> {
+    logits: &'a PartLogits,
+    samples: &'a Samples,
+    class_prior: &'a [f32],
+    count_wins: bool,
+    /// Share of the samples that one exit may lose.
+    max_loss: f64,
+    standard_errors: f64,
+    /// Whether an earlier exit took each sample.
+    left: Vec<bool>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        logits: &'a PartLogits,
+        samples: &'a Samples,
+        class_prior: &'a [f32],
+        target: ExitTarget,
+    ) -> Self {
+        let exits = logits.exits.iter().count().saturating_sub(1).max(1) as f64;
+        Self {
+            logits,
+            samples,
+            class_prior,
+            count_wins: target.count_wins,
+            max_loss: f64::from(target.max_loss_points) / 100.0 / exits + 1e-9,
+            standard_errors: split(f64::from(target.standard_errors), exits),
+            left: vec![false; samples.len()],
+        }
+    }
+
+    /// The threshold of the next exit, for the rule and the temperature of `policy`.
+    pub(super) fn next(&mut self, exit: Exit, policy: &ExitPolicy) -> Result<ExitThreshold, PolicyError> {
+        let right = |exit| self.logits.right(exit, self.samples, self.class_prior);
+        let (here, cloud) = (right(exit), right(Exit::Cloud));
+        let seen = (0..self.samples.len()).filter(|sample| !self.samples.seen[*sample].is_empty());
+        let uncertainty = |sample| Some((policy.uncertainty(self.logits.of(exit, sample))?, sample));
+        let mut sure: Vec<(f32, usize)> = seen.filter_map(uncertainty).collect();
+        sure.sort_by(|a, b| a.0.total_cmp(&b.0));
+
+        let count = self.samples.len().max(1) as f64;
+        let (mut gained, mut changed, mut threshold) = (0i64, 0u32, 0.0f32);
+        for (index, &(uncertainty, sample)) in sure.iter().enumerate() {
+            let wins = self.count_wins && !self.left[sample] && here[sample] && !cloud[sample];
+            let gain = i64::from(wins) - i64::from(cloud[sample] && !here[sample]);
+            gained += gain;
+            changed += u32::from(gain != 0);
+            // Each sample loses one, nothing, or wins one: mean and standard error of paired differences.
+            let loss = -gained as f64 / count;
+            let deviation = (f64::from(changed) / count - loss * loss).max(0.0).sqrt();
+            let bound = loss + self.standard_errors * deviation / count.sqrt();
+            let next = sure.get(index + 1).map_or(1.0, |next| next.0);
+            if bound > self.max_loss {
+                break;
+            }
+            if next > uncertainty {
+                threshold = if index + 1 == sure.len() { 1.0 } else { f32::midpoint(uncertainty, next) };
+            }
+        }
+        let threshold = threshold.clamp(0.0, 1.0);
+        for (uncertainty, sample) in sure {
+            self.left[sample] |= uncertainty <= threshold;
+        }
+        ExitThreshold::new(threshold)
+    }
+}
+
+/// Standard errors for each of `parts` tests, so that all tests hold together with the probability of `standard_errors`.
+///
+/// The tail of the normal distribution is `density(z) mills(z)` with a falling Mills ratio, and `density(sqrt(z² + 2 ln k))` is
+/// `density(z) / k`; so the tail beyond that point is at most a `k`-th of the tail beyond `z`. Zero stays zero: the target then holds
+/// for the measured part only.
+fn split(standard_errors: f64, parts: f64) -> f64 {
+    if standard_errors > 0.0 { (standard_errors * standard_errors + 2.0 * parts.ln()).sqrt() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_exit_keeps_its_standard_errors_and_two_need_more() {
+        assert_eq!(split(1.64, 1.0), 1.64);
+        // 1.955 would do for half of 5 %; the closed form is a little more careful.
+        assert!((split(1.64, 2.0) - 2.019).abs() < 1e-3);
+        assert_eq!(split(0.0, 2.0), 0.0);
+    }
+}
