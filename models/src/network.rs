@@ -52,6 +52,14 @@ pub struct SectionNumbers {
     pub head: Vec<BlockNumbers>,
 }
 
+/// The layers of one section.
+pub enum SectionLayers<'a> {
+    /// A section with scores and a map.
+    Exit(&'a ExitSection),
+    /// A section with logits alone.
+    Logits(&'a [Block]),
+}
+
 /// An edge: a section over the maps of some slots.
 #[derive(Clone, Debug)]
 pub struct Edge {
@@ -84,9 +92,9 @@ pub struct NetworkOutput {
     pub exits: ByExit<Tensor<2>>,
 }
 
-/// Input and outputs of a device or an edge, for the samples that it sees.
+/// Input and outputs of a device or an edge, for the samples seen there.
 pub struct SourceOutput {
-    /// Indices of those samples in the batch, ascending.
+    /// Indices of the seen samples in the batch, ascending.
     pub rows: Vec<u32>,
     /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
@@ -128,6 +136,14 @@ impl Network {
     /// Initial numbers from `seed`.
     pub fn initial(&self, seed: u64) -> State {
         self.layout.initial(seed)
+    }
+
+    /// The layers of every section in the order of the manifest: devices, `local`, edges, `edge`, cloud.
+    pub fn sections(&self) -> impl Iterator<Item = SectionLayers<'_>> {
+        let devices = self.devices.iter().map(SectionLayers::Exit).chain(logits(&self.local));
+        let edges =
+            self.edges.iter().map(|edge| SectionLayers::Exit(&edge.section)).chain(logits(&self.edge));
+        devices.chain(edges).chain([SectionLayers::Logits(&self.cloud)])
     }
 
     /// Runs the whole network.
@@ -242,6 +258,11 @@ impl SourceOutput {
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)
     }
+}
+
+/// The section of an exit over scores.
+fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
+    block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
 }
 
 /// The output of a source that a join takes.

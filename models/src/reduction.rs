@@ -14,7 +14,7 @@ pub struct Gradients {
     pub sums: LossSums,
 }
 
-/// Means over the workers, in their order: gradients weighted by samples, statistics over the workers that have them.
+/// Means over the workers, in their order: gradients weighted by samples, statistics over the workers with statistics.
 pub fn reduce(workers: Vec<Gradients>, layout: &Layout) -> Gradients {
     let samples: u64 = workers.iter().map(|worker| worker.sums.samples).sum();
     let mut gradient = vec![0.0; layout.parameter_count()];

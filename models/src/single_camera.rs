@@ -11,8 +11,9 @@ use serde::Serialize;
 use crate::data::{Augment, Samples};
 use crate::evaluation::evaluate;
 use crate::experiment::{DataChoice, Experiment};
+use crate::file_error::FileError;
 use crate::recipe::Recipe;
-use crate::spec::{Spec, SpecError};
+use crate::spec::Spec;
 use crate::training::Trainer;
 
 /// Accuracy of one camera alone.
@@ -32,7 +33,7 @@ pub struct CameraResult {
 ///
 /// # Errors
 /// When the views are too small for the network.
-pub fn plain_network(samples: &Samples) -> Result<Spec, SpecError> {
+pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
     let labels: Vec<String> = (0..samples.classes).map(|class| class.to_string()).collect();
     let text = format!(
         "network = {{ name = \"single-camera\", configuration = \"a\", labels = {labels:?} }}

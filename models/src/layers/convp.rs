@@ -1,7 +1,6 @@
 //! DDNN's `convp` block: binary convolution, max pool, batch norm, sign.
 //!
-//! DDNN adds a float bias to the convolution. Batch norm right after the convolution subtracts the mean, so that the bias never had
-//! an effect; it is left out.
+//! DDNN adds a float bias to the convolution. The bias is left out here: batch norm subtracts the mean, and with the mean the bias.
 
 use burn::tensor::Tensor;
 
@@ -46,7 +45,7 @@ impl Convp {
         self.norm.forward(pass, self.before_norm(pass, x))
     }
 
-    /// Inputs of the sign, by the running statistics; the comparison of bits needs them.
+    /// Inputs of the sign, by the running statistics, for the comparison of bits.
     pub fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         self.norm.before_activation(pass, self.before_norm(pass, x))
     }

@@ -20,7 +20,7 @@ pub use pool::{Pool, PoolNumbers};
 
 use crate::spec::{BlockSpec, LayerShape};
 
-/// The state of a network together with its layout: gives the numbers of each layer.
+/// The state of a network together with its layout: the source of each layer's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainedState<'a> {
     /// Ranges of the parameters in the state.
@@ -29,7 +29,7 @@ pub struct TrainedState<'a> {
     pub state: &'a State,
 }
 
-/// A weight tensor as the network uses it: a binary weight is `+1` or `-1`.
+/// A weight tensor as used by the network: a binary weight is `+1` or `-1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
     /// Shape, outputs first.

@@ -108,11 +108,6 @@ impl Layout {
         self.statistics.last().map_or(0, |range| range.end)
     }
 
-    /// Number of parameter tensors.
-    pub fn tensors(&self) -> usize {
-        self.parameters.len()
-    }
-
     /// Range and kind of each parameter.
     pub fn ranges(&self) -> impl Iterator<Item = (Range<usize>, ParameterKind)> {
         self.parameters.iter().map(|parameter| (parameter.range.clone(), parameter.kind))

@@ -16,7 +16,7 @@ use crate::fused::{soft_target_loss, softmax};
 use crate::network::NetworkOutput;
 use crate::recipe::LossRecipe;
 
-/// All terms of the joint loss. The order of the terms is part of the result: float sums depend on it.
+/// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
 const TERMS: [fn(&TermInputs<'_>, &mut Total); 3] =
     [exit_labels::add, exit_distillation::add, device_heads::add];
 
@@ -71,7 +71,7 @@ impl LossRecipe {
     /// The loss of the network's output for a batch.
     ///
     /// A device that does not see the object has no part in its own loss (label -1 in DDNN's code). A sample that no slot sees has no
-    /// part in any term: no exit answers it.
+    /// part in any term.
     ///
     /// # Panics
     /// When the network has no exit `cloud`.

@@ -16,8 +16,9 @@ use rayon::ThreadPoolBuildError;
 use thiserror::Error;
 
 use crate::experiment::{Experiment, RunInfo};
-use crate::recipe::{Recipe, RecipeError};
-use crate::spec::{Spec, SpecError};
+use crate::file_error::FileError;
+use crate::recipe::Recipe;
+use crate::spec::Spec;
 use crate::training::EpochRecord;
 
 /// A run folder.
@@ -30,12 +31,9 @@ pub struct RunFolder {
 /// A run folder that cannot be read.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The spec cannot be used.
+    /// The spec or the recipe cannot be used.
     #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// The recipe cannot be used.
-    #[error(transparent)]
-    Recipe(#[from] RecipeError),
+    File(#[from] FileError),
     /// `run.json` cannot be read.
     #[error("reading {}: {source}", file.display())]
     Info {

@@ -1,4 +1,4 @@
-//! Outputs of one trained device or edge, as the next section takes them.
+//! Outputs of a trained device or edge, as inputs of the next section.
 
 use burn::tensor::Tensor;
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
@@ -7,7 +7,7 @@ use headwater_kernels::pack_signs;
 use crate::layers::Pass;
 use crate::network::{ExitSection, SourceOutput};
 
-/// Outputs of a trained device or edge for the samples that it sees.
+/// Outputs of a trained device or edge for the samples seen there.
 pub(super) struct Outputs {
     /// Samples seen, counted from the first one compared.
     pub(super) rows: Vec<u32>,
@@ -77,7 +77,7 @@ impl SourceInputs {
             inputs.presence.push(row.is_some());
             match row {
                 Some(row) => {
-                    // A device without a section has no scores, and no exit uses them.
+                    // A device without a section has no scores, and no exit needs scores there.
                     inputs.scores.extend_from_slice(source.scores(row, classes));
                     inputs.maps.extend(source.encoded(row));
                 }
