@@ -20,7 +20,7 @@ const SAMPLES: usize = 60;
 /// Samples in flight at once.
 const IN_FLIGHT: usize = 8;
 
-/// A network of the configuration for the shipped frames: six slots, or the first alone.
+/// A network of the configuration for the shipped frames: six slots, or only the first.
 fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration.has(Exit::Device) { 1 } else { 6 };
     let edges = match configuration {

@@ -64,10 +64,10 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
         group.kill(Service::Edge(edge));
         trigger_all(&mut client, &samples[20..40]).await.unwrap();
         // The last of these samples is decided without the edge before the edge restarts.
-        let alone = client.wait_for_decisions(&samples[20..40]).await.unwrap();
-        let is_absent = |slot: &Slot| alone[&samples[39]].presence.get(*slot) != View::Present;
-        assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", alone[&samples[39]]);
-        assert!(alone.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
+        let without_edge = client.wait_for_decisions(&samples[20..40]).await.unwrap();
+        let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != View::Present;
+        assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", without_edge[&samples[39]]);
+        assert!(without_edge.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
         group.start(Service::Edge(edge)).unwrap();
         trigger_all(&mut client, &samples[40..]).await.unwrap();
         let decided = client.wait_for_decisions(&samples).await.unwrap();

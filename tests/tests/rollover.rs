@@ -63,7 +63,7 @@ async fn switch_device(group: &mut InProcessGroup, slot: Slot) {
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
 }
 
-/// Restarts cloud, leader and edges with the next network alone.
+/// Restarts cloud, leader and edges with only the next network.
 async fn keep_only_next(group: &mut InProcessGroup) {
     group.settings.networks = Arc::clone(group.settings.networks.next().expect("a next network")).into();
     group.settings.policy = None;

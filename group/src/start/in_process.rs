@@ -22,7 +22,7 @@ use super::device_totals::DeviceTotals;
 use super::service::{Service, StartError};
 use super::settings::{SiteSettings, device_id, separate_edges, services_of};
 
-/// Time between two looks at whether all services have found each other.
+/// Time between two checks whether all services have found each other.
 const READY_POLL: Duration = Duration::from_millis(2);
 
 /// Settings of an [`InProcessGroup`].
@@ -160,7 +160,7 @@ impl InProcessGroup {
         Ok(())
     }
 
-    /// Stops every service, devices first, and sums up what the devices counted.
+    /// Stops every service, devices first, and sums up the devices' counts.
     ///
     /// # Errors
     /// As [`InProcessGroup::stop`].

@@ -53,12 +53,12 @@ pub enum StartError {
         found: String,
     },
     /// A program is not where it is expected.
-    #[error("{name} is not there ({looked}): build all programs with `cargo build --release --workspace`")]
+    #[error("{name} is not there ({tried}): build all programs with `cargo build --release --workspace`")]
     NoProgram {
         /// File name of the program.
         name: String,
         /// Paths that were tried.
-        looked: String,
+        tried: String,
     },
     /// The operating system refuses an operation.
     #[error("{operation}: {source}")]
