@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, JournalConfig, Role,
+    GroupConfig, GroupEdge, GroupLeader, JournalConfig, Role, Shared, SharedConfig,
 };
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::Policy;
-use headwater_protocol::Slot;
+use headwater_protocol::{EdgeIndex, Slot, SlotSet};
 use headwater_samples::archive::Archive;
+use headwater_transport::Endpoint;
 use tokio::time::sleep;
 
 use super::device_totals::DeviceTotals;
@@ -70,8 +71,8 @@ pub struct InProcessGroup {
 /// Handle of one running service.
 enum Running {
     Device(DeviceHandle),
-    Edge(EdgeHandle),
-    Leader(AggregatorHandle),
+    Edge(GroupEdge),
+    Leader(GroupLeader),
     Cloud(CloudHandle),
 }
 
@@ -179,7 +180,7 @@ impl InProcessGroup {
         let until = Instant::now() + limit;
         while !self.is_ready() {
             if Instant::now() >= until {
-                let found = format!("{:?}", self.leader().map(AggregatorHandle::report));
+                let found = format!("{:?}", self.leader().map(GroupLeader::report));
                 return Err(StartError::NotReady { limit, found });
             }
             sleep(READY_POLL).await;
@@ -193,7 +194,7 @@ impl InProcessGroup {
     }
 
     /// The running leader.
-    pub fn leader(&self) -> Option<&AggregatorHandle> {
+    pub fn leader(&self) -> Option<&GroupLeader> {
         match self.running.get(&Service::Leader) {
             Some(Running::Leader(leader)) => Some(leader),
             _ => None,
@@ -202,12 +203,13 @@ impl InProcessGroup {
 
     fn is_ready(&self) -> bool {
         let devices = self.running.values().filter(|running| matches!(running, Running::Device(_))).count();
-        let knows_devices = |slots: u64| slots.count_ones() as usize == devices;
-        let Some(report) = self.leader().map(AggregatorHandle::report) else { return true };
+        let knows_devices = |slots: SlotSet| slots.len() == devices;
+        let Some(report) = self.leader().map(GroupLeader::report) else { return true };
         let edges = separate_edges(self.settings.networks.current().manifest());
-        let is_known = |edge: usize| report.edges_up >> edge & 1 == 1;
+        let is_consistent =
+            |edge: EdgeIndex| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge.index()));
         knows_devices(report.filled_slots)
-            && (0..edges).all(|edge| is_known(edge) == self.is_running(Service::Edge(edge)))
+            && EdgeIndex::first(edges).all(is_consistent)
             && self.running.values().all(|running| match running {
                 Running::Edge(edge) => knows_devices(edge.report().filled_slots),
                 Running::Device(_) | Running::Leader(_) | Running::Cloud(_) => true,
@@ -223,11 +225,13 @@ impl InProcessGroup {
                 config.model.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, networks).await?)
             }
-            Service::Leader => Running::Leader(Aggregator::start(self.aggregator_config(), networks).await?),
+            Service::Leader => {
+                Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
+            }
             Service::Edge(edge) => {
-                let role = Role::Edge { edge, id: None };
-                let config = AggregatorConfig { role, ..self.aggregator_config() };
-                Running::Edge(Edge::start(config, (edge, None), networks).await?)
+                let role = Role::Edge { edge: EdgeIndex::new(u8::try_from(edge)?)?, id: None };
+                let config = GroupConfig { role, ..self.group_config() };
+                Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {
                 let frames = Frames::of_archive(Arc::clone(&settings.frames), slot);
@@ -238,13 +242,20 @@ impl InProcessGroup {
         })
     }
 
-    /// Settings of the leader; an edge differs in its role.
-    fn aggregator_config(&self) -> AggregatorConfig {
-        let SiteSettings { site, group, broker, qos, journal, .. } = self.settings.site.clone();
-        let mut config = AggregatorConfig::new(site, group, broker);
+    /// Broker and cloud of leader and edges.
+    fn aggregator_shared(&self) -> Result<Shared, Box<dyn Error + Send + Sync>> {
         let own_cloud = format!("http://{}", self.cloud_listen);
-        config.cloud_url = Some(self.settings.cloud_url.clone().unwrap_or(own_cloud));
-        config.request_qos = qos;
+        let mut config = SharedConfig::new(self.settings.site.broker.clone());
+        let cloud_url = self.settings.cloud_url.as_ref().unwrap_or(&own_cloud);
+        config.cloud.url = Some(Endpoint::http(cloud_url)?);
+        Ok(Shared::new(config)?)
+    }
+
+    /// Settings of the leader; an edge differs in its role.
+    fn group_config(&self) -> GroupConfig {
+        let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
+        let mut config = GroupConfig::new(site, group, self.settings.networks.clone());
+        config.limits.request_qos = qos;
         config.journal = journal.map(JournalConfig::new);
         config.policy = self.settings.policy.clone().map(|policy| {
             let text = serde_json::to_vec(&policy).expect("numbers and names become JSON");

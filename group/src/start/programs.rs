@@ -157,15 +157,14 @@ impl ProgramGroup {
         command.arg("--bundle").arg(bundle);
         if service != Service::Cloud {
             command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-            let flag = if let Service::Device(_) = service { "--broker-address" } else { "--broker" };
-            command.args([flag, &site.broker.to_string()]);
+            command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
             Service::Cloud => _ = command.args(["--http-listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
-                    command.arg("--journal").arg(journal);
+                    command.arg("--journal-path").arg(journal);
                 }
             }
             Service::Edge(edge) => _ = command.args(["--role", "edge", "--edge", &edge.to_string()]),
