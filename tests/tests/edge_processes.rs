@@ -8,7 +8,7 @@ use headwater_group::{GroupClient, GroupError};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Dropped, Exit, SampleId, Slot, View};
+use headwater_protocol::{Dropped, EdgeIndex, Exit, SampleId, Slot, View};
 use headwater_tests::group::{WAIT_LIMIT, bundle, client, ids, patient, programs};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::mosquitto;
@@ -58,7 +58,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
 
     // Samples that were triggered while the leader was running.
     let mut triggered = Vec::new();
-    for (edge, slots) in edge_slots.iter().enumerate() {
+    for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(edge_slots) {
         let samples = ids(last.0 + 1, 60);
         trigger_all(&mut client, &samples[..20]).await.unwrap();
         group.kill(Service::Edge(edge));

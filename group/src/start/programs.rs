@@ -174,8 +174,11 @@ impl ProgramGroup {
                 command.arg("--source-path").arg(frames).stdout(Stdio::piped());
             }
         }
-        if let (Service::Leader | Service::Edge(_), Some(policy)) = (service, policy) {
-            command.arg("--policy").arg(policy);
+        if let Service::Leader | Service::Edge(_) = service {
+            command.args(["--request-qos", qos]);
+            if let Some(policy) = policy {
+                command.arg("--policy").arg(policy);
+            }
         }
         if let Some(filter) = log {
             command.env("RUST_LOG", filter);
