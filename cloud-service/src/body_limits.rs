@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 8 * 1024;
 impl BodyLimits {
     /// Limits for a shape. In JSON a byte takes up to five characters (`255, `), a boolean seven (`false, `).
     pub(crate) fn of(shape: &FeatureShape) -> Self {
-        let maps = shape.most_samples * shape.slots;
+        let maps = shape.max_samples * shape.slots;
         Self {
             binary: HEAD_BYTES + maps * (shape.packed_bytes() + 1),
             json: HEAD_BYTES + maps * (5 * shape.packed_bytes() + 7 + 8),

@@ -67,7 +67,7 @@ impl Network {
         let shape = FeatureShape {
             slots: manifest.cloud_sources(),
             bits: manifest.cloud_map().bits(),
-            most_samples: config.http.max_samples.get(),
+            max_samples: config.http.max_samples.get(),
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
         let (queue, receiver) = ModelQueue::new(config.http.max_requests.get());

@@ -202,11 +202,12 @@ impl Prepared {
         for (generation, bundle) in networks.each() {
             let (manifest, network) = (bundle.manifest(), bundle.network_id());
             // Thresholds are fitted to a network: an operator's policy is for the current one.
-            let policy = config.policy.clone().filter(|_| generation == Generation::Current);
-            let policy = policy.unwrap_or_else(|| (bundle.policy().clone(), bundle.policy_id()));
-            policy.0.check().map_err(|error| mistake(error.to_string()))?;
-            let features_ms = policy.0.features_ms;
-            let leader = LeaderConfig::of(manifest, network, policy, config.most_open);
+            let mut leader = LeaderConfig::of(bundle, config.most_open);
+            if let Some((policy, id)) = config.policy.clone().filter(|_| generation == Generation::Current) {
+                leader = leader.with_policy(policy, id);
+            }
+            leader.policy.check().map_err(|error| mistake(error.to_string()))?;
+            let features_ms = leader.policy.features_ms;
             let own = own_edges(&config.role, leader.edges.len())?;
             let exits = Exits::load(bundle, &TractEngine::new())
                 .map_err(|error| AggregatorError::Section(error.to_string()))?;

@@ -134,7 +134,7 @@ impl Worker {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let leader = [self.leader.next_wake(), self.edges.next_wake()].into_iter().flatten().min();
+        let leader = [self.leader.next_timer(), self.edges.next_wake()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
         let account = self.account_is_news().then(|| self.account.next.unwrap_or_else(Instant::now));
         let retry = (self.outbox.waiting() > 0).then(|| Instant::now() + RETRY);
@@ -211,7 +211,8 @@ impl Worker {
             }
         }
         let (leader, journal) = (&self.leader, &mut self.journal);
-        journal.compact_if_full(leader.settled(), leader.remembered(), leader.open_samples())
+        let closed = (leader.closed_floor(), leader.closed_samples());
+        journal.compact_if_full(leader.settled(), closed, leader.open_samples())
     }
 
     fn journal_entry(&mut self, action: &Action) {
@@ -268,7 +269,7 @@ impl Worker {
     fn account_is_news(&self) -> bool {
         self.account.next.is_none()
             || *self.leader.settled() != self.account.settled
-            || self.leader.untold() > 0
+            || self.leader.unpublished_late() > 0
     }
 
     fn publish_account(&mut self, now: Instant) {
@@ -279,7 +280,7 @@ impl Worker {
         let notice = self.leader.notice();
         // Not taken, because the broker is away: said again when it is back, at the latest.
         if self.outbox.settled(&notice) {
-            self.leader.told(&notice);
+            self.leader.notice_published(&notice);
             self.account.settled = notice.account;
         }
         self.account.next = Some(now + self.settled_every);

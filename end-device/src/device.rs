@@ -5,15 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{
-    Birth, Boot, DeviceState, DeviceTopic, Exit, NetworkId, SampleId, Status, Topic, Topics,
-};
+use headwater_protocol::{Birth, Boot, DeviceState, Exit, NetworkId, SampleId, Status};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 pub use crate::agent::Ended;
-use crate::agent::{Agent, AgentInputs, AgentTopics};
+use crate::agent::{Agent, AgentInputs};
 use crate::answer_buffer::AnswerBuffer;
 use crate::boot::next_boot;
 use crate::capture_clock::CaptureClock;
@@ -29,6 +27,7 @@ use crate::section_runner::SectionRunner;
 use crate::source::{FaultCounter, FrameUse, Source};
 use crate::spool::Spool;
 use crate::timestamp::since_1970;
+use crate::topics::DeviceTopics;
 use crate::unsettled_answers::UnsettledAnswers;
 
 /// The device agent.
@@ -85,7 +84,7 @@ impl Device {
         });
         let (section, results) = loading.await.map_err(|e| DeviceError::Thread(e.into()))??;
 
-        let topics = DeviceTopics::of(&config);
+        let topics = DeviceTopics::new(&config);
         let identity = Identity { boot, network };
         let mut link = link_config(&config, &topics, identity)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
@@ -109,12 +108,9 @@ impl Device {
                 network: network.tag(),
                 boot,
                 qos: config.upward_qos,
-                summary_topic: topics.summary,
-                features_topic: topics.features,
-                decision_topic: topics.decision,
+                topics,
                 report: Arc::clone(&report),
             },
-            topics: topics.subscribed,
             capture_clock: match config.capture {
                 Capture::Trigger | Capture::Source => None,
                 Capture::Clock { period_ms } => Some(CaptureClock::new(period_ms)),
@@ -253,34 +249,6 @@ fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>
     }
 }
 
-/// Topics of a device.
-struct DeviceTopics {
-    subscribed: AgentTopics,
-    birth: String,
-    summary: String,
-    features: String,
-    decision: String,
-}
-
-impl DeviceTopics {
-    fn of(config: &DeviceConfig) -> Self {
-        let topics = Topics::new(&config.site, &config.group);
-        let own = |leaf| topics.device(&config.id, leaf);
-        Self {
-            subscribed: AgentTopics {
-                trigger: topics.name(&Topic::Trigger),
-                request: topics.name(&Topic::Request),
-                settled: topics.name(&Topic::Settled),
-                status: own(DeviceTopic::Status),
-            },
-            birth: own(DeviceTopic::Birth),
-            summary: own(DeviceTopic::Summary),
-            features: own(DeviceTopic::Features),
-            decision: own(DeviceTopic::Decision),
-        }
-    }
-}
-
 /// Numbers that a birth message names.
 #[derive(Clone, Copy)]
 struct Identity {
@@ -302,15 +270,14 @@ fn link_config(
         sample: first_sample(config.capture),
         capabilities: Vec::new(),
     };
-    let subscribed = &topics.subscribed;
-    let status = |state| json(&subscribed.status, &Status { state, boot });
+    let status = |state| json(&topics.status, &Status { state, boot });
     let client_id = format!("{}.{}.{}", config.site, config.group, config.id);
     let mut link = LinkConfig::new(config.broker.clone(), client_id)
-        .subscribe(&subscribed.request, QoS::AtLeastOnce)
-        .subscribe(&subscribed.settled, QoS::AtMostOnce)
-        .subscribe(&subscribed.status, QoS::AtLeastOnce);
+        .subscribe(&topics.request, QoS::AtLeastOnce)
+        .subscribe(&topics.settled, QoS::AtMostOnce)
+        .subscribe(&topics.status, QoS::AtLeastOnce);
     if config.capture == Capture::Trigger {
-        link = link.subscribe(&subscribed.trigger, QoS::AtLeastOnce);
+        link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
     }
     // Birth comes before the status, so that a reader of the status knows the device.
     link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];

@@ -26,11 +26,12 @@ mod settings;
 mod source;
 mod spool;
 mod timestamp;
+mod topics;
 mod unsettled_answers;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
-pub use error::{DeviceError, StoredIn};
+pub use error::DeviceError;
 pub use report::{DeviceReport, Sent};
 pub use settings::{
     CaptureWord, DeviceOptions, DeviceSettings, OpenedSettings, SourceSettings, SpoolSettings,

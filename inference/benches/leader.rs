@@ -29,7 +29,7 @@ fn leader() -> Leader {
         edges: Vec::new(),
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
-        most_open: 1024,
+        max_open_samples: 1024,
     };
     let exit = ScoresExit::masked(Aggregation::Ap, SLOTS, CLASSES).expect("a masked mean needs no section");
     let mut leader = Leader::new(config, Exits { local: Some(exit), edge: None });

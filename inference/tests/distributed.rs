@@ -66,13 +66,12 @@ impl Tiers {
                 slots: section.slots().to_vec(),
                 packed_bytes: manifest.features.packed_bytes(),
                 features_ms: bundle.policy().features_ms,
-                most_open: 16,
+                max_open_samples: 16,
             };
             (Collector::new(config), section)
         };
         let policy = bundle.policy().clone();
-        let config =
-            LeaderConfig::of(manifest, bundle.network_id(), (policy.clone(), bundle.policy_id()), 16);
+        let config = LeaderConfig::of(bundle, 16);
         let mut tiers = Self {
             configuration: manifest.configuration,
             devices: slots().map(|slot| DeviceSection::load(bundle, slot, &engine).unwrap()).collect(),
@@ -196,8 +195,8 @@ impl Tiers {
             slots.into_iter().filter(|slot| fates[slot.index()] == Fate::Late).collect();
         for _ in 0..1000 {
             if self.sent.is_empty() {
-                let edges = self.edges.iter().filter_map(|(collector, _)| collector.next_wake());
-                let Some(wake) = self.leader.next_wake().into_iter().chain(edges).min() else { return };
+                let edges = self.edges.iter().filter_map(|(collector, _)| collector.next_timer());
+                let Some(wake) = self.leader.next_timer().into_iter().chain(edges).min() else { return };
                 self.now = self.now.max(wake);
                 self.tell(Event::Tick);
                 self.tell_edges(EdgeEvent::Tick);

@@ -184,7 +184,7 @@ pub struct SettledNotice {
 
 impl SettledNotice {
     /// Most ids in [`SettledNotice::late`] of one message; the rest follows in the next.
-    pub const MOST_LATE: usize = 1024;
+    pub const MAX_LATE: usize = 1024;
 
     /// Whether a sample that was sent on the present connection is decided or dropped.
     pub fn covers(&self, sample: SampleId) -> bool {

@@ -59,7 +59,7 @@ pub struct FeatureShape {
     /// Bits of one map.
     pub bits: usize,
     /// Most samples in one request.
-    pub most_samples: usize,
+    pub max_samples: usize,
 }
 
 impl FeatureShape {
@@ -127,6 +127,13 @@ struct TensorParameters {
     binary_data_size: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     binary_data: Option<bool>,
+}
+
+/// An input tensor of a request.
+#[derive(Clone, Copy)]
+enum Input {
+    Features,
+    Presence,
 }
 
 /// Whether an answer's tensor goes as bytes or as JSON, as the request asked.
@@ -206,24 +213,23 @@ impl OpenedRequest<'_> {
         let mut features = None;
         let mut presence = None;
         for tensor in &head.inputs {
-            let name = known_input(&tensor.name)?;
+            let input = Input::named(&tensor.name)?;
             let (raw, left) = match tensor.parameters.binary_data_size {
                 Some(size) => {
-                    let truncated = V2Error::Truncated { name, expected: size, found: rest.len() };
+                    let truncated =
+                        V2Error::Truncated { name: input.name(), expected: size, found: rest.len() };
                     let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
                     (Some(raw), left)
                 }
                 None => (None, rest),
             };
             rest = left;
-            let before = if name == FEATURES {
-                let of_one = [shape.slots, shape.packed_bytes()];
-                features.replace(read_bytes(tensor, raw, name, "UINT8", &of_one, shape.most_samples)?)
-            } else {
-                presence.replace(read_bytes(tensor, raw, name, "BOOL", &[shape.slots], shape.most_samples)?)
+            let target = match input {
+                Input::Features => &mut features,
+                Input::Presence => &mut presence,
             };
-            if before.is_some() {
-                return Err(V2Error::Twice(name));
+            if target.replace(input.read(tensor, raw, shape)?).is_some() {
+                return Err(V2Error::Twice(input.name()));
             }
         }
         if !rest.is_empty() {
@@ -354,38 +360,56 @@ fn form_asked(head: &Head) -> Form {
     if binary { Form::Binary } else { Form::Json }
 }
 
-/// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): its samples and its bytes.
-///
-/// The shape is checked before the data, so that a wrong one is named as such and bounds what is allocated.
-fn read_bytes(
-    tensor: &Tensor,
-    raw: Option<&[u8]>,
-    name: &'static str,
-    datatype: &'static str,
-    of_one: &[usize],
-    most: usize,
-) -> Result<(usize, Vec<u8>), V2Error> {
-    check_datatype(tensor, name, datatype)?;
-    let samples = tensor.shape.first().copied().unwrap_or(0);
-    let expected: Vec<usize> = std::iter::once(samples).chain(of_one.iter().copied()).collect();
-    check_shape(name, &tensor.shape, &expected)?;
-    if samples == 0 || samples > most {
-        return Err(V2Error::Samples { most, found: samples });
+impl Input {
+    /// # Errors
+    /// [`V2Error::UnknownInput`] for a name that no input has.
+    fn named(name: &str) -> Result<Self, V2Error> {
+        let known = [Self::Features, Self::Presence].into_iter().find(|known| known.name() == name);
+        known.ok_or_else(|| V2Error::UnknownInput(clipped(name)))
     }
-    let elements = samples * of_one.iter().product::<usize>();
-    let bytes = match (raw, &tensor.data) {
-        (Some(raw), None) => raw.to_vec(),
-        (None, Some(data)) => {
-            let mut bytes = Vec::with_capacity(elements);
-            flatten(data, elements, &mut bytes).ok_or(V2Error::Data(name))?;
-            bytes
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Features => FEATURES,
+            Self::Presence => PRESENCE,
         }
-        _ => return Err(V2Error::Data(name)),
-    };
-    if bytes.len() != elements {
-        return Err(V2Error::Truncated { name, expected: elements, found: bytes.len() });
     }
-    Ok((samples, bytes))
+
+    /// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): the number of samples and the bytes.
+    ///
+    /// The shape is checked before the data, so that it bounds what is allocated.
+    fn read(
+        self,
+        tensor: &Tensor,
+        raw: Option<&[u8]>,
+        shape: &FeatureShape,
+    ) -> Result<(usize, Vec<u8>), V2Error> {
+        let name = self.name();
+        let samples = tensor.shape.first().copied().unwrap_or(0);
+        let (datatype, expected) = match self {
+            Self::Features => ("UINT8", vec![samples, shape.slots, shape.packed_bytes()]),
+            Self::Presence => ("BOOL", vec![samples, shape.slots]),
+        };
+        check_datatype(tensor, name, datatype)?;
+        check_shape(name, &tensor.shape, &expected)?;
+        if samples == 0 || samples > shape.max_samples {
+            return Err(V2Error::Samples { max: shape.max_samples, found: samples });
+        }
+        let elements = expected.iter().product();
+        let bytes = match (raw, &tensor.data) {
+            (Some(raw), None) => raw.to_vec(),
+            (None, Some(data)) => {
+                let mut bytes = Vec::with_capacity(elements);
+                flatten(data, elements, &mut bytes).ok_or(V2Error::Data(name))?;
+                bytes
+            }
+            _ => return Err(V2Error::Data(name)),
+        };
+        if bytes.len() != elements {
+            return Err(V2Error::Truncated { name, expected: elements, found: bytes.len() });
+        }
+        Ok((samples, bytes))
+    }
 }
 
 fn check_datatype(tensor: &Tensor, name: &'static str, expected: &'static str) -> Result<(), V2Error> {
@@ -395,12 +419,12 @@ fn check_datatype(tensor: &Tensor, name: &'static str, expected: &'static str) -
     Err(V2Error::Datatype { name, expected, found: clipped(&tensor.datatype) })
 }
 
-fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<()> {
+fn flatten(value: &serde_json::Value, max: usize, out: &mut Vec<u8>) -> Option<()> {
     match value {
         serde_json::Value::Array(items) => {
-            items.iter().try_for_each(|item| flatten(item, most, out).ok_or(())).ok()
+            items.iter().try_for_each(|item| flatten(item, max, out).ok_or(())).ok()
         }
-        _ if out.len() >= most => None,
+        _ if out.len() >= max => None,
         serde_json::Value::Bool(b) => {
             out.push(u8::from(*b));
             Some(())
@@ -411,13 +435,6 @@ fn flatten(value: &serde_json::Value, most: usize, out: &mut Vec<u8>) -> Option<
         }
         _ => None,
     }
-}
-
-fn known_input(name: &str) -> Result<&'static str, V2Error> {
-    [FEATURES, PRESENCE]
-        .into_iter()
-        .find(|known| *known == name)
-        .ok_or_else(|| V2Error::UnknownInput(clipped(name)))
 }
 
 fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Result<(), V2Error> {

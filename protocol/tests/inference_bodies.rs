@@ -7,7 +7,7 @@ use headwater_protocol::v2::{
 };
 use proptest::prelude::*;
 
-const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 20, most_samples: 4 };
+const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 20, max_samples: 4 };
 
 fn request(samples: usize) -> InferRequest {
     InferRequest {

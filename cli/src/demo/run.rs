@@ -54,7 +54,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
         client.take_account();
     }
     let mut run = Run::new(args, client, first, lost_after);
-    run.play(&mut services).await?;
+    run.run_to_end(&mut services).await?;
     let totals = services.shutdown().await?;
     Ok(DemoReport::new(run.client.account(), totals, sizes, &inputs.frames))
 }
@@ -106,7 +106,7 @@ impl Run {
         }
     }
 
-    async fn play(&mut self, services: &mut DemoSite) -> anyhow::Result<()> {
+    async fn run_to_end(&mut self, services: &mut DemoSite) -> anyhow::Result<()> {
         let mut next_end_poll = self.start;
         loop {
             let now = Instant::now();

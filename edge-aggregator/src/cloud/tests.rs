@@ -6,7 +6,7 @@ use super::*;
 
 const NETWORK: NetworkId = NetworkId([5; 32]);
 const NEXT: NetworkId = NetworkId([6; 32]);
-const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 24, most_samples: 1 };
+const SHAPE: FeatureShape = FeatureShape { slots: 2, bits: 24, max_samples: 1 };
 
 /// A cloud that speaks HTTP by hand, so that it can misbehave at any byte.
 struct Cloud {

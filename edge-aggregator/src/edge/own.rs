@@ -57,7 +57,7 @@ impl OwnEdges {
                 slots: section.slots().to_vec(),
                 packed_bytes: bundle.manifest().features.packed_bytes(),
                 features_ms,
-                most_open,
+                max_open_samples: most_open,
             };
             let model = EdgeModel::start((generation, edge), section, most_open, self.sender.clone());
             let model = model.map_err(|error| format!("no thread for edge {edge}: {error}"))?;
@@ -112,7 +112,7 @@ impl OwnEdges {
 
     /// When [`Event::Tick`] is needed next.
     pub(crate) fn next_wake(&self) -> Option<Micros> {
-        self.edges.iter().filter_map(|own| own.collector.next_wake()).min()
+        self.edges.iter().filter_map(|own| own.collector.next_timer()).min()
     }
 
     /// The next reply; waits for ever while nothing is asked.

@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named_at_once() {
-        let missing = ["site: missing", "group: missing", "id: missing", "slot: missing", "bundle: missing"];
+        let missing = ["bundle: missing", "group: missing", "id: missing", "site: missing", "slot: missing"];
         check_mistakes(Sources::default().with_file(""), &missing);
         check(
             &["--slot", "64", "--broker-address", "mqtt://host:0", "--keep-samples", "0"],

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headwater_protocol::{SampleId, Slot, SlotSet};
 
 use crate::leader::Micros;
-use crate::leader::wakes::Wakes;
+use crate::leader::timers::Timers;
 
 /// Samples that were answered and are remembered, so that stragglers open nothing.
 const REMEMBERED: usize = 1024;
@@ -28,7 +28,7 @@ pub struct CollectorConfig {
     /// Time from the request until it answers with what it has, ms.
     pub features_ms: u32,
     /// Most samples open at once; beyond it the oldest is answered with what is there.
-    pub most_open: usize,
+    pub max_open_samples: usize,
 }
 
 /// What happened.
@@ -95,7 +95,7 @@ pub struct Collector {
     own: SlotSet,
     open: BTreeMap<SampleId, Open>,
     answered: VecDeque<SampleId>,
-    wakes: Wakes,
+    timers: Timers,
     misfits: u64,
 }
 
@@ -118,7 +118,7 @@ impl Collector {
             own,
             open: BTreeMap::new(),
             answered: VecDeque::new(),
-            wakes: Wakes::default(),
+            timers: Timers::default(),
             misfits: 0,
         }
     }
@@ -134,8 +134,8 @@ impl Collector {
     }
 
     /// When [`EdgeEvent::Tick`] is needed next; `None` while nothing is open. May be early, never late.
-    pub fn next_wake(&self) -> Option<Micros> {
-        self.wakes.earliest()
+    pub fn next_timer(&self) -> Option<Micros> {
+        self.timers.earliest()
     }
 
     /// Takes one event at `now`, which must not go backwards, and appends what is to be done.
@@ -146,7 +146,7 @@ impl Collector {
                     let due = now.plus_ms(self.config.features_ms);
                     if let Some(open) = self.open.get_mut(&sample).filter(|open| open.wanted.is_none()) {
                         (open.wanted, open.due) = (Some(slots & self.own), due);
-                        self.wakes.push(due, sample);
+                        self.timers.push(due, sample);
                     }
                     self.answer_if_complete(sample, actions);
                 }
@@ -178,7 +178,7 @@ impl Collector {
             }
             EdgeEvent::Tick => {}
         }
-        while let Some(sample) = self.wakes.pop_due(now) {
+        while let Some(sample) = self.timers.pop_due(now) {
             if self.open.get(&sample).is_some_and(|open| open.due <= now) {
                 self.answer(sample, actions);
             }
@@ -193,7 +193,7 @@ impl Collector {
         if self.answered.contains(&sample) {
             return false;
         }
-        if self.open.len() >= self.config.most_open
+        if self.open.len() >= self.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
             self.answer(oldest, actions);
@@ -205,7 +205,7 @@ impl Collector {
             sample,
             Open { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
         );
-        self.wakes.push(due, sample);
+        self.timers.push(due, sample);
         true
     }
 

@@ -23,7 +23,7 @@ impl Edge {
             slots: vec![slot(1), slot(3)],
             packed_bytes: PACKED,
             features_ms: 50,
-            most_open: 3,
+            max_open_samples: 3,
         };
         Self { collector: Collector::new(config), now: Micros::from_ms(10) }
     }
@@ -111,7 +111,7 @@ fn a_sample_of_other_edges_and_features_nobody_asks_about_come_to_nothing() {
     assert_eq!(edge.collect(1, 0b0101), []);
     assert_eq!(edge.features(1, 2), []);
     assert_eq!(edge.after_ms(100), []);
-    assert_eq!(edge.collector.next_wake(), None);
+    assert_eq!(edge.collector.next_timer(), None);
 }
 
 #[test]

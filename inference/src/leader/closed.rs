@@ -1,31 +1,38 @@
-//! The samples that are decided or dropped: enough of them to tell a straggler from a new sample.
+//! The samples that are decided or dropped, so that a message that comes too late opens none of them again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled};
 
-/// Closed samples that are remembered one by one, those of the highest ids. Devices send what they could not send before from the lowest
-/// id up, so what is forgotten first is what they are through with.
-const REMEMBERED: usize = 65_536;
+/// Largest number of closed samples kept one by one; the lowest ids go first. Devices send what waited from the lowest id up, so they need
+/// the low ids no more.
+const MAX_SAMPLES: usize = 65_536;
 
-/// Decisions made without the cloud, kept in case its answer still comes.
-const REVISABLE: usize = 256;
+/// Largest number of decisions kept for an answer of the cloud that comes after its deadline.
+const MAX_REVISABLE: usize = 256;
 
+/// Closed samples, and the account of all of them.
+///
+/// ```text
+///      floor        samples one by one
+/// ──────┤────────────■──■■────■■■──────> id
+///  all closed        only these closed
+/// ```
 #[derive(Default)]
-pub(super) struct Closed {
-    known: BTreeSet<SampleId>,
-    /// Everything at or below it that is not open is closed.
-    forgotten: Option<SampleId>,
-    /// Closed samples of which late messages came; devices wait to read their ids.
+pub(super) struct ClosedSamples {
+    samples: BTreeSet<SampleId>,
+    /// Every sample up to this id is closed, unless it is open.
+    floor: Option<SampleId>,
+    /// Samples of late messages that no published notice has named.
     late: BTreeSet<SampleId>,
     revisable: VecDeque<Decision>,
     settled: Settled,
 }
 
-impl Closed {
-    /// Whether the sample is closed already, or so old that it cannot be told.
+impl ClosedSamples {
+    /// Whether the sample is closed, or too old to be opened.
     pub(super) fn contains(&self, sample: SampleId) -> bool {
-        self.forgotten.is_some_and(|forgotten| sample <= forgotten) || self.known.contains(&sample)
+        self.floor.is_some_and(|floor| sample <= floor) || self.samples.contains(&sample)
     }
 
     pub(super) fn decided(&mut self, sample: SampleId) {
@@ -38,7 +45,7 @@ impl Closed {
         self.remember(sample);
     }
 
-    /// Moves `highest` up, given the oldest sample that is still open.
+    /// Moves `highest` up to the samples below the oldest one that is open.
     pub(super) fn settle(&mut self, oldest_open: Option<SampleId>, newest: SampleId) {
         let highest = match oldest_open {
             None => newest,
@@ -51,38 +58,43 @@ impl Closed {
         &self.settled
     }
 
-    /// Takes over the account of an earlier life: everything up to `floor` is closed, and so are these.
+    /// Takes the account of a journal: every sample up to `floor` is closed, and so is each in `closed`.
     pub(super) fn restore(&mut self, settled: Settled, floor: SampleId, closed: Vec<SampleId>) {
-        self.forgotten = (floor > SampleId(0)).then_some(floor);
+        self.floor = (floor > SampleId(0)).then_some(floor);
         self.settled = settled;
         closed.into_iter().for_each(|sample| self.remember(sample));
     }
 
-    /// Samples that are closed for certain: all up to the first, and the others.
-    pub(super) fn remembered(&self) -> (SampleId, impl Iterator<Item = SampleId> + '_) {
-        (self.forgotten.unwrap_or_default(), self.known.iter().copied())
+    /// Every sample up to this id is closed, unless it is open; 0 where none was forgotten.
+    pub(super) fn floor(&self) -> SampleId {
+        self.floor.unwrap_or_default()
     }
 
-    /// A late message came of a closed sample, or its sample is closed now.
-    pub(super) fn tell_late(&mut self, sample: SampleId) {
-        // A device says it again when it does not read it, so a bound loses nothing.
-        if self.late.len() < REMEMBERED {
+    /// Closed samples above the floor, lowest first.
+    pub(super) fn samples(&self) -> impl Iterator<Item = SampleId> + '_ {
+        self.samples.iter().copied()
+    }
+
+    /// Notes that devices wait to read that this late sample is closed.
+    pub(super) fn add_late(&mut self, sample: SampleId) {
+        // A device that does not read of its sample sends it again, so the bound loses nothing.
+        if self.late.len() < MAX_SAMPLES {
             self.late.insert(sample);
         }
     }
 
-    /// Some of the samples that devices wait to read of, lowest first.
+    /// Late samples that no published notice has named, lowest first.
     pub(super) fn late(&self) -> impl ExactSizeIterator<Item = SampleId> + '_ {
         self.late.iter().copied()
     }
 
-    /// The devices were told.
-    pub(super) fn told_late(&mut self, samples: &[SampleId]) {
+    /// Takes out the late samples of a published notice.
+    pub(super) fn remove_late(&mut self, samples: &[SampleId]) {
         samples.iter().for_each(|sample| _ = self.late.remove(sample));
     }
 
     pub(super) fn keep_revisable(&mut self, decision: Decision) {
-        if self.revisable.len() == REVISABLE {
+        if self.revisable.len() == MAX_REVISABLE {
             self.revisable.pop_front();
         }
         self.revisable.push_back(decision);
@@ -94,14 +106,14 @@ impl Closed {
     }
 
     fn remember(&mut self, sample: SampleId) {
-        self.known.insert(sample);
-        if self.known.len() > REMEMBERED {
-            self.forgotten = self.forgotten.max(self.known.pop_first());
+        self.samples.insert(sample);
+        if self.samples.len() > MAX_SAMPLES {
+            self.floor = self.floor.max(self.samples.pop_first());
         }
     }
 
     fn largest_below(&self, open: SampleId) -> Option<SampleId> {
-        self.known.range(..open).next_back().copied()
+        self.samples.range(..open).next_back().copied()
     }
 }
 
@@ -111,23 +123,21 @@ mod tests {
 
     use super::*;
 
-    const LAST: u64 = REMEMBERED as u64;
+    const LAST: u64 = MAX_SAMPLES as u64;
 
-    fn closed(samples: impl IntoIterator<Item = u64>) -> Closed {
-        let mut closed = Closed::default();
+    fn closed(samples: impl IntoIterator<Item = u64>) -> ClosedSamples {
+        let mut closed = ClosedSamples::default();
         samples.into_iter().for_each(|sample| closed.decided(SampleId(sample)));
         closed
     }
 
     #[test]
-    fn the_lowest_samples_are_forgotten_first_and_count_as_closed() {
+    fn the_lowest_samples_go_first_and_count_as_closed() {
         let mut closed = closed(1..=LAST);
         assert!(!closed.contains(SampleId(0)) && closed.contains(SampleId(1)));
-        let (floor, known) = closed.remembered();
-        assert_eq!((floor, known.count()), (SampleId(0), REMEMBERED));
+        assert_eq!((closed.floor(), closed.samples().count()), (SampleId(0), MAX_SAMPLES));
         closed.decided(SampleId(LAST + 10));
-        let (floor, known) = closed.remembered();
-        assert_eq!((floor, known.count()), (SampleId(1), REMEMBERED));
+        assert_eq!((closed.floor(), closed.samples().count()), (SampleId(1), MAX_SAMPLES));
         assert!([0, 1, 2, LAST + 10].into_iter().all(|sample| closed.contains(SampleId(sample))));
         assert!(!closed.contains(SampleId(LAST + 1)));
     }
@@ -135,25 +145,25 @@ mod tests {
     #[test]
     fn a_restored_account_is_closed_up_to_its_floor() {
         for (floor, is_closed) in [(0, false), (5, true)] {
-            let mut closed = Closed::default();
+            let mut closed = ClosedSamples::default();
             let settled = Settled { highest: SampleId(9), decided: 4, ..Settled::default() };
             closed.restore(settled.clone(), SampleId(floor), vec![SampleId(7), SampleId(9)]);
             assert_eq!(closed.settled(), &settled, "what is restored is counted already");
             assert_eq!(closed.contains(SampleId(floor)), is_closed);
             let found = [6, 7, 8, 9, 10].map(|sample| closed.contains(SampleId(sample)));
             assert_eq!(found, [false, true, false, true, false]);
-            assert_eq!(closed.remembered().0, SampleId(floor));
+            assert_eq!(closed.floor(), SampleId(floor));
         }
     }
 
     #[test]
     fn a_bounded_number_of_late_samples_waits_for_the_notice() {
-        let mut closed = Closed::default();
-        (1..=LAST + 5).for_each(|sample| closed.tell_late(SampleId(sample)));
-        assert_eq!((closed.late().len(), closed.late().last()), (REMEMBERED, Some(SampleId(LAST))));
-        closed.told_late(&[SampleId(1), SampleId(3)]);
-        assert_eq!(closed.late().len(), REMEMBERED - 2);
-        closed.tell_late(SampleId(LAST + 7));
+        let mut closed = ClosedSamples::default();
+        (1..=LAST + 5).for_each(|sample| closed.add_late(SampleId(sample)));
+        assert_eq!((closed.late().len(), closed.late().last()), (MAX_SAMPLES, Some(SampleId(LAST))));
+        closed.remove_late(&[SampleId(1), SampleId(3)]);
+        assert_eq!(closed.late().len(), MAX_SAMPLES - 2);
+        closed.add_late(SampleId(LAST + 7));
         assert_eq!(closed.late().last(), Some(SampleId(LAST + 7)));
     }
 
@@ -172,10 +182,10 @@ mod tests {
             stages: Stages::default(),
             bytes: HopBytes::default(),
         };
-        let mut closed = Closed::default();
-        (0..=REVISABLE as u64).for_each(|sample| closed.keep_revisable(decision(sample)));
+        let mut closed = ClosedSamples::default();
+        (0..=MAX_REVISABLE as u64).for_each(|sample| closed.keep_revisable(decision(sample)));
         assert_eq!(closed.take_revisable(SampleId(0)), None);
-        for sample in [1, 2, REVISABLE as u64] {
+        for sample in [1, 2, MAX_REVISABLE as u64] {
             assert_eq!(closed.take_revisable(SampleId(sample)), Some(decision(sample)));
             assert_eq!(closed.take_revisable(SampleId(sample)), None);
         }

@@ -2,23 +2,23 @@
 
 use headwater_protocol::{Slot, SlotSet};
 
-/// Windows in a row a device may miss before it is not waited for.
-const MISSES_UNTIL_NOT_WAITED: u8 = 3;
+/// Windows that a device may miss in a row before the leader stops waiting for it.
+const MAX_MISSED_WINDOWS: u8 = 3;
 
-/// Liveness of every slot.
+/// Which slots are up, and how many windows in a row each missed.
 pub(super) struct Devices {
     up: SlotSet,
-    misses: [u8; Slot::MAX],
+    missed_windows: [u8; Slot::MAX],
 }
 
 impl Devices {
     pub(super) fn new() -> Self {
-        Self { up: SlotSet::EMPTY, misses: [0; Slot::MAX] }
+        Self { up: SlotSet::EMPTY, missed_windows: [0; Slot::MAX] }
     }
 
     pub(super) fn set_up(&mut self, slot: Slot) {
         self.up.insert(slot);
-        self.misses[slot.index()] = 0;
+        self.missed_windows[slot.index()] = 0;
     }
 
     pub(super) fn set_down(&mut self, slot: Slot) {
@@ -32,14 +32,14 @@ impl Devices {
 
     /// Slots whose answer a window waits for.
     pub(super) fn awaited(&self) -> SlotSet {
-        self.up.iter().filter(|slot| self.misses[slot.index()] < MISSES_UNTIL_NOT_WAITED).collect()
+        self.up.iter().filter(|slot| self.missed_windows[slot.index()] < MAX_MISSED_WINDOWS).collect()
     }
 
-    /// A window closed: who answered in time, who did not.
+    /// Counts the missed windows when a window closes; `answered` are the slots that were in time.
     pub(super) fn window_closed(&mut self, answered: SlotSet) {
         for slot in self.up.iter() {
-            let misses = &mut self.misses[slot.index()];
-            *misses = if answered.contains(slot) { 0 } else { misses.saturating_add(1) };
+            let missed_windows = &mut self.missed_windows[slot.index()];
+            *missed_windows = if answered.contains(slot) { 0 } else { missed_windows.saturating_add(1) };
         }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_missed_windows_in_a_row_end_the_waiting_until_it_is_in_time_again() {
+    fn a_device_that_missed_three_windows_in_a_row_is_not_awaited_until_it_is_in_time_again() {
         let mut devices = Devices::new();
         for slot in Slot::first(2) {
             devices.set_up(slot);

@@ -1,4 +1,4 @@
-//! What the leader writes down before it acts, as lines of JSON, and what a restart reads from them.
+//! The journal: lines of JSON written before an action is carried out, and read after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A sample's first message came.
+    /// A sample was opened by its first message.
     Opened(SampleId),
-    /// It was decided. Written before the decision is published.
+    /// A sample was decided; written before the decision is published.
     Decided(Decision),
-    /// It was given up.
+    /// A sample was dropped.
     Dropped {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Why.
+        /// Reason of the drop.
         reason: Dropped,
     },
-    /// The account so far; what stands before it may be cut off.
+    /// The account so far. The lines before it may be cut off.
     Settled(Settled),
-    /// Closed samples that [`Entry::Settled`] counts, one by one: between them lie some that were never heard of, and may still come late.
+    /// Closed samples that [`Entry::Settled`] counts. Samples between them were never opened and may still come late.
     Closed {
-        /// Everything up to it is closed.
+        /// Every sample up to this id is closed.
         floor: SampleId,
-        /// Those above it.
+        /// Closed samples above the floor.
         samples: Vec<SampleId>,
     },
 }
 
-/// What a restart knows.
+/// State after a restart, read from the journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
     /// The account, without the samples that were open.
     pub settled: Settled,
-    /// Decisions since the last [`Entry::Settled`]; a consumer may not have seen them.
+    /// Decisions since the last [`Entry::Settled`], in the order of their samples. A consumer may not have seen them.
     pub decisions: Vec<Decision>,
     /// Samples that were open when the leader stopped.
     pub open: Vec<SampleId>,
-    /// Everything up to it was closed, unless it is in `open`.
+    /// Every sample up to this id was closed, unless it is in `open`.
     pub floor: SampleId,
-    /// What was closed above it.
+    /// Closed samples above the floor.
     pub closed: Vec<SampleId>,
 }
 
@@ -64,7 +64,7 @@ impl Entry {
     }
 }
 
-/// Adds up entries in the order they were written.
+/// Adds up entries in the order in which they were written.
 pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
     let mut recovered = Recovered::default();
     let mut open = BTreeSet::new();
@@ -79,7 +79,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 open.remove(&decision.sample);
                 close(&mut recovered.settled, decision.sample);
                 recovered.closed.push(decision.sample);
-                // The first stands: a sample has one decision.
+                // A sample has one decision: the first.
                 decided.entry(decision.sample).or_insert_with(|| {
                     recovered.settled.decided += 1;
                     decision
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restart_finds_what_was_open_and_what_was_given_up() {
+    fn a_restart_finds_open_and_dropped_samples() {
         let entries = [
             Entry::Opened(SampleId(1)),
             Entry::Opened(SampleId(2)),

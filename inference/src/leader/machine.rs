@@ -1,35 +1,34 @@
-//! [`Leader`]: events in, actions out. Here events find what they are about; `opening.rs` opens samples, `window.rs` applies the first exit,
-//! `deeper.rs` what is behind it, `decide.rs` ends a sample. The networks it holds are in `held.rs`.
+//! [`Leader`]: events in, actions out.
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, SlotSet};
+use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
-use super::closed::Closed;
-use super::held::Held;
-use super::horizon::Horizon;
+use super::closed::ClosedSamples;
+use super::device_answers::{AnswerSource, AnswerTiming, DeviceAnswer};
+use super::escalation::{EdgeAnswer, EdgeSource};
 use super::journal::Recovered;
-use super::open::{Open, Stage};
-use super::opening::From;
-use super::wakes::Wakes;
+use super::network_state::NetworkState;
+use super::open_sample::{OpenSample, Stage};
+use super::plausible_ids::PlausibleIds;
+use super::timers::Timers;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
 use crate::bundle::PerNetwork;
 
 /// Decides the samples of one group.
 pub struct Leader {
-    /// State of the current network, and of the next where there is one.
-    pub(super) held: PerNetwork<Held>,
-    pub(super) horizon: Horizon,
-    pub(super) open: BTreeMap<SampleId, Box<Open>>,
-    pub(super) closed: Closed,
-    pub(super) wakes: Wakes,
+    pub(super) networks: PerNetwork<NetworkState>,
+    pub(super) plausible_ids: PlausibleIds,
+    pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
+    pub(super) closed: ClosedSamples,
+    pub(super) timers: Timers,
     pub(super) newest: SampleId,
-    /// The first sample since the connection that did not come from a spool.
+    /// First sample since the connection that a message in time opened.
     pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
 }
 
-/// Messages that changed nothing, by what was wrong with them.
+/// Messages that changed nothing, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// A slot answered twice; normal on a busy link.
@@ -38,48 +37,54 @@ pub struct Counts {
     pub after_close: u64,
     /// The slot is outside the network, or the vector has another length than the network's.
     pub misfits: u64,
-    /// New samples too far ahead of what a trigger or a second device named; see [`Counts::implausible_slots`].
+    /// New samples too far ahead of the ids that a trigger or a second device named.
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
-    /// Features, an edge's or the cloud's answer that nobody waited for.
+    /// Features or answers of an edge or the cloud for which the leader did not wait.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
-    /// Sample-slot pairs that were missing when their window closed.
+    /// Slots that were missing when a window closed, summed over the windows.
     pub missing: u64,
+}
+
+/// One event on its way: its time and the actions so far.
+pub(super) struct Step<'a> {
+    pub(super) now: Micros,
+    pub(super) actions: &'a mut Vec<Action>,
 }
 
 impl Leader {
     /// A leader with no samples. `exits` must be of the same network as `config`.
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
         Self {
-            held: PerNetwork::new(Held::new(config, exits)),
-            horizon: Horizon::new(),
+            networks: PerNetwork::new(NetworkState::new(config, exits)),
+            plausible_ids: PlausibleIds::new(),
             open: BTreeMap::new(),
-            closed: Closed::default(),
-            wakes: Wakes::default(),
+            closed: ClosedSamples::default(),
+            timers: Timers::default(),
             newest: SampleId(0),
             since: None,
             counts: Counts::default(),
         }
     }
 
-    /// Holds the next network too, for devices that run it already: see [`Generation`]. Call it before the first event.
+    /// Adds the next network, for devices that run it already; see [`Generation`]. Call it before the first event.
     #[must_use]
     pub fn with_next(mut self, config: LeaderConfig, exits: Exits) -> Self {
-        self.held.next = Some(Held::new(config, exits));
+        self.networks.next = Some(NetworkState::new(config, exits));
         self
     }
 
-    /// Takes over what an earlier life journalled: its decisions are published again unchanged, its open samples are dropped.
-    /// Call it before the first event.
+    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped. Call it before the first
+    /// event.
     pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);
-        self.horizon.reach(self.newest);
+        self.plausible_ids.confirm(self.newest);
         self.closed.restore(journal.settled, journal.floor, journal.closed);
         actions.extend(journal.decisions.into_iter().map(Action::Republish));
         for sample in journal.open {
@@ -89,8 +94,8 @@ impl Leader {
         self.closed.settle(None, self.newest);
     }
 
-    /// Takes one event at `now`, which must not go backwards, and appends what is to be done. What devices and edges say they say under
-    /// a network: `generation`; for every other event it does not matter.
+    /// Takes one event and appends the actions that it asks for. `now` must not go backwards. `generation` is the network that the device
+    /// or edge runs; other events ignore it.
     pub fn handle(
         &mut self,
         now: Micros,
@@ -98,46 +103,63 @@ impl Leader {
         event: Event<'_>,
         actions: &mut Vec<Action>,
     ) {
-        if let Some(said) = event.answer() {
-            self.answer(now, generation, said, event, actions);
-        } else {
-            self.happened(now, generation, event, actions);
-        }
-        self.end_what_is_due(now, actions);
-    }
-
-    /// What is not the answer of a device to a sample.
-    fn happened(&mut self, now: Micros, generation: Generation, event: Event<'_>, actions: &mut Vec<Action>) {
-        let Some(held) = self.held.get_mut(generation) else { return };
+        let step = &mut Step { now, actions };
+        let source = |slot, sample| AnswerSource { generation, slot, sample };
         match event {
-            Event::DeviceUp { slot } => held.devices.set_up(slot),
-            Event::DeviceDown { slot } => self.device_down(now, From { generation, slot }, actions),
+            Event::DeviceUp { slot } => {
+                if let Some(network) = self.networks.get_mut(generation) {
+                    network.devices.set_up(slot);
+                }
+            }
+            Event::DeviceDown { slot } => self.device_down(step, generation, slot),
+            Event::Summary { slot, sample, age_ms, late, scores } => {
+                let answer = DeviceAnswer::Summary(scores);
+                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+            }
+            Event::NotInView { slot, sample, age_ms, late } => {
+                let answer = DeviceAnswer::NotInView;
+                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+            }
+            Event::Input { slot, sample, age_ms, late, pixels } => {
+                let answer = DeviceAnswer::Input(pixels);
+                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+            }
+            Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
+                let answer = DeviceAnswer::Decided(decision);
+                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+            }
+            Event::GivenUp { slot, sample } => {
+                self.device_answer(step, source(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+            }
             Event::Features { slot, sample, late, bits } => {
-                self.features(now, From { generation, slot }, sample, (Some(bits), late), actions);
+                self.features(step, source(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
             }
-            Event::Gone { slot, sample } => {
-                self.features(now, From { generation, slot }, sample, (None, false), actions);
+            Event::Gone { slot, sample } => self.features_gone(step, source(slot, sample)),
+            Event::EdgeUp { edge } => {
+                if let Some(network) = self.networks.get_mut(generation) {
+                    network.edges_up.insert(edge);
+                }
             }
-            Event::EdgeUp { edge } => held.edges_up.insert(edge),
-            Event::EdgeDown { edge } => self.edge_down(now, generation, edge, actions),
+            Event::EdgeDown { edge } => self.edge_down(step, generation, edge),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
-                let answer = Some((slots, scores, map, body_bytes));
-                self.edge_answer(now, generation, (edge, sample), answer, actions);
+                let answer = EdgeAnswer { slots, scores, map, body_bytes };
+                self.edge_answer(step, EdgeSource { generation, edge, sample }, Some(answer));
             }
             Event::EdgeGone { edge, sample } => {
-                self.edge_answer(now, generation, (edge, sample), None, actions);
+                self.edge_answer(step, EdgeSource { generation, edge, sample }, None);
             }
-            Event::CloudAnswer { sample, logits } => self.cloud_answer(now, sample, logits, actions),
-            Event::CloudFailed { sample, reason } => self.cloud_failed(now, sample, reason, actions),
-            Event::Trigger { sample } => self.horizon.reach(sample),
+            Event::CloudAnswer { sample, logits } => self.cloud_answer(step, sample, logits),
+            Event::CloudFailed { sample, reason } => self.cloud_failed(step, sample, reason),
+            Event::Trigger { sample } => self.plausible_ids.confirm(sample),
             Event::Connected => self.since = None,
-            _ => {}
+            Event::Tick => {}
         }
+        self.end_due_stages(step);
     }
 
-    /// When [`Event::Tick`] is needed next; `None` while nothing is open. May be early, never late.
-    pub fn next_wake(&self) -> Option<Micros> {
-        self.wakes.earliest()
+    /// When [`Event::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
+    pub fn next_timer(&self) -> Option<Micros> {
+        self.timers.earliest()
     }
 
     /// The account of decided and dropped samples.
@@ -150,9 +172,9 @@ impl Leader {
         self.newest
     }
 
-    /// The newest sample that was opened or triggered; the low half of an id in a header is widened near it.
+    /// The newest sample that was opened or triggered. The short id in a header is widened near it.
     pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.horizon.known())
+        self.newest.max(self.plausible_ids.confirmed())
     }
 
     /// Samples that are open, oldest first.
@@ -160,35 +182,40 @@ impl Leader {
         self.open.keys().copied()
     }
 
-    /// What devices may take its word for; at most [`SettledNotice::MOST_LATE`] ids, the rest after [`Leader::told`].
+    /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples.
     pub fn notice(&self) -> SettledNotice {
-        let late = self.closed.late().take(SettledNotice::MOST_LATE).collect();
+        let late = self.closed.late().take(SettledNotice::MAX_LATE).collect();
         SettledNotice { account: self.settled().clone(), since: self.since, late }
     }
 
-    /// The devices were sent that notice.
-    pub fn told(&mut self, notice: &SettledNotice) {
-        self.closed.told_late(&notice.late);
+    /// Forgets the late samples of a notice that was published.
+    pub fn notice_published(&mut self, notice: &SettledNotice) {
+        self.closed.remove_late(&notice.late);
     }
 
-    /// Samples from spools that are closed and that the devices were not told of.
-    pub fn untold(&self) -> usize {
+    /// Number of closed late samples that no published notice named.
+    pub fn unpublished_late(&self) -> usize {
         self.closed.late().len()
     }
 
-    /// What a journal that is written anew must keep beside the account: everything up to the first is closed, and so are the others.
-    pub fn remembered(&self) -> (SampleId, impl Iterator<Item = SampleId> + '_) {
-        self.closed.remembered()
+    /// Every sample up to this id is closed, unless it is open.
+    pub fn closed_floor(&self) -> SampleId {
+        self.closed.floor()
+    }
+
+    /// Closed samples above [`Leader::closed_floor`], lowest first.
+    pub fn closed_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
+        self.closed.samples()
     }
 
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
-        self.held.iter().fold(SlotSet::EMPTY, |up, (_, held)| up | held.devices.up())
+        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up())
     }
 
     /// Edges that are up under either network.
     pub fn edges_up(&self) -> EdgeSet {
-        self.held.iter().fold(EdgeSet::EMPTY, |up, (_, held)| up | held.edges_up)
+        self.networks.iter().fold(EdgeSet::EMPTY, |up, (_, network)| up | network.edges_up)
     }
 
     /// Messages that changed nothing.
@@ -196,34 +223,37 @@ impl Leader {
         self.counts
     }
 
-    fn device_down(&mut self, now: Micros, from: From, actions: &mut Vec<Action>) {
-        let From { generation, slot } = from;
-        self.held[generation].devices.set_down(slot);
+    fn device_down(&mut self, step: &mut Step<'_>, generation: Generation, slot: Slot) {
+        let Some(network) = self.networks.get_mut(generation) else { return };
+        network.devices.set_down(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features(now, from, sample, (None, false), actions);
+                self.features_gone(step, AnswerSource { generation, slot, sample });
             } else {
-                self.close_window_if_complete(now, sample, actions);
+                self.close_window_if_complete(step, sample);
             }
         }
     }
 
-    fn end_what_is_due(&mut self, now: Micros, actions: &mut Vec<Action>) {
-        while let Some(sample) = self.wakes.pop_due(now) {
-            // A stale entry: the sample is closed, or its present stage ends later and has an entry of its own.
-            let Some(open) = self.open.get(&sample).filter(|open| open.due <= now) else { continue };
+    /// Ends the wait for features that a device does not keep any more.
+    fn features_gone(&mut self, step: &mut Step<'_>, source: AnswerSource) {
+        self.features(step, source, AnswerTiming { age_ms: 0, late: false }, None);
+    }
+
+    fn end_due_stages(&mut self, step: &mut Step<'_>) {
+        while let Some(sample) = self.timers.pop_due(step.now) {
+            // The timer of a closed sample, or of a stage that ended before, means nothing.
+            let Some(open) = self.open.get(&sample).filter(|open| open.due <= step.now) else { continue };
             match open.stage {
                 Stage::Window => {
                     self.counts.windows_timed_out += 1;
-                    self.close_window(now, sample, actions);
+                    self.close_window(step, sample);
                 }
-                Stage::Features => self.ask_cloud(now, sample, actions),
-                Stage::Edges => self.edges_done(now, sample, actions),
-                Stage::Cloud => {
-                    self.decide_without_cloud(now, sample, Some(Degraded::CloudTimeout), actions);
-                }
+                Stage::Features => self.ask_cloud(step, sample),
+                Stage::Edges => self.apply_edge_exit(step, sample),
+                Stage::Cloud => self.decide_without_cloud(step, sample, Some(Degraded::CloudTimeout)),
             }
         }
     }

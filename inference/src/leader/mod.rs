@@ -1,38 +1,37 @@
-//! The decision state machine: what the leader of a group does, without sockets, threads or a clock.
+//! The decision state machine of a group's leader, without sockets, threads or a clock.
 //!
-//! Events and `now` go in, actions come out. A sample passes
+//! Events and `now` go in, actions come out. The way of a sample:
 //!
 //! ```text
-//! first message ──> window ──(all that are up answered, or its end)──> exit `local` ──sure──> decided
-//!                     │ a device that is alone and sure ──> decided         │ unsure
-//!                     │                                                     v
-//!                     │ maps came unasked ──> features asked ──(all came, or the end of the wait)
-//!                     │                                                     │ with edges: their answers, exit `edge` ──sure──> decided
-//!                     v                                                     v
+//! first message ──> window ──(every device that is up answered, or time is over)──> exit `local` ──sure──> decided
+//!                     │ a device that is alone and sure ──> decided                 │ unsure
+//!                     │                                                             v
+//!                     │ maps came unasked ──> features asked ──(all came, or time is over)
+//!                     │                         │ with edges: their answers, exit `edge` ──sure──> decided
+//!                     v                         v
 //!                    cloud asked ──answer──> decided; ──failure, deadline──> best exit so far, degraded
 //! ```
-//! Which of these a network has is its configuration; see [`Configuration`].
+//! The network's [`Configuration`] says which of these stages it has.
 //!
-//! Messages that a device could not send in time come marked late, from its spool. Their samples wait longer for the other devices, which
-//! come back one after the other ([`Policy::late_ms`]), and are told of one by one ([`Leader::notice`]).
+//! Messages that a device could not send in time come later from its spool, marked late. Their samples wait longer for the other devices
+//! ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
 //!
-//! While devices switch from one network to the next, the leader holds both ([`Generation`]); a sample is decided under the network of its
+//! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
 //! first message.
 //!
-//! Every wait has an end ([`Leader::next_wake`]), every sample that was opened is decided or dropped with a reason, and none
-//! is decided twice.
+//! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened is decided or dropped with a reason, once.
 
 mod closed;
 mod decide;
-mod deeper;
+mod device_answers;
 mod devices;
-mod held;
-mod horizon;
+mod escalation;
 pub mod journal;
 mod machine;
-mod open;
-mod opening;
-pub(crate) mod wakes;
+mod network_state;
+mod open_sample;
+mod plausible_ids;
+pub(crate) mod timers;
 mod window;
 
 use headwater_protocol::{
@@ -41,7 +40,7 @@ use headwater_protocol::{
 
 use crate::bundle::Bundle;
 use crate::engine::Engine;
-use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
+use crate::manifest::{Configuration, EdgeTier};
 use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
@@ -58,23 +57,23 @@ impl Micros {
         Self(ms.saturating_mul(1000))
     }
 
-    /// This time and so many milliseconds.
+    /// The time `ms` milliseconds later.
     pub const fn plus_ms(self, ms: u32) -> Self {
         Self(self.0.saturating_add(ms as u64 * 1000))
     }
 
-    /// Microseconds from `earlier` to this; 0 when it is not earlier.
+    /// Microseconds since `earlier`; 0 when `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// What the leader must know of its group.
+/// Configuration of a leader for one network.
 #[derive(Clone, Debug)]
 pub struct LeaderConfig {
-    /// The network decisions are made under.
+    /// The network that decides.
     pub network: NetworkId,
-    /// The policy decisions are made under.
+    /// Id of the policy, named in decisions.
     pub policy_id: PolicyId,
     /// Thresholds and timing.
     pub policy: Policy,
@@ -82,32 +81,28 @@ pub struct LeaderConfig {
     pub labels: Vec<String>,
     /// Share of each class in training; the answer where no device had a view.
     pub class_prior: Vec<f32>,
-    /// Which exits there are, and who sends what unasked.
+    /// Exits of the network, and the messages that devices send unasked.
     pub configuration: Configuration,
     /// Device slots of the network.
     pub slots: usize,
     /// Slots of each edge; empty in a network without edges.
     pub edges: Vec<SlotSet>,
-    /// Bytes of the map that a device sends.
+    /// Bytes of a device's map.
     pub packed_bytes: usize,
-    /// Bytes of the map that each source of the cloud sends: a device, or an edge where there are some.
+    /// Bytes of a map for the cloud: a device's, or an edge's where there are edges.
     pub cloud_map_bytes: usize,
-    /// Most samples open at once; beyond it the oldest is shed.
-    pub most_open: usize,
+    /// Largest number of open samples; beyond it the oldest is shed.
+    pub max_open_samples: usize,
 }
 
 impl LeaderConfig {
-    /// What a bundle says, under a policy.
-    pub fn of(
-        manifest: &NetworkManifest,
-        network: NetworkId,
-        (policy, policy_id): (Policy, PolicyId),
-        most_open: usize,
-    ) -> Self {
+    /// Configuration for the network of a bundle, under the bundle's policy.
+    pub fn of(bundle: &Bundle, max_open_samples: usize) -> Self {
+        let manifest = bundle.manifest();
         Self {
-            network,
-            policy_id,
-            policy,
+            network: bundle.network_id(),
+            policy_id: bundle.policy_id(),
+            policy: bundle.policy().clone(),
             labels: manifest.labels.clone(),
             class_prior: manifest.class_prior.clone(),
             configuration: manifest.configuration,
@@ -115,11 +110,18 @@ impl LeaderConfig {
             edges: manifest.edge.iter().flat_map(EdgeTier::slots_by_edge).collect(),
             packed_bytes: manifest.features.packed_bytes(),
             cloud_map_bytes: manifest.cloud_map().packed_bytes(),
-            most_open,
+            max_open_samples,
         }
     }
 
-    /// Maps that the cloud joins: one a slot, or one an edge.
+    /// The same configuration under another policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy, policy_id: PolicyId) -> Self {
+        (self.policy, self.policy_id) = (policy, policy_id);
+        self
+    }
+
+    /// Number of maps that the cloud joins: one for each slot, or one for each edge.
     pub fn cloud_sources(&self) -> usize {
         if self.edges.is_empty() { self.slots } else { self.edges.len() }
     }
@@ -127,14 +129,14 @@ impl LeaderConfig {
 
 /// The exits that a leader applies itself; `None` where the network does not have one.
 pub struct Exits {
-    /// Over the scores of the devices.
+    /// Exit over the scores of the devices.
     pub local: Option<ScoresExit>,
-    /// Over the scores of the edges.
+    /// Exit over the scores of the edges.
     pub edge: Option<ScoresExit>,
 }
 
 impl Exits {
-    /// Those of a network.
+    /// Exits of the network in a bundle.
     ///
     /// # Errors
     /// When the bundle does not hold a section they need or the engine refuses it.
@@ -143,7 +145,7 @@ impl Exits {
     }
 }
 
-/// What happened.
+/// An event that the leader reacts to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// A device introduced itself, or came back.
@@ -151,171 +153,171 @@ pub enum Event<'a> {
         /// Its slot.
         slot: Slot,
     },
-    /// A device said goodbye or its last will came.
+    /// A device left, or its last will came.
     DeviceDown {
         /// Its slot.
         slot: Slot,
     },
     /// Scores of one view.
     Summary {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// Time from capture to sending, ms.
         age_ms: u16,
-        /// From the spool, after the sample's time.
+        /// Whether the message comes from the spool, after the sample's time.
         late: bool,
         /// One score a class.
         scores: &'a [f32],
     },
-    /// The device is up and sees nothing.
+    /// The device is up and has no view.
     NotInView {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// Time from capture to sending, ms.
         age_ms: u16,
-        /// From the spool, after the sample's time.
+        /// Whether the message comes from the spool, after the sample's time.
         late: bool,
     },
     /// The view of a device that has no section (configuration a).
     Input {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// Time from capture to sending, ms.
         age_ms: u16,
-        /// From the spool, after the sample's time.
+        /// Whether the message comes from the spool, after the sample's time.
         late: bool,
         /// The view, [`LeaderConfig::packed_bytes`] long.
         pixels: &'a [u8],
     },
-    /// A device that is alone was sure (configurations b and d).
+    /// A device that is alone decided by itself (configurations b and d).
     DeviceDecided {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// Time from capture to sending, ms.
         age_ms: u16,
-        /// From the spool, after the sample's time.
+        /// Whether the message comes from the spool, after the sample's time.
         late: bool,
-        /// Its answer.
+        /// The device's answer.
         decision: DeviceDecision,
     },
-    /// Features that were asked for, or that come unasked in configurations b and d.
+    /// Features, sent on request or unasked (configurations b and d).
     Features {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// From the spool, after the sample's time.
+        /// Whether the message comes from the spool, after the sample's time.
         late: bool,
         /// Packed map, [`LeaderConfig::packed_bytes`] long.
         bits: &'a [u8],
     },
-    /// Features that were asked for and are no longer kept.
+    /// The device does not keep the features any more.
     Gone {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
     },
-    /// A device saw the sample and had to give it up: its spool was full.
+    /// A device had a view and gave the sample up because its spool was full.
     GivenUp {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
     },
-    /// An edge is there, or came back.
+    /// An edge is up, or came back.
     EdgeUp {
-        /// Which.
+        /// Its position.
         edge: EdgeIndex,
     },
-    /// An edge is gone.
+    /// An edge is down.
     EdgeDown {
-        /// Which.
+        /// Its position.
         edge: EdgeIndex,
     },
-    /// What an edge made of its devices' features.
+    /// Output of an edge's section.
     EdgeAnswer {
-        /// Which edge.
+        /// Position of the edge.
         edge: EdgeIndex,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Slots whose features it had.
+        /// Slots whose features are in it.
         slots: SlotSet,
         /// One score a class.
         scores: &'a [f32],
-        /// Its map for the cloud, [`LeaderConfig::cloud_map_bytes`] long.
+        /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`] long.
         map: &'a [u8],
-        /// Bytes of the message's body; 0 where the edge is in the leader's own process.
+        /// Bytes of the message's body; 0 for an edge in the leader's process.
         body_bytes: u64,
     },
     /// An edge got no features of the sample.
     EdgeGone {
-        /// Which edge.
+        /// Position of the edge.
         edge: EdgeIndex,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
     },
     /// The cloud's logits.
     CloudAnswer {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// One logit a class.
         logits: &'a [f32],
     },
-    /// The cloud gave none.
+    /// The cloud gave no answer.
     CloudFailed {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Why.
+        /// Reason for the decision.
         reason: Degraded,
     },
-    /// Every device was told to capture this sample.
+    /// A trigger asked every device to capture this sample.
     Trigger {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
     },
-    /// The leader is connected anew: it does not know what was said before.
+    /// The connection to the broker is new; messages before it may be lost.
     Connected,
-    /// Nothing; time passed.
+    /// Time passed.
     Tick,
 }
 
-/// What to do about it, in this order.
+/// An action that the leader asks for; actions are carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Journal that the sample was opened.
     Open(SampleId),
-    /// Ask these slots for the sample's features.
+    /// Ask devices for the sample's features.
     Request {
-        /// The network whose devices are asked.
+        /// The network of the devices.
         generation: Generation,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Slots asked.
+        /// Slots that are asked.
         slots: SlotSet,
     },
-    /// Have the edges of the leader's own process run on these slots' features; edges elsewhere hear the request.
+    /// Let the edges in the leader's process collect features. Edges in other processes read the request.
     Collect {
-        /// The network whose edges are meant.
+        /// The network of the edges.
         generation: Generation,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// Slots that have a view.
         slots: SlotSet,
     },
     /// Ask the cloud.
     AskCloud {
-        /// The network whose tail is asked.
+        /// The network of the maps.
         generation: Generation,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// `[sources, cloud_map_bytes]`, zero where absent; sources are slots, or edges where there are some.
         features: Vec<u8>,
@@ -324,18 +326,18 @@ pub enum Action {
         /// Milliseconds left; at least 1.
         deadline_ms: u32,
     },
-    /// Journal, then publish.
+    /// Journal the decision, then publish it.
     Decide(Decision),
-    /// Publish as a revision of a decision that was made without the cloud.
+    /// Publish a revision of a decision that was made without the cloud.
     Revise(Decision),
-    /// Journal that the sample was given up.
+    /// Journal that the sample was dropped.
     Drop {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Why.
+        /// Reason of the drop.
         reason: Dropped,
     },
-    /// Publish again, unchanged; it is in the journal already.
+    /// Publish a journalled decision again, unchanged.
     Republish(Decision),
 }
 

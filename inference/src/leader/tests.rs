@@ -41,7 +41,7 @@ pub(super) fn config() -> LeaderConfig {
         edges: Vec::new(),
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
-        most_open: 4,
+        max_open_samples: 4,
     }
 }
 

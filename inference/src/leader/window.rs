@@ -1,76 +1,75 @@
-//! The window and the exit at its end.
+//! The window that collects summaries, and the exit at its end.
 
 use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
 
-use super::open::{Answer, Stage};
-use super::{Action, Leader, Micros};
+use super::Leader;
+use super::machine::Step;
+use super::open_sample::{ExitAnswer, Stage};
 use crate::exit::Assessment;
 
 impl Leader {
-    pub(super) fn close_window_if_complete(
-        &mut self,
-        now: Micros,
-        sample: SampleId,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn close_window_if_complete(&mut self, step: &mut Step<'_>, sample: SampleId) {
         let complete = self.open.get(&sample).is_some_and(|open| {
-            let held = &self.held[open.generation];
-            // Devices come back from an outage one after the other: what they kept waits for all of them.
-            let awaited = if open.is_from_spool { held.every_slot() } else { held.devices.awaited() };
-            let pushes = held.config.configuration.pushes_maps();
+            let network = &self.networks[open.generation];
+            // Devices come back from an outage one after the other, so a late sample waits for every slot.
+            let awaited = if open.is_from_spool { network.every_slot() } else { network.devices.awaited() };
+            let pushes = network.config.configuration.pushes_maps();
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
-            open.stage == Stage::Window && !awaited.is_empty() && awaited.is_subset(open.heard()) && has_maps
+            open.stage == Stage::Window
+                && !awaited.is_empty()
+                && awaited.is_subset(open.finished_slots())
+                && has_maps
         });
         if complete {
-            self.close_window(now, sample, actions);
+            self.close_window(step, sample);
         }
     }
 
-    /// Joins what came and applies the first exit.
-    pub(super) fn close_window(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<Action>) {
+    /// Joins the summaries and applies the first exit.
+    pub(super) fn close_window(&mut self, step: &mut Step<'_>, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
-        let held = &mut self.held[open.generation];
-        open.stages.window_us = open.elapsed(now);
+        let network = &mut self.networks[open.generation];
+        open.stages.window_us = open.elapsed(step.now);
         self.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
-            // Its own time begins when everybody has said what they have.
-            open.deadline = open.deadline.min(now.plus_ms(held.config.policy.deadline_ms));
+            // The sample's own time begins when every device has answered.
+            open.deadline = open.deadline.min(step.now.plus_ms(network.config.policy.deadline_ms));
         } else {
-            held.devices.window_closed(open.presence.answered());
+            network.devices.window_closed(open.presence.answered());
         }
         let has_scores = open.presence.present_count() > 0;
-        if held.config.configuration.pushes_maps() {
-            // A device whose summary was lost has a view all the same: its map came.
+        if network.config.configuration.pushes_maps() {
+            // A device whose summary was lost has a view too when its map came.
             for slot in open.delivered.iter() {
                 open.presence.set(slot, View::Present);
             }
         }
         let present = open.presence.present_count();
-        let first = held.config.configuration.exits()[0];
+        let first = network.config.configuration.exits()[0];
         if present == 0 {
             if !open.given_up.is_empty() && open.presence.answered().is_empty() {
-                return self.drop_sample(sample, Dropped::SpoolFull, actions);
+                return self.drop_sample(step, sample, Dropped::SpoolFull);
             }
             open.degrade(Degraded::NoView);
-            let answer = Answer::from(&Assessment::of_prior(&held.config.class_prior));
-            return self.decide(now, sample, (first, answer), actions);
+            let prior = ExitAnswer::new(first, &Assessment::of_prior(&network.config.class_prior));
+            return self.decide(step, sample, prior);
         }
         let logits = match first {
-            // The device sent its scores because it was not sure; they answer if nothing deeper does.
-            Exit::Device => has_scores.then(|| &open.scores[..held.sizes.classes]),
-            Exit::Local => held.exits.local.as_mut().and_then(|exit| {
+            // The device sent its scores because it was not sure; they answer if no deeper exit does.
+            Exit::Device => has_scores.then(|| &open.scores[..network.sizes.classes]),
+            Exit::Local => network.exits.local.as_mut().and_then(|exit| {
                 let present = open.presence.present();
-                exit.scores(&open.scores, present, &mut held.logits).ok().map(|()| &held.logits[..])
+                exit.scores(&open.scores, present, &mut network.logits).ok().map(|()| &network.logits[..])
             }),
             Exit::Edge | Exit::Cloud => None,
         };
-        let assessed = logits.map(|logits| held.config.policy.of(first).assess(logits, present));
-        open.best = assessed.as_ref().map(|assessment| (first, Answer::from(assessment)));
+        let assessed = logits.map(|logits| network.config.policy.of(first).assess(logits, present));
+        open.best = assessed.as_ref().map(|assessment| ExitAnswer::new(first, assessment));
         match (assessed, open.best) {
             (Some(assessment), Some(best)) if assessment.leaves && first == Exit::Local => {
-                self.decide(now, sample, best, actions);
+                self.decide(step, sample, best);
             }
-            _ => self.go_deeper(now, sample, actions),
+            _ => self.escalate(step, sample),
         }
     }
 }

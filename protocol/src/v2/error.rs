@@ -51,10 +51,10 @@ pub enum V2Error {
         found: Vec<usize>,
     },
     /// No sample or too many.
-    #[error("expected 1 to {most} samples, found {found}")]
+    #[error("expected 1 to {max} samples, found {found}")]
     Samples {
-        /// Most.
-        most: usize,
+        /// Largest number of samples.
+        max: usize,
         /// Found.
         found: usize,
     },

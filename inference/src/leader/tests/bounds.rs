@@ -219,7 +219,7 @@ fn a_restart_remembers_what_was_closed_and_what_was_not() {
         Entry::Closed { floor: SampleId(10), samples: vec![SampleId(20), SampleId(30)] },
     ];
     group.leader.recover(replay(entries), &mut Vec::new());
-    let (floor, closed) = group.leader.remembered();
+    let (floor, closed) = (group.leader.closed_floor(), group.leader.closed_samples());
     assert_eq!((floor, closed.collect::<Vec<_>>()), (SampleId(10), vec![SampleId(20), SampleId(30)]));
     assert_eq!(group.leader.settled().decided, 7);
     for (sample, is_new) in [(9, false), (10, false), (11, true), (20, false), (29, true), (30, false)] {

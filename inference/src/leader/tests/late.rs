@@ -21,7 +21,7 @@ impl Group {
 
     fn told(&mut self) -> Vec<u64> {
         let notice = self.leader.notice();
-        self.leader.told(&notice);
+        self.leader.notice_published(&notice);
         notice.late.iter().map(|sample| sample.0).collect()
     }
 }
@@ -151,12 +151,15 @@ fn late_features_that_overtake_their_scores_open_a_late_sample() {
 #[test]
 fn more_late_samples_than_fit_in_one_notice_are_told_in_the_next() {
     let mut group = Group::new();
-    for sample in 0..SettledNotice::MOST_LATE as u64 + 5 {
+    for sample in 0..SettledNotice::MAX_LATE as u64 + 5 {
         group.in_time(sample);
         group.late(0, sample, &SURE);
     }
-    assert_eq!(group.told().len(), SettledNotice::MOST_LATE);
-    assert_eq!((group.leader.untold(), group.told().len(), group.leader.untold()), (5, 5, 0));
+    assert_eq!(group.told().len(), SettledNotice::MAX_LATE);
+    assert_eq!(
+        (group.leader.unpublished_late(), group.told().len(), group.leader.unpublished_late()),
+        (5, 5, 0)
+    );
 }
 
 #[test]

@@ -144,10 +144,10 @@ fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
     let mut group = group();
     let (slot, sample) = (slot(2), SampleId(90));
     group.under_next(Event::GivenUp { slot, sample });
-    let due = group.leader.next_wake();
+    let due = group.leader.next_timer();
     group.now = group.now.plus_ms(500);
     group.late(0, 90, &SURE);
-    assert_eq!((group.leader.next_wake(), group.leader.settled().decided), (due, 0));
+    assert_eq!((group.leader.next_timer(), group.leader.settled().decided), (due, 0));
     let actions = group.after_ms(1500);
     let found = decision(&actions);
     assert_eq!((found.network, &found.degraded[..]), (NetworkId([3; 32]), &[Degraded::Late][..]));

@@ -76,11 +76,11 @@ proptest! {
         }
         // Follow the wakes to the end; each must come to something, so their number is bounded.
         for _ in 0..10_000 {
-            let Some(wake) = group.leader.next_wake() else { break };
+            let Some(wake) = group.leader.next_timer() else { break };
             group.now = group.now.max(wake);
             group.event(Event::Tick);
         }
-        prop_assert_eq!(group.leader.next_wake(), None);
+        prop_assert_eq!(group.leader.next_timer(), None);
         prop_assert_eq!(group.leader.open_samples().len(), 0);
 
         let mut opened: BTreeMap<SampleId, u32> = BTreeMap::new();

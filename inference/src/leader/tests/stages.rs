@@ -100,11 +100,11 @@ fn a_view_that_a_device_sends_counts_its_bytes_and_goes_to_the_cloud() {
 fn a_window_ends_at_the_deadline_of_an_old_sample() {
     let mut group = Group::new();
     assert_eq!(group.aged(0, 280, &SURE), [Action::Open(SampleId(1))]);
-    assert_eq!(group.leader.next_wake(), Some(group.now.plus_ms(20)));
+    assert_eq!(group.leader.next_timer(), Some(group.now.plus_ms(20)));
     assert_eq!(group.after_ms(19), []);
     let actions = group.after_ms(1);
     assert_eq!((decision(&actions).exit, &decision(&actions).degraded[..]), (Exit::Local, &[][..]));
-    assert_eq!(group.leader.next_wake(), None);
+    assert_eq!(group.leader.next_timer(), None);
 }
 
 #[test]

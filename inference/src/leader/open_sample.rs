@@ -7,36 +7,36 @@ use headwater_protocol::{
 use super::{Generation, Micros};
 use crate::exit::Assessment;
 
-/// State of one open sample. Buffers are reused from sample to sample.
-pub(super) struct Open {
-    /// The network it is decided under; the buffers have its sizes.
+/// State of one open sample. Its buffers are reused for later samples.
+pub(super) struct OpenSample {
+    /// The network that decides the sample; the buffers have its sizes.
     pub(super) generation: Generation,
     pub(super) sample: SampleId,
     pub(super) stage: Stage,
-    /// Capture, on the leader's clock.
+    /// Time of capture, on the leader's clock.
     pub(super) captured: Micros,
-    /// When the stage ends by itself.
+    /// Time at which the present stage ends by itself.
     pub(super) due: Micros,
-    /// When an answer must stand.
+    /// Time at which the sample must be decided.
     pub(super) deadline: Micros,
-    /// Its time was over when it was opened.
+    /// Whether the sample was past its deadline when it was opened.
     pub(super) late: bool,
-    /// A late message opened it.
+    /// Whether a late message opened the sample.
     pub(super) is_from_spool: bool,
-    /// A device sent it late, and waits to read that it is settled.
+    /// Whether a device sent a late message, and so waits to read that the sample is settled.
     pub(super) is_awaited_late: bool,
-    /// Slots that saw it and had to give it up.
+    /// Slots that saw the sample and gave it up.
     pub(super) given_up: SlotSet,
     pub(super) presence: Presence,
     /// `[slots, classes]`.
     pub(super) scores: Vec<f32>,
-    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where nothing came; a source is a slot, or an edge.
+    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
     pub(super) maps: Vec<u8>,
-    /// Slots whose features came, or which had a part in the answer of their edge.
+    /// Slots whose features came, or had a part in the answer of their edge.
     pub(super) delivered: SlotSet,
     /// Edges whose scores and map came.
     pub(super) edges: EdgeSet,
-    /// Slots that were asked and have not answered.
+    /// Slots that were asked for features and have not answered.
     pub(super) owing_slots: SlotSet,
     /// Edges whose answers are awaited.
     pub(super) owing_edges: EdgeSet,
@@ -44,32 +44,33 @@ pub(super) struct Open {
     pub(super) edge_scores: Vec<f32>,
     pub(super) stages: Stages,
     pub(super) bytes: HopBytes,
-    /// Answer of the deepest exit so far, for when nothing deeper answers.
-    pub(super) best: Option<(Exit, Answer)>,
+    /// Answer of the deepest exit so far.
+    pub(super) best: Option<ExitAnswer>,
     pub(super) degraded: Vec<Degraded>,
 }
 
-/// Where an open sample stands.
+/// What an open sample waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Collecting summaries.
+    /// Summaries.
     Window,
-    /// Collecting features.
+    /// Features.
     Features,
-    /// Collecting answers of edges.
+    /// Answers of edges.
     Edges,
-    /// The cloud was asked.
+    /// The cloud's answer.
     Cloud,
 }
 
-/// A class and how sure of it the exit is; see [`Assessment`].
+/// Answer of one exit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct ExitAnswer {
+    pub(super) exit: Exit,
     pub(super) class: u16,
     pub(super) confidence: f32,
 }
 
-/// Sizes that follow from the network.
+/// Buffer sizes that follow from the network.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) slots: usize,
@@ -79,7 +80,7 @@ pub(super) struct Sizes {
     pub(super) maps_bytes: usize,
 }
 
-impl Open {
+impl OpenSample {
     pub(super) fn new(sizes: Sizes, generation: Generation) -> Self {
         Self {
             generation,
@@ -107,7 +108,7 @@ impl Open {
         }
     }
 
-    /// Makes it a fresh sample; the score buffers need no clearing, since only those present are read.
+    /// Begins another sample in the same buffers. Scores are not cleared: only those of present slots are read.
     pub(super) fn reset(&mut self, sample: SampleId, captured: Micros) {
         self.sample = sample;
         self.stage = Stage::Window;
@@ -126,6 +127,7 @@ impl Open {
         self.degraded.clear();
     }
 
+    /// Adds a reason for a lesser answer, once.
     pub(super) fn degrade(&mut self, reason: Degraded) {
         if !self.degraded.contains(&reason) {
             self.degraded.push(reason);
@@ -137,17 +139,18 @@ impl Open {
         now.since(self.captured)
     }
 
+    /// Whether the slot said that it has a view or none.
     pub(super) fn has_answered(&self, slot: Slot) -> bool {
         self.presence.answered().contains(slot)
     }
 
-    /// Whether a device said anything of it but that it gave it up.
-    pub(super) fn has_begun(&self) -> bool {
+    /// Whether a device sent more than that it gave the sample up.
+    pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
 
-    /// Slots of which nothing more is to come in its window.
-    pub(super) fn heard(&self) -> SlotSet {
+    /// Slots from which the window expects nothing more.
+    pub(super) fn finished_slots(&self) -> SlotSet {
         self.presence.answered() | self.given_up
     }
 
@@ -167,22 +170,21 @@ impl Open {
         self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
     }
 
-    /// Slots that had a view and whose features did not reach the exit are missing at it.
-    pub(super) fn withhold_undelivered(&mut self) {
-        for slot in Slot::first(self.presence.slots()) {
-            if self.presence.is_present(slot) && !self.delivered.contains(slot) {
-                self.presence.set(slot, View::Missing);
-            }
+    /// Makes slots missing whose view is known and whose features did not reach the exit.
+    pub(super) fn set_undelivered_missing(&mut self) {
+        for slot in (self.presence.present() - self.delivered).iter() {
+            self.presence.set(slot, View::Missing);
         }
     }
 
+    /// Whether the leader waits for features of the slot.
     pub(super) fn owes(&self, slot: Slot) -> bool {
         self.stage == Stage::Features && self.owing_slots.contains(slot)
     }
 }
 
-impl From<&Assessment> for Answer {
-    fn from(assessment: &Assessment) -> Self {
-        Self { class: assessment.class, confidence: assessment.confidence }
+impl ExitAnswer {
+    pub(super) fn new(exit: Exit, assessment: &Assessment) -> Self {
+        Self { exit, class: assessment.class, confidence: assessment.confidence }
     }
 }

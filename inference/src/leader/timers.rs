@@ -1,4 +1,4 @@
-//! When something is due next. Entries of samples that moved on or closed are stale and skipped when they come up.
+//! The times at which open samples are due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,22 +7,23 @@ use headwater_protocol::SampleId;
 
 use super::Micros;
 
+/// Timers of samples, earliest first. A timer stays when its sample moves on; the owner then ignores it.
 #[derive(Default)]
-pub(crate) struct Wakes {
+pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
 }
 
-impl Wakes {
+impl Timers {
     pub(crate) fn push(&mut self, at: Micros, sample: SampleId) {
         self.heap.push(Reverse((at, sample)));
     }
 
-    /// The earliest entry, stale or not.
+    /// Time of the earliest timer; it may belong to a sample that moved on.
     pub(crate) fn earliest(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the next entry that is due.
+    /// Takes the next timer that is due and returns its sample.
     pub(crate) fn pop_due(&mut self, now: Micros) -> Option<SampleId> {
         let Reverse((at, sample)) = *self.heap.peek()?;
         if at > now {

@@ -1,0 +1,202 @@
+//! Answers of devices: each finds its open sample, or opens one.
+
+use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, View};
+
+use super::machine::Step;
+use super::open_sample::{ExitAnswer, OpenSample, Stage};
+use super::{Action, Generation, Leader, Micros};
+
+/// A device's answer to one sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DeviceAnswer<'a> {
+    /// One score a class.
+    Summary(&'a [f32]),
+    /// The device is up and has no view.
+    NotInView,
+    /// The view itself.
+    Input(&'a [u8]),
+    /// The device decided by itself.
+    Decided(DeviceDecision),
+    /// The device had a view and gave the sample up.
+    GivenUp,
+}
+
+/// The device that sent a message, and the sample that the message is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerSource {
+    /// The network that the device runs.
+    pub(super) generation: Generation,
+    pub(super) slot: Slot,
+    pub(super) sample: SampleId,
+}
+
+/// When a message was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerTiming {
+    /// Time from capture to sending, ms.
+    pub(super) age_ms: u16,
+    /// Whether the message comes from a spool, after the sample's time.
+    pub(super) late: bool,
+}
+
+impl AnswerTiming {
+    /// A message from a spool.
+    pub(super) const LATE: Self = Self { age_ms: 0, late: true };
+}
+
+impl Leader {
+    pub(super) fn device_answer(
+        &mut self,
+        step: &mut Step<'_>,
+        source: AnswerSource,
+        timing: AnswerTiming,
+        answer: DeviceAnswer<'_>,
+    ) {
+        if !self.fits(source, answer) {
+            self.counts.misfits += 1;
+            return;
+        }
+        let Some(open) = self.open_for(step, source, timing) else { return };
+        let slot = source.slot;
+        match answer {
+            DeviceAnswer::Summary(scores) => {
+                open.presence.set(slot, View::Present);
+                open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
+                open.bytes.device_edge += 4 * scores.len() as u64;
+            }
+            DeviceAnswer::Input(pixels) => {
+                open.presence.set(slot, View::Present);
+                open.put_slot_map(slot, pixels);
+                open.bytes.device_edge += pixels.len() as u64;
+            }
+            DeviceAnswer::Decided(decision) => return self.device_decided(step, source, decision),
+            DeviceAnswer::GivenUp => open.given_up.insert(slot),
+            DeviceAnswer::NotInView => open.presence.set(slot, View::NotInView),
+        }
+        self.close_window_if_complete(step, source.sample);
+    }
+
+    fn device_decided(&mut self, step: &mut Step<'_>, source: AnswerSource, decision: DeviceDecision) {
+        let Some(open) = self.open.get_mut(&source.sample) else { return };
+        open.presence.set(source.slot, View::Present);
+        open.bytes.device_edge += Body::Decided(decision).len() as u64;
+        open.stages.window_us = open.elapsed(step.now);
+        if !open.is_from_spool {
+            let answered = open.presence.answered();
+            self.networks[source.generation].devices.window_closed(answered);
+        }
+        let DeviceDecision { class, confidence, policy } = decision;
+        let answer = ExitAnswer { exit: Exit::Device, class, confidence };
+        self.decide_under(step, source.sample, answer, Some(policy));
+    }
+
+    /// Whether the network has answers of this kind and size.
+    fn fits(&self, source: AnswerSource, answer: DeviceAnswer<'_>) -> bool {
+        let Some(network) = self.networks.get(source.generation) else { return false };
+        let configuration = network.config.configuration;
+        let has_section = configuration.has_device_section();
+        let fits_network = match answer {
+            DeviceAnswer::Summary(scores) => scores.len() == network.sizes.classes && has_section,
+            DeviceAnswer::Input(pixels) => pixels.len() == network.config.packed_bytes && !has_section,
+            DeviceAnswer::Decided(decision) => {
+                usize::from(decision.class) < network.sizes.classes && configuration.has(Exit::Device)
+            }
+            DeviceAnswer::NotInView | DeviceAnswer::GivenUp => true,
+        };
+        fits_network && source.slot.index() < network.sizes.slots
+    }
+
+    /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
+    /// the network.
+    pub(super) fn open_for(
+        &mut self,
+        step: &mut Step<'_>,
+        source: AnswerSource,
+        timing: AnswerTiming,
+    ) -> Option<&mut OpenSample> {
+        let AnswerSource { generation, slot, sample } = source;
+        if self.open.contains_key(&sample) {
+            // A device that is never the first confirms the ids of the one that always is.
+            self.plausible_ids.claim(slot, sample);
+        } else if self.closed.contains(sample) {
+            self.counts.after_close += 1;
+            if timing.late {
+                self.closed.add_late(sample);
+            }
+            return None;
+        } else if !self.plausible_ids.is_plausible(slot, sample, self.slots_up()) {
+            self.counts.implausible += 1;
+            self.counts.implausible_slots.insert(slot);
+            return None;
+        } else {
+            self.open_sample(step, source, timing);
+        }
+        if self
+            .open
+            .get(&sample)
+            .is_some_and(|open| open.generation != generation && !open.has_device_answer())
+        {
+            self.move_to(generation, sample);
+        }
+        let open = self.open.get_mut(&sample)?;
+        if open.generation != generation {
+            self.counts.other_network += 1;
+            return None;
+        }
+        open.is_awaited_late |= timing.late;
+        if open.stage != Stage::Window {
+            self.counts.after_close += 1;
+            return None;
+        }
+        if open.has_answered(slot) {
+            self.counts.duplicates += 1;
+            return None;
+        }
+        Some(open)
+    }
+
+    /// Moves a sample that was only given up so far to the network of its first answer.
+    fn move_to(&mut self, generation: Generation, sample: SampleId) {
+        let Some(open) = self.open.remove(&sample) else { return };
+        let mut moved = self.networks[generation].new_sample(generation);
+        moved.reset(sample, open.captured);
+        (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
+        (moved.late, moved.is_from_spool) = (open.late, open.is_from_spool);
+        (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
+        self.networks[open.generation].recycle(open);
+        self.open.insert(sample, moved);
+    }
+
+    fn open_sample(&mut self, step: &mut Step<'_>, source: AnswerSource, timing: AnswerTiming) {
+        let AnswerSource { generation, sample, .. } = source;
+        let AnswerTiming { age_ms, late } = timing;
+        if self.open.len() >= self.networks.current.config.max_open_samples
+            && let Some((&oldest, _)) = self.open.first_key_value()
+        {
+            self.drop_sample(step, oldest, Dropped::Shed);
+        }
+        let now = step.now;
+        let network = &mut self.networks[generation];
+        let mut open = network.new_sample(generation);
+        let policy = &network.config.policy;
+        // The time of a late sample is over: its times count from now.
+        let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
+        let captured = Micros(now.0.saturating_sub(age_us));
+        open.reset(sample, captured);
+        open.late = late || age_us > u64::from(policy.deadline_ms) * 1000;
+        open.is_from_spool = late;
+        open.deadline = if open.late { now } else { captured }.plus_ms(policy.deadline_ms);
+        open.due = now.plus_ms(policy.window_ms).min(open.deadline);
+        if late {
+            open.due = now.plus_ms(policy.late_ms);
+            open.deadline = open.due.plus_ms(policy.deadline_ms);
+        } else {
+            self.since.get_or_insert(sample);
+        }
+        open.stages.opened_us = age_us;
+        self.timers.push(open.due, sample);
+        self.newest = self.newest.max(sample);
+        self.open.insert(sample, open);
+        step.actions.push(Action::Open(sample));
+    }
+}
