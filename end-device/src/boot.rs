@@ -1,4 +1,4 @@
-//! The boot number: it tells messages of one start of the device from those of another.
+//! The boot number: it distinguishes messages of different starts of the device.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use headwater_protocol::Boot;
 
-use crate::error::{DeviceError, StoredIn};
+use crate::error::DeviceError;
 
 /// File in the state folder: the last boot number, in digits.
 const FILE: &str = "boot";
@@ -26,10 +26,10 @@ pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<B
     let last = match fs::read_to_string(&path) {
         Ok(text) => text.trim().parse::<u16>().map_err(|_| {
             let found: String = text.chars().take(20).collect();
-            StoredIn::State.error(&path, format!("expected 0 to 65535, found {found:?}: remove the file"))
+            DeviceError::state(&path, format!("expected 0 to 65535, found {found:?}: remove the file"))
         })?,
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        Err(error) => return Err(StoredIn::State.error(&path, error)),
+        Err(error) => return Err(DeviceError::state(&path, error)),
     };
     let boot = last.wrapping_add(1);
     // A new file replaces the old one, so that a crash leaves one of them whole.
@@ -37,7 +37,7 @@ pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<B
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&new, format!("{boot}\n")))
         .and_then(|()| fs::rename(&new, &path))
-        .map_err(|error| StoredIn::State.error(&path, error))?;
+        .map_err(|error| DeviceError::state(&path, error))?;
     Ok(Boot(boot))
 }
 

@@ -56,7 +56,7 @@ pub enum DeviceError {
     /// The frames hold no sample.
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),
-    /// A frame is broken, and the settings say not to start then.
+    /// A frame is broken, and `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
     /// The frames were loaded for another slot or for views of another shape.
@@ -83,10 +83,10 @@ pub enum DeviceError {
     #[error("capture = \"source\": {0}")]
     CaptureSource(String),
     /// A file or folder of the device cannot be used.
-    #[error("{}{}: {reason}", kind.label(), path.display())]
+    #[error("{usage} {}: {reason}", path.display())]
     Stored {
         /// Use of the file or folder.
-        kind: StoredIn,
+        usage: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// Reason.
@@ -120,32 +120,19 @@ pub enum DeviceError {
     Thread(#[source] io::Error),
 }
 
-/// Use of a file or folder of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredIn {
-    /// A number in the state folder.
-    State,
-    /// The policy file.
-    Policy,
-    /// The folder of the spool.
-    Spool,
-}
-
-impl StoredIn {
-    const fn label(self) -> &'static str {
-        match self {
-            Self::State => "number kept in ",
-            Self::Policy => "policy: ",
-            Self::Spool => "spool in ",
-        }
-    }
-
-    pub(crate) fn error(self, path: &Path, reason: impl Display) -> DeviceError {
-        DeviceError::Stored { kind: self, path: path.into(), reason: reason.to_string() }
-    }
-}
-
 impl DeviceError {
+    pub(crate) fn state(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "number kept in", path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn policy(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "policy:", path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn spool(path: &Path, reason: impl Display) -> Self {
+        Self::Stored { usage: "spool in", path: path.into(), reason: reason.to_string() }
+    }
+
     pub(crate) fn source_of_frames(name: impl Display, reason: impl Display) -> Self {
         Self::Source { name: name.to_string(), reason: reason.to_string() }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use headwater_protocol::SampleId;
 use tracing::warn;
 
-use crate::error::{DeviceError, StoredIn};
+use crate::error::DeviceError;
 
 /// File in the state folder. It holds the highest reserved id, in digits: no id above it was ever used.
 const FILE: &str = "sample";
@@ -35,10 +35,10 @@ impl FrameIds {
             None => 0,
             Some((path, Ok(text))) => text.trim().parse().map_err(|_| {
                 let found: String = text.chars().take(20).collect();
-                StoredIn::State.error(path, format!("expected a sample id, found {found:?}: remove the file"))
+                DeviceError::state(path, format!("expected a sample id, found {found:?}: remove the file"))
             })?,
             Some((_, Err(error))) if error.kind() == ErrorKind::NotFound => 0,
-            Some((path, Err(error))) => return Err(StoredIn::State.error(path, error)),
+            Some((path, Err(error))) => return Err(DeviceError::state(path, error)),
         };
         Ok(Self { last, reserved: last, path })
     }

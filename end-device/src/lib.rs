@@ -14,6 +14,7 @@ mod device;
 mod engine;
 mod error;
 mod frame_ids;
+mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
 mod policy;
@@ -30,7 +31,7 @@ mod unsettled_answers;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
-pub use error::{DeviceError, StoredIn};
+pub use error::DeviceError;
 pub use report::{DeviceReport, Sent};
 pub use settings::{
     CaptureWord, DeviceOptions, DeviceSettings, OpenedSettings, SourceSettings, SpoolSettings,

@@ -9,103 +9,58 @@ use crate::device::DeviceHandle;
 use crate::error::DeviceError;
 use crate::report::DeviceReport;
 
-/// Metrics of the report.
-const METRICS: [ReportMetric<DeviceReport>; 24] = [
-    ReportMetric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
-    ReportMetric::counter(
+type Metric = ReportMetric<DeviceReport>;
+
+/// Metrics of the report, whose fields explain them.
+const METRICS: [Metric; 23] = [
+    Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
+    Metric::counter(
         "headwater_device_captures_missed_total",
-        "Captures by the clock that the device was too late for.",
+        "Captures by the clock that came too late.",
         |r| r.captures_missed,
     ),
-    ReportMetric::counter(
-        "headwater_device_triggers_repeated_total",
-        "Triggers for a sample that was captured already.",
-        |r| r.repeated,
-    ),
-    ReportMetric::counter(
-        "headwater_device_triggers_backwards_total",
-        "Refused triggers for a sample before the newest one.",
-        |r| r.backwards,
-    ),
-    ReportMetric::counter(
-        "headwater_device_source_frames_total",
-        "Frames of a source other than an archive.",
-        |r| r.source_frames,
-    ),
-    ReportMetric::counters(
-        "headwater_device_frame_faults_total",
-        "Missing frames, by kind of fault.",
-        "fault",
-        |r| labelled(&r.frame_faults, |count| *count),
-    ),
-    ReportMetric::counter(
-        "headwater_device_broken_frames_total",
-        "Samples without an answer because their frame of the archive cannot be read.",
-        |r| r.broken_frames,
-    ),
-    ReportMetric::counter("headwater_device_views_shed_total", "Views shed by a full queue.", |r| r.shed),
-    ReportMetric::counter(
-        "headwater_device_section_failures_total",
-        "Samples without an answer because the section failed.",
-        |r| r.section_failures,
-    ),
-    ReportMetric::counters("headwater_device_messages_total", "Messages sent, by kind.", "kind", |r| {
-        labelled(&r.sent, |sent| sent.messages)
+    Metric::counter("headwater_device_triggers_repeated_total", "Repeated triggers.", |r| r.repeated),
+    Metric::counter("headwater_device_triggers_backwards_total", "Triggers refused.", |r| r.backwards),
+    Metric::counter("headwater_device_source_frames_total", "Frames from the source.", |r| r.source_frames),
+    Metric::counter("headwater_device_broken_frames_total", "Samples of broken frames.", |r| r.broken_frames),
+    Metric::counter("headwater_device_views_shed_total", "Views shed by a full queue.", |r| r.shed),
+    Metric::counter("headwater_device_section_failures_total", "Failures of the section.", |r| {
+        r.section_failures
     }),
-    ReportMetric::counters(
-        "headwater_device_body_bytes_total",
-        "Bytes of message bodies, by kind.",
-        "kind",
-        |r| labelled(&r.sent, |sent| sent.body_bytes),
-    ),
-    ReportMetric::counters(
-        "headwater_device_payload_bytes_total",
-        "Bytes of message bodies and headers, by kind.",
-        "kind",
-        |r| labelled(&r.sent, |sent| sent.payload_bytes),
-    ),
-    ReportMetric::counters(
-        "headwater_device_messages_dropped_total",
-        "Messages not sent, by reason.",
-        "reason",
-        |r| labelled(&r.dropped, |count| *count),
-    ),
-    ReportMetric::counters(
-        "headwater_device_messages_refused_total",
-        "Refused messages from others, by fault.",
-        "fault",
-        |r| labelled(&r.faults, |count| *count),
-    ),
-    ReportMetric::gauge("headwater_device_memory_samples", "Unsettled samples in memory.", |r| {
-        r.kept_samples
-    }),
-    ReportMetric::gauge("headwater_device_spool_samples", "Unsettled samples in the spool.", |r| r.spooled),
-    ReportMetric::gauge("headwater_device_spool_bytes", "Bytes of the spool.", |r| r.spool_bytes),
-    ReportMetric::counter("headwater_device_late_messages_total", "Messages sent late.", |r| r.late_sent),
-    ReportMetric::counters(
-        "headwater_device_samples_given_up_total",
-        "Samples of which only the id is left, by reason.",
-        "reason",
-        |r| labelled(&r.given_up, |count| *count),
-    ),
-    ReportMetric::counter(
-        "headwater_device_samples_lost_total",
-        "Given-up samples of which not even the id is left.",
-        |r| r.lost,
-    ),
-    ReportMetric::counter("headwater_device_sent_bytes_total", "Bytes written to the socket.", |r| {
-        r.wire_sent
-    }),
-    ReportMetric::counter("headwater_device_received_bytes_total", "Bytes read from the socket.", |r| {
+    Metric::counter("headwater_device_late_messages_total", "Messages sent late.", |r| r.late_sent),
+    Metric::counter("headwater_device_samples_lost_total", "Samples whose id is lost.", |r| r.lost),
+    Metric::counter("headwater_device_sent_bytes_total", "Bytes written to the socket.", |r| r.wire_sent),
+    Metric::counter("headwater_device_received_bytes_total", "Bytes read from the socket.", |r| {
         r.wire_received
     }),
-    ReportMetric::counter("headwater_device_connections_total", "Connections to the broker.", |r| {
-        r.connected
+    Metric::counter("headwater_device_connections_total", "Connections to the broker.", |r| r.connected),
+    Metric::gauge("headwater_device_memory_samples", "Unsettled samples in memory.", |r| r.kept_samples),
+    Metric::gauge("headwater_device_spool_samples", "Unsettled samples in the spool.", |r| r.spooled),
+    Metric::gauge("headwater_device_spool_bytes", "Bytes of the spool.", |r| r.spool_bytes),
+    Metric::counters("headwater_device_messages_total", "Messages sent.", "kind", |r| {
+        values(&r.sent, |sent| sent.messages)
     }),
-    ReportMetric::gauge("headwater_device_boot_number", "Boot number of this start.", |r| r.boot.0.into()),
+    Metric::counters("headwater_device_body_bytes_total", "Bytes of bodies.", "kind", |r| {
+        values(&r.sent, |sent| sent.body_bytes)
+    }),
+    Metric::counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind", |r| {
+        values(&r.sent, |sent| sent.payload_bytes)
+    }),
+    Metric::counters("headwater_device_messages_dropped_total", "Messages not sent.", "reason", |r| {
+        values(&r.dropped, |n| *n)
+    }),
+    Metric::counters("headwater_device_messages_refused_total", "Messages refused.", "fault", |r| {
+        values(&r.faults, |n| *n)
+    }),
+    Metric::counters("headwater_device_frame_faults_total", "Missing frames.", "fault", |r| {
+        values(&r.frame_faults, |n| *n)
+    }),
+    Metric::counters("headwater_device_samples_given_up_total", "Samples given up.", "reason", |r| {
+        values(&r.given_up, |n| *n)
+    }),
 ];
 
-fn labelled<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(String, u64)> {
+fn values<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(String, u64)> {
     counts.iter().map(|(label, count)| ((*label).to_owned(), read(count))).collect()
 }
 

@@ -6,7 +6,7 @@ use headwater_inference::policy::Policy;
 use headwater_protocol::PolicyId;
 
 use crate::config::DeviceConfig;
-use crate::error::{DeviceError, StoredIn};
+use crate::error::DeviceError;
 
 impl DeviceConfig {
     /// Reads a policy from a TOML file, in place of the bundle's.
@@ -14,8 +14,8 @@ impl DeviceConfig {
     /// # Errors
     /// [`DeviceError::Stored`] when the file cannot be read, or with the mistake in it.
     pub fn read_policy(&mut self, path: &Path) -> Result<(), DeviceError> {
-        let text = std::fs::read_to_string(path).map_err(|error| StoredIn::Policy.error(path, error))?;
-        self.policy = Some(parse(&text).map_err(|reason| StoredIn::Policy.error(path, reason))?);
+        let text = std::fs::read_to_string(path).map_err(|error| DeviceError::policy(path, error))?;
+        self.policy = Some(parse(&text).map_err(|reason| DeviceError::policy(path, reason))?);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use headwater_protocol::{
 };
 use tracing::error;
 
+use crate::link_setup::DeviceTopics;
 use crate::report::DeviceReport;
 
 /// The report, shared by the agent, the source and the handle.
@@ -22,9 +23,7 @@ pub(crate) struct Publisher {
     pub(crate) network: NetworkTag,
     pub(crate) boot: Boot,
     pub(crate) qos: QoS,
-    pub(crate) summary_topic: String,
-    pub(crate) features_topic: String,
-    pub(crate) decision_topic: String,
+    pub(crate) topics: DeviceTopics,
     pub(crate) report: SharedReport,
 }
 
@@ -83,10 +82,10 @@ impl Publisher {
         let Encoded { payload, kind, is_late } = message;
         let topic = match kind {
             // The leader never requests features of a sample that is given up as a whole.
-            Kind::Gone if *is_late => &self.summary_topic,
-            Kind::Features | Kind::Gone => &self.features_topic,
-            Kind::Decided => &self.decision_topic,
-            _ => &self.summary_topic,
+            Kind::Gone if *is_late => &self.topics.summary,
+            Kind::Features | Kind::Gone => &self.topics.features,
+            Kind::Decided => &self.topics.decision,
+            _ => &self.topics.summary,
         };
         self.link.publish(topic.as_str(), payload.clone(), self.qos, false)?;
         let mut report = self.report();

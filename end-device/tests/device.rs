@@ -1,4 +1,4 @@
-//! A device against a real broker, a real section, and a leader that speaks to it.
+//! A device with a real broker, a real section, and a leader that the test controls.
 
 mod support;
 
@@ -23,13 +23,13 @@ use support::{
 async fn a_trigger_is_answered_with_the_scores_of_the_section() {
     let mut leader = Leader::of("scores").await;
     let device = started(config("scores", 1)).await;
-    // Ids beyond the frames begin them again, and the low half of an id travels.
+    // The id is beyond the frames, which repeat, and beyond the low half, which the message carries.
     let sample = (1 << 40) + 2 * SAMPLES + 3;
     leader.triggers(sample);
-    let heard = leader.answer().await;
-    let message = heard.message();
+    let received = leader.answer().await;
+    let message = received.message();
     assert_eq!(
-        (heard.leaf.as_str(), message.body),
+        (received.leaf.as_str(), message.body),
         ("summary", Body::Summary(&scores_bytes(&expected(3, 1))))
     );
     assert_eq!(message.header.sample_low, SampleId(sample).low());
@@ -46,9 +46,9 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
     leader.answer().await;
     leader.requests(sample, 0b011);
     leader.requests(sample, 0b100);
-    let heard = leader.answer().await;
-    assert_eq!(heard.leaf, "features");
-    assert_eq!(heard.message().body, Body::Features(&expected(sample % SAMPLES, 2).features));
+    let received = leader.answer().await;
+    assert_eq!(received.leaf, "features");
+    assert_eq!(received.message().body, Body::Features(&expected(sample % SAMPLES, 2).features));
 
     let report = device.shutdown().await;
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
@@ -59,12 +59,12 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
 }
 
 #[tokio::test]
-async fn a_sample_not_in_view_is_said_so_without_the_section() {
+async fn a_sample_not_in_view_is_answered_without_the_section() {
     let mut leader = Leader::of("not-in-view").await;
     let device = started(config("not-in-view", 0)).await;
     leader.triggers(NOT_IN_VIEW);
-    let heard = leader.answer().await;
-    assert_eq!((heard.leaf.as_str(), heard.message().body), ("summary", Body::NotInView));
+    let received = leader.answer().await;
+    assert_eq!((received.leaf.as_str(), received.message().body), ("summary", Body::NotInView));
     assert_eq!(device.report().sent_of(Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
 }
 
@@ -89,16 +89,16 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
 }
 
 #[tokio::test]
-async fn messages_that_are_not_ours_are_counted_and_the_device_goes_on() {
+async fn unusable_messages_are_counted_and_the_device_goes_on() {
     let mut leader = Leader::of("garbage").await;
     let device = started(config("garbage", 0)).await;
     let mut other_version = leader.message(SampleId(1), Body::Trigger(SampleId(1)));
     other_version[0] = 2 << 4 | other_version[0] & 0x0f;
-    leader.says(&Topic::Trigger, other_version);
-    leader.says(&Topic::Request, b"garbage".to_vec());
-    leader.says(&Topic::Trigger, vec![0; 100_000]);
-    leader.says(&Topic::Request, leader.message(SampleId(1), Body::Trigger(SampleId(1))));
-    leader.says(&Topic::Settled, b"{}{".to_vec());
+    leader.publishes(&Topic::Trigger, other_version);
+    leader.publishes(&Topic::Request, b"garbage".to_vec());
+    leader.publishes(&Topic::Trigger, vec![0; 100_000]);
+    leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger(SampleId(1))));
+    leader.publishes(&Topic::Settled, b"{}{".to_vec());
     leader.triggers(2);
     assert_eq!(leader.answer().await.message().header.sample_low, 2);
     let faults = device.report().faults;
@@ -133,43 +133,44 @@ async fn a_repeated_trigger_is_answered_once() {
 }
 
 #[tokio::test]
-async fn a_device_introduces_itself_and_says_goodbye() {
+async fn a_device_publishes_its_birth_and_its_status_up_and_down() {
     let mut leader = Leader::of("status").await;
     let device = started(config("status", 2)).await;
     let boot = device.report().boot;
-    let birth: Birth = serde_json::from_slice(&leader.hears(&["birth"]).await.payload).unwrap();
+    let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
     assert_eq!((birth.slot, birth.boot, birth.network), (Slot::new(2).unwrap(), boot, bundle().network_id()));
-    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap();
-    assert_eq!(status(leader.hears(&["status"]).await), Status { state: DeviceState::Up, boot });
+    let status = |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap();
+    assert_eq!(status(leader.receives(&["status"]).await), Status { state: DeviceState::Up, boot });
     device.shutdown().await;
-    assert_eq!(status(leader.hears(&["status"]).await), Status { state: DeviceState::Down, boot });
+    assert_eq!(status(leader.receives(&["status"]).await), Status { state: DeviceState::Down, boot });
 }
 
 #[tokio::test]
 async fn a_killed_device_leaves_its_last_will() {
     let mut leader = Leader::of("will").await;
     let device = started(config("will", 0)).await;
-    leader.hears(&["status"]).await;
+    leader.receives(&["status"]).await;
     device.kill();
-    let status: Status = serde_json::from_slice(&leader.hears(&["status"]).await.payload).unwrap();
+    let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
     assert_eq!(status, Status { state: DeviceState::Down, boot: device.report().boot });
 }
 
 #[tokio::test]
-async fn a_status_that_wrongly_says_down_is_put_right() {
+async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
     let mut leader = Leader::of("wrong-down").await;
     let device = started(config("wrong-down", 0)).await;
-    leader.hears(&["status"]).await;
+    leader.receives(&["status"]).await;
     let down = Status { state: DeviceState::Down, boot: device.report().boot };
     let topic = leader.topics.device(&config("wrong-down", 0).id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
-    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
-    assert_eq!(status(leader.hears(&["status"]).await), DeviceState::Down);
-    assert_eq!(status(leader.hears(&["status"]).await), DeviceState::Up);
+    let status =
+        |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
+    assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Down);
+    assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Up);
 }
 
 #[tokio::test]
-async fn a_device_with_no_more_than_its_own_section_answers() {
+async fn a_device_whose_bundle_has_its_section_alone_answers() {
     let mut leader = Leader::of("partial").await;
     let partial = Bundle::from_bytes(&bundle().only(&["device-1"]).unwrap()).unwrap();
     let device = Device::start(config("partial", 1), Arc::new(partial), frames(1)).await.unwrap();
@@ -198,7 +199,7 @@ async fn a_policy_is_refused_where_the_device_has_no_exit() {
 }
 
 #[tokio::test]
-async fn a_policy_of_its_own_decides_what_the_bundle_s_would_not() {
+async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
@@ -213,13 +214,13 @@ async fn a_policy_of_its_own_decides_what_the_bundle_s_would_not() {
     let device = Device::start(config, alone, frames(0)).await.unwrap();
     device.connected().await;
     leader.triggers(1);
-    let heard = leader.hears(&["summary", "decision"]).await;
-    let Body::Decided(decision) = heard.message().body else { panic!("{heard:?}") };
+    let received = leader.receives(&["summary", "decision"]).await;
+    let Body::Decided(decision) = received.message().body else { panic!("{received:?}") };
     assert_eq!(decision.policy, Policy::id_of(&std::fs::read(&file).unwrap()));
 }
 
 #[tokio::test]
-async fn a_broken_frame_is_silent_or_fatal_as_configured() {
+async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     let dir = tempfile::tempdir().unwrap();
     let labels = serde_json::json!({
         "format": 1, "slots": 3, "view": [3, 8, 8], "labels": ["a"], "classes": [0, 0]
@@ -240,18 +241,18 @@ async fn a_broken_frame_is_silent_or_fatal_as_configured() {
     device.connected().await;
     leader.triggers(0);
     leader.triggers(1);
-    let heard = leader.answer().await;
-    assert_eq!((heard.message().header.sample_low, heard.message().body), (1, Body::NotInView));
+    let received = leader.answer().await;
+    assert_eq!((received.message().header.sample_low, received.message().body), (1, Body::NotInView));
     let report = device.report();
     assert_eq!((report.captured, report.broken_frames), (2, 1));
 }
 
 #[tokio::test]
-async fn what_the_section_cannot_keep_up_with_is_shed_and_counted() {
+async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
     short.queue_samples = 1;
-    // A section that is not brief: it is queued for.
+    // A section that is not brief runs behind a queue.
     short.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
@@ -271,15 +272,16 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let device = started(through).await;
     leader.triggers(1);
     leader.answer().await;
-    // What is not settled would come once more, late.
+    // An unsettled sample would come once more, late.
     leader.settles(Some(1), 1, &[]);
     while device.report().kept_samples > 0 {
         tokio::task::yield_now().await;
     }
     proxy.cut();
-    let status = |heard: support::Heard| serde_json::from_slice::<Status>(&heard.payload).unwrap().state;
-    // Up, then down by the last will, then up again: the broker may tell the last two in either order.
-    let states = [status(leader.hears(&["status"]).await), status(leader.hears(&["status"]).await)];
+    let status =
+        |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
+    // Up, then down by the last will, then up again: the broker may publish the last two in either order.
+    let states = [status(leader.receives(&["status"]).await), status(leader.receives(&["status"]).await)];
     assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
     while device.report().connected < 2 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! `headwater-device` at the end of a real pipe: ffmpeg, and input that is cut.
+//! `headwater-device` reading a real pipe: ffmpeg, and input that is cut.
 
 #[expect(dead_code, reason = "shared with the other tests of this crate; a process needs less of it")]
 mod support;
@@ -90,13 +90,13 @@ fn ffmpeg(arguments: &[&str], video: &Path, to: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Ids of the summaries of a group, until there are so many.
+/// Receives this many summaries of a group; returns their ids.
 async fn summaries(leader: &mut Leader, count: u64) -> BTreeSet<u32> {
     let mut ids = BTreeSet::new();
     while (ids.len() as u64) < count {
-        let heard = leader.answer().await;
-        assert_eq!(heard.message().body.kind(), Kind::Summary);
-        assert!(ids.insert(heard.message().header.sample_low), "an id came twice");
+        let received = leader.answer().await;
+        assert_eq!(received.message().body.kind(), Kind::Summary);
+        assert!(ids.insert(received.message().header.sample_low), "an id came twice");
     }
     ids
 }
@@ -108,7 +108,7 @@ async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
     }
     let dir = tempfile::tempdir().unwrap();
     let video = video(dir.path());
-    let ways: [(&str, &[&str], &[&str]); 4] = [
+    let formats: [(&str, &[&str], &[&str]); 4] = [
         ("rgb24", &["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"], &[]),
         (
             "sized",
@@ -118,7 +118,7 @@ async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
         ("mjpeg", &["-f", "image2pipe", "-c:v", "mjpeg"], &["--source-stdin-format", "mjpeg"]),
         ("png", &["-f", "image2pipe", "-c:v", "png"], &["--source-stdin-format", "mjpeg"]),
     ];
-    for (name, to, flags) in ways {
+    for (name, to, flags) in formats {
         let mut leader = Leader::of(&format!("ffmpeg-{name}")).await;
         let mut source = ffmpeg(&[], &video, to);
         let pipe = source.stdout.take().unwrap();
@@ -141,7 +141,7 @@ async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     let video = video(dir.path());
     let mut leader = Leader::of("ffmpeg-dies").await;
-    // As fast as it was filmed, again and again: it would go on for ever.
+    // Played at the speed of the video, in an endless loop.
     let to = ["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"];
     let mut source = ffmpeg(&["-re", "-stream_loop", "-1"], &video, &to);
     let pipe = source.stdout.take().unwrap();

@@ -1,4 +1,4 @@
-//! `headwater-device` as a process: how soon it answers, what it takes, how it ends.
+//! `headwater-device` as a process: time to the first answer, memory, settings, exit codes.
 
 #[expect(dead_code, reason = "shared with the other tests of this crate; a process needs less of it")]
 mod support;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use headwater_protocol::Kind;
 use support::{Leader, broker};
 
-/// From the start of the process to its first answer.
+/// Longest time from the start of the process to its first answer.
 const FIRST_ANSWER: Duration = Duration::from_millis(300);
 
-/// Resident memory of an agent that has answered, from the issue.
+/// Largest resident memory of an agent that has answered.
 const RESIDENT_KIB: u64 = 40 * 1024;
 
-/// Starts it with the tiny network; `group` tells tests apart.
+/// Starts a device with the tiny network; each test has a group of its own.
 fn spawn(dir: &Path, group: &str) -> Child {
     let bundle = dir.join("tiny.hwb");
     let frames = dir.join("frames.tar.gz");
@@ -25,8 +25,21 @@ fn spawn(dir: &Path, group: &str) -> Child {
     let broker = broker().to_string();
     let (bundle, frames) = (bundle.to_str().unwrap(), frames.to_str().unwrap());
     device(&[
-        "--site", "test", "--group", group, "--id", "cam-0", "--slot", "0", "--broker", &broker, "--bundle",
-        bundle, "--frames", frames, "--json",
+        "--site",
+        "test",
+        "--group",
+        group,
+        "--id",
+        "cam-0",
+        "--slot",
+        "0",
+        "--broker-address",
+        &broker,
+        "--bundle",
+        bundle,
+        "--source-path",
+        frames,
+        "--json",
     ])
     .spawn()
     .unwrap()
@@ -58,42 +71,71 @@ fn resident_kib(child: &Child) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Starts a device, and returns the time until its first answer.
+async fn first_answer(dir: &Path, group: &str) -> (Duration, Child, Leader) {
+    let mut leader = Leader::of(group).await;
+    let start = Instant::now();
+    let child = spawn(dir, group);
+    leader.receives(&["status"]).await;
+    leader.triggers(1);
+    assert_eq!(leader.answer().await.message().body.kind(), Kind::Summary);
+    (start.elapsed(), child, leader)
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_first_answer_comes_soon_and_memory_stays_small() {
+async fn memory_stays_small_and_the_report_is_printed_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, child, mut leader) = first_answer(dir.path(), "memory").await;
+    (2..100).for_each(|sample| leader.triggers(sample));
+    while leader.answer().await.message().header.sample_low != 99 {}
+    let resident = resident_kib(&child);
+    ask_to_stop(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["captured"], 99, "{report}");
+    assert!(resident < RESIDENT_KIB, "{resident} KiB");
+}
+
+#[tokio::test]
+#[ignore = "timing: needs an idle machine"]
+async fn the_first_answer_comes_soon() {
     let dir = tempfile::tempdir().unwrap();
     let mut soonest = Duration::MAX;
     // The best of three: other work on the machine only adds.
     for attempt in 0..3 {
-        let mut leader = Leader::of(&format!("process-{attempt}")).await;
-        let start = Instant::now();
-        let child = spawn(dir.path(), &format!("process-{attempt}"));
-        leader.hears(&["status"]).await;
-        leader.triggers(1);
-        assert_eq!(leader.answer().await.message().body.kind(), Kind::Summary);
-        soonest = soonest.min(start.elapsed());
-        (2..100).for_each(|sample| leader.triggers(sample));
-        while leader.answer().await.message().header.sample_low != 99 {}
-        let resident = resident_kib(&child);
+        let (time, child, _leader) = first_answer(dir.path(), &format!("first-{attempt}")).await;
+        soonest = soonest.min(time);
         ask_to_stop(&child);
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["captured"], 99, "{report}");
-        println!("first answer after {:?}, peak resident {resident} KiB", start.elapsed());
-        assert!(resident < RESIDENT_KIB, "{resident} KiB");
+        assert!(child.wait_with_output().unwrap().status.success());
     }
-    println!("soonest first answer after {soonest:?}");
     assert!(soonest < FIRST_ANSWER, "{soonest:?}");
+}
+
+/// Flags of a device of the tiny network, with these files; `more` may replace them.
+fn flags<'a>(bundle: &'a str, frames: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let names = ["--check-config", "--site", "hall", "--group", "gate", "--id", "cam-0", "--slot", "0"];
+    [&names[..], &["--bundle", bundle, "--source-path", frames], more].concat()
+}
+
+/// A folder with a bundle and frames that fit it.
+fn files() -> (tempfile::TempDir, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let (bundle, frames) = (dir.path().join("tiny.hwb"), dir.path().join("frames.tar.gz"));
+    std::fs::write(&bundle, support::network().bundle()).unwrap();
+    support::write_frames(&frames);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (bundle, frames) = (text(&bundle), text(&frames));
+    (dir, bundle, frames)
 }
 
 #[test]
 fn bad_settings_end_with_code_2_and_every_mistake() {
-    let output = output(&["--slot", "64", "--broker", "http://somewhere"]);
+    let output = output(&["--slot", "64", "--broker-address", "http://somewhere"]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = stderr(&output);
-    for mistake in
-        ["site: missing", "slot: expected 0 to 63, found 64", "the scheme \"http\"", "bundle: missing"]
+    for mistake in ["site: missing", "slot: expected 0 to 63, found 64", "found \"http\"", "bundle: missing"]
     {
         assert!(stderr.contains(mistake), "{mistake:?} in {stderr}");
     }
@@ -102,40 +144,31 @@ fn bad_settings_end_with_code_2_and_every_mistake() {
 
 #[test]
 fn a_bundle_that_cannot_be_used_ends_with_code_1_and_its_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let bundle = dir.path().join("cut.hwb");
-    let whole = support::network().bundle();
-    std::fs::write(&bundle, &whole[..whole.len() / 2]).unwrap();
-    let output = output(&[
-        "--site",
-        "test",
-        "--group",
-        "cut",
-        "--id",
-        "cam-0",
-        "--slot",
-        "0",
-        "--bundle",
-        bundle.to_str().unwrap(),
-        "--frames",
-        "none",
-    ]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("cut.hwb"), "{}", stderr(&output));
+    let (dir, bundle, frames) = files();
+    let cut = dir.path().join("cut.hwb");
+    let whole = std::fs::read(&bundle).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let flags = flags(cut.to_str().unwrap(), &frames, &[]);
+    let started = output(&flags[1..]);
+    assert_eq!(started.status.code(), Some(1));
+    assert!(stderr(&started).contains("cut.hwb"), "{}", stderr(&started));
+    let checked = output(&flags);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(stderr(&checked).contains("cut.hwb"), "{}", stderr(&checked));
 }
 
 #[test]
-fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
-    let dir = tempfile::tempdir().unwrap();
+fn check_config_prints_a_file_that_it_accepts_with_the_origin_of_each_value() {
+    let (dir, bundle, frames) = files();
     let file = dir.path().join("device.toml");
-    std::fs::write(
-        &file,
-        "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"b.hwb\"\nframes = \"f.tar.gz\"\nkeep_ms = 9000\n",
-    )
-    .unwrap();
-    let output = device(&["--check-config", "--config", file.to_str().unwrap(), "--source", "http"])
-        .args(["--http-url", "http://cam/snap?pwd=hush", "--roi", "10%,0%,50%,100%"])
-        .env("HEADWATER_DEVICE_HTTP_AUTH", "user:hush")
+    let text = format!(
+        "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = {bundle:?}\nkeep_ms = 9000\n\
+         [source]\npath = {frames:?}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = device(&["--check-config", "--config", file.to_str().unwrap(), "--source-kind", "http"])
+        .args(["--source-http-url", "http://cam/snap?pwd=hush", "--source-roi", "10%,0%,50%,100%"])
+        .env("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:hush")
         .env("HEADWATER_DEVICE_SITE", "yard")
         .output()
         .unwrap();
@@ -145,89 +178,72 @@ fn the_configuration_in_effect_is_shown_with_where_each_value_came_from() {
         ("site = \"yard\"", "environment"),
         ("keep_ms = 9000", "file"),
         ("grace_ms = 2000", "default"),
-        ("spool_bytes = 67108864", "default"),
-        ("source = \"http\"", "flag"),
-        ("http_timeout_ms = 1000", "default"),
+        ("max_bytes = 67108864", "default"),
+        ("kind = \"http\"", "flag"),
+        ("# timeout_ms is not set", "default"),
         ("roi = \"10%,0%,50%,100%\"", "flag"),
+        ("# auth is a secret", "environment"),
         ("# state_dir is not set", "default"),
     ] {
         let found = shown.lines().find(|found| found.starts_with(line));
-        assert!(found.is_some_and(|found| found.ends_with(&format!("# {origin}"))), "{line} in {shown}");
+        let comment = format!("# {origin}");
+        assert!(found.is_some_and(|found| found.contains(&comment)), "{line} in {shown}");
     }
-    // The file's frames belong to the source that the flag overrules.
-    assert!(!shown.contains("f.tar.gz") && !shown.contains("hush"), "{shown}");
-    assert!(shown.parse::<toml::Table>().is_ok(), "{shown}");
+    // The file's path belongs to the source that the flag overrules.
+    assert!(!shown.contains("frames.tar.gz") && !shown.contains("hush"), "{shown}");
+    std::fs::write(&file, &shown).unwrap();
+    let again = self::output(&["--check-config", "--config", file.to_str().unwrap()]);
+    assert!(again.status.success(), "{}\n{shown}", stderr(&again));
 }
 
 #[test]
-fn a_policy_that_cannot_be_used_ends_with_code_2_and_what_is_wrong() {
-    let dir = tempfile::tempdir().unwrap();
+fn a_policy_that_cannot_be_used_ends_with_code_2_and_the_mistake() {
+    let (dir, bundle, frames) = files();
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.5\n").unwrap();
     for (policy, wrong) in [
         (file.to_str().unwrap(), "threshold"),
         (dir.path().join("none.toml").to_str().unwrap(), "No such file"),
     ] {
-        let output = output(&[
-            "--check-config",
-            "--site",
-            "hall",
-            "--group",
-            "gate",
-            "--id",
-            "cam-0",
-            "--slot",
-            "0",
-            "--bundle",
-            "b",
-            "--frames",
-            "f",
-            "--policy",
-            policy,
-        ]);
-        assert_eq!(output.status.code(), Some(2));
-        let stderr = stderr(&output);
-        assert!(stderr.contains(policy) && stderr.contains(wrong), "{stderr}");
+        let flags = flags(&bundle, &frames, &["--policy", policy]);
+        for flags in [&flags[..], &flags[1..]] {
+            let output = output(flags);
+            assert_eq!(output.status.code(), Some(2));
+            let stderr = stderr(&output);
+            assert!(stderr.contains(policy) && stderr.contains(wrong), "{stderr}");
+        }
     }
 }
 
 #[test]
 fn mistakes_of_the_source_are_named_at_once_and_no_secret_is_repeated() {
-    let output = output(&[
-        "--check-config",
-        "--site",
-        "hall",
-        "--group",
-        "gate",
+    let more = [
         "--id",
         "cam/0",
-        "--slot",
-        "0",
-        "--bundle",
-        "b",
-        "--source",
-        "http",
-        "--http-url",
+        "--source-kind",
+        "htttp",
+        "--source-http-url",
         "http://user:hush@cam/",
-        "--stdin-size",
-        "4x4",
-        "--roi",
+        "--source-stdin-size",
+        "4by4",
+        "--source-roi",
         "1,2,3",
-        "--capture",
-        "clock",
-        "--period-ms",
-        "100",
-        "--http-timeout-ms",
-        "100",
-    ]);
+    ];
+    let output = output(
+        &["--check-config", "--site", "hall", "--group", "gate", "--slot", "0", "--bundle", "b"]
+            .iter()
+            .chain(&more)
+            .copied()
+            .collect::<Vec<_>>(),
+    );
     assert_eq!(output.status.code(), Some(2));
     let stderr = stderr(&output);
     for mistake in [
         "id: ",
-        "http_url: expected no user and password",
-        "stdin_size: only with source = \"stdin\"",
-        "roi: expected \"x,y,w,h\"",
-        "http_timeout_ms: expected less than period_ms, 100, found 100",
+        "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found \"htttp\"",
+        "source.http.url: expected an address without user and password",
+        "source.stdin.size: expected WxH",
+        "source.roi: roi: expected \"x,y,w,h\"",
     ] {
         assert!(stderr.contains(mistake), "{mistake:?} in {stderr}");
     }

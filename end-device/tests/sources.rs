@@ -1,4 +1,4 @@
-//! Sources of frames against a real broker, a real section, real files, pipes and sockets.
+//! Sources of frames with a real broker, a real section, real files, pipes and sockets.
 
 #[expect(dead_code, reason = "shared with the other tests of this crate")]
 mod support;
@@ -78,7 +78,7 @@ fn open(config: &SourceConfig) -> Result<Source, DeviceError> {
 fn single_config(group: &str, capture: Capture) -> DeviceConfig {
     let mut config = config(group, 0);
     config.capture = capture;
-    // Nobody settles here; the device need not wait for it.
+    // No leader settles the samples; the device need not wait long for it.
     config.grace_ms = 200;
     config
 }
@@ -108,12 +108,12 @@ fn faults(device: &DeviceHandle, code: &str) -> u64 {
     device.report().frame_faults.get(code).copied().unwrap_or(0)
 }
 
-/// Hears the summaries of these frames, in their order, under ids that grow; returns the low halves.
-async fn hears_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u32> {
+/// Receives the summaries of these frames in their order, and checks that ids grow; returns the low halves.
+async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u32> {
     let mut ids = Vec::new();
     for seed in seeds {
-        let heard = leader.answer().await;
-        let message = heard.message();
+        let received = leader.answer().await;
+        let message = received.message();
         assert_eq!(message.body, Body::Summary(&scores(seed)), "frame {seed}");
         ids.push(message.header.sample_low);
     }
@@ -134,7 +134,7 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
     std::fs::write(dir.path().join("002b.png"), &png(9)[..40]).unwrap();
     let mut leader = leader_of("folder").await;
     let mut device = started("folder", Capture::Source, open(&source(folder(dir.path()))).unwrap()).await;
-    hears_summaries(&mut leader, 0..5).await;
+    receives_summaries(&mut leader, 0..5).await;
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
     assert_eq!((report.captured, report.source_frames, report.sent_of(Kind::Summary).messages), (5, 5, 5));
@@ -153,13 +153,13 @@ async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     writer.write_all(&[rgb24(3), rgb24(4)].concat()).unwrap();
     until(&device, |report| report.source_frames == 2).await;
     leader.triggers(2);
-    assert_eq!(hears_summaries(&mut leader, [4]).await, [2]);
+    assert_eq!(receives_summaries(&mut leader, [4]).await, [2]);
     drop(writer);
     assert_eq!(ended(&mut device).await, Ended::Source);
 }
 
 #[tokio::test]
-async fn a_frame_that_is_too_old_is_silence_and_counted() {
+async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
     let kind = SourceKind::Folder { path: dir.path().into(), period_ms: 3_600_000, end: FolderEnd::Loop };
@@ -189,24 +189,24 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     // Renamed in, as careful programs do.
     std::fs::write(path("1.png.part"), png(1)).unwrap();
     std::fs::rename(path("1.png.part"), path("1.png")).unwrap();
-    hears_summaries(&mut leader, [1]).await;
+    receives_summaries(&mut leader, [1]).await;
 
-    // Written in two parts with a pause so long that the first one stands still.
+    // Written in two parts, with a pause in which the file does not change.
     let whole = png(2);
     let mut file = std::fs::File::create(path("2.png")).unwrap();
     file.write_all(&whole[..whole.len() / 2]).unwrap();
     until(&device, |report| report.frame_faults.contains_key("cut")).await;
     file.write_all(&whole[whole.len() / 2..]).unwrap();
-    hears_summaries(&mut leader, [2]).await;
+    receives_summaries(&mut leader, [2]).await;
 
     // The same name again.
     std::fs::write(path("2.png"), png(3)).unwrap();
-    hears_summaries(&mut leader, [3]).await;
+    receives_summaries(&mut leader, [3]).await;
     assert_eq!(device.shutdown().await.source_frames, 3);
 }
 
 #[tokio::test]
-async fn a_watched_folder_takes_what_is_there_when_told_to() {
+async fn a_watched_folder_takes_existing_images_if_configured() {
     let dir = tempfile::tempdir().unwrap();
     for seed in [2, 1, 3] {
         std::fs::write(dir.path().join(format!("{seed}.png")), png(seed)).unwrap();
@@ -214,11 +214,11 @@ async fn a_watched_folder_takes_what_is_there_when_told_to() {
     let mut leader = leader_of("existing").await;
     let taking = open(&source(watch(dir.path(), Existing::Take))).unwrap();
     let _device = started("existing", Capture::Source, taking).await;
-    hears_summaries(&mut leader, 1..4).await;
+    receives_summaries(&mut leader, 1..4).await;
 }
 
 #[tokio::test]
-async fn files_on_a_pipe_are_samples_and_what_is_cut_or_stray_is_counted() {
+async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     let mut leader = leader_of("files").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mjpeg = StdinFrames { format: StdinFormat::Mjpeg, size: None };
@@ -227,32 +227,32 @@ async fn files_on_a_pipe_are_samples_and_what_is_cut_or_stray_is_counted() {
     let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
     writer.write_all(&stream).unwrap();
     drop(writer);
-    hears_summaries(&mut leader, [1, 2]).await;
+    receives_summaries(&mut leader, [1, 2]).await;
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
     assert_eq!(report.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
 }
 
 #[tokio::test]
-async fn ids_of_frames_go_on_after_a_restart() {
+async fn ids_of_frames_grow_over_a_restart() {
     let state = tempfile::tempdir().unwrap();
     let mut leader = leader_of("ids").await;
     let mut last = 0;
-    for life in 0..3 {
-        let stream = std::io::Cursor::new([rgb24(life), rgb24(life)].concat());
+    for start in 0..3 {
+        let stream = std::io::Cursor::new([rgb24(start), rgb24(start)].concat());
         let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
         let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
         config.state_dir = Some(state.path().into());
-        // Nobody settles here, and each life is to send its own.
+        // No leader settles the samples, and each start must send its own only.
         config.spool_bytes = 0;
         let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
-        let ids = hears_summaries(&mut leader, [life, life]).await;
+        let ids = receives_summaries(&mut leader, [start, start]).await;
         assert!(ids[0] > last, "{ids:?} after {last}");
         last = ids[1];
         assert_eq!(ended(&mut device).await, Ended::Source);
         device.shutdown().await;
-        // What is kept is read at the next start: a minute ahead, as if the clock had been set back since.
+        // The next start reads an id a minute ahead, as if the clock had been set back since.
         let kept = state.path().join("sample");
         let id: u64 = std::fs::read_to_string(&kept).unwrap().trim().parse().unwrap();
         assert_eq!(id as u32, last);
@@ -322,113 +322,113 @@ mod http {
 
     use super::*;
 
-    /// What the camera says to one request.
-    enum Says {
+    /// Reply of the camera to one request.
+    enum CameraReply {
         Image(Vec<u8>),
-        Reply(&'static str, &'static str, Vec<u8>),
+        Status(&'static str, &'static str, Vec<u8>),
         /// Names a length and sends less.
         Short(Vec<u8>),
-        /// Says that a large body follows, and sends it until nobody listens.
+        /// A body without end, sent until the peer closes the connection.
         Endless,
         Nothing,
     }
 
-    async fn reply(mut socket: TcpStream, says: Says) -> Option<TcpStream> {
-        let head = |status: &str, kind: &str, length: usize| {
+    async fn send_reply(mut socket: TcpStream, reply: CameraReply) -> Option<TcpStream> {
+        let header = |status: &str, kind: &str, length: usize| {
             format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n")
                 .into_bytes()
         };
-        let bytes = match says {
-            Says::Image(body) => [head("200 OK", "image/png", body.len()), body].concat(),
-            Says::Reply(status, kind, body) => [head(status, kind, body.len()), body].concat(),
-            Says::Short(body) => [head("200 OK", "image/png", body.len() + 1), body].concat(),
-            Says::Nothing => return Some(socket),
-            Says::Endless => {
+        let bytes = match reply {
+            CameraReply::Image(body) => [header("200 OK", "image/png", body.len()), body].concat(),
+            CameraReply::Status(status, kind, body) => [header(status, kind, body.len()), body].concat(),
+            CameraReply::Short(body) => [header("200 OK", "image/png", body.len() + 1), body].concat(),
+            CameraReply::Nothing => return Some(socket),
+            CameraReply::Endless => {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
                 if socket.write_all(head.as_bytes()).await.is_ok() {
                     let chunk = [b"10000\r\n".to_vec(), vec![0xff; 0x10000], b"\r\n".to_vec()].concat();
                     // Beyond what the sockets' own buffers hold.
-                    let most = 16 * MAX_FRAME_BYTES as usize / chunk.len();
-                    for _ in 0..most {
+                    let max_chunks = 16 * MAX_FRAME_BYTES as usize / chunk.len();
+                    for _ in 0..max_chunks {
                         if socket.write_all(&chunk).await.is_err() {
                             return None;
                         }
                     }
                 }
-                panic!("the whole body was taken");
+                panic!("the client read the whole body");
             }
         };
-        // A peer that has gone before the end is what some of these are about.
+        // In some tests the peer closes the connection before the end.
         let _ = socket.write_all(&bytes).await;
         None
     }
 
-    /// A camera with one answer for each request; gives the requests' heads.
-    async fn camera(script: Vec<Says>) -> (String, mpsc::UnboundedReceiver<String>) {
+    /// A camera with one reply for each request; returns its URL and the headers of the requests.
+    async fn camera(script: Vec<CameraReply>) -> (String, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/snap.png?token=s3cret", listener.local_addr().unwrap());
-        let (heads, heard) = mpsc::unbounded_channel();
+        let (heads, received) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             let mut open = Vec::new();
-            for says in script {
+            for reply in script {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     head.push(socket.read_u8().await.unwrap());
                 }
                 heads.send(String::from_utf8(head).unwrap()).unwrap();
-                open.extend(reply(socket, says).await);
+                open.extend(send_reply(socket, reply).await);
             }
             std::future::pending::<()>().await;
         });
-        (url, heard)
+        (url, received)
     }
 
-    fn http(url: String, timeout_ms: u64) -> SourceConfig {
+    fn http(url: &str, timeout_ms: u64) -> SourceConfig {
         let auth = HttpAuth::Given(Secret("user:s3cret".into()));
         source(SourceKind::Http { url: url.parse().unwrap(), timeout_ms, auth })
     }
 
     #[tokio::test]
     async fn a_snapshot_is_asked_for_at_each_capture_with_user_and_password() {
-        let (url, mut heard) = camera(vec![Says::Image(png(1)), Says::Image(png(2))]).await;
+        let (url, mut received) = camera(vec![CameraReply::Image(png(1)), CameraReply::Image(png(2))]).await;
         let mut leader = leader_of("snapshot").await;
-        let device = started("snapshot", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for seed in [1, 2] {
             leader.triggers(seed);
-            assert_eq!(hears_summaries(&mut leader, [seed]).await, [seed as u32]);
+            assert_eq!(receives_summaries(&mut leader, [seed]).await, [seed as u32]);
         }
-        let head = heard.recv().await.unwrap();
+        let head = received.recv().await.unwrap();
         assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("authorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
         assert_eq!(device.report().source_frames, 2);
     }
 
     #[tokio::test]
-    async fn answers_that_are_no_image_leave_the_slot_silent_and_are_counted_by_kind() {
+    async fn replies_that_are_no_image_are_counted_by_kind_and_leave_the_slot_missing() {
         let broken = [&png(1)[..60], &[0; 20], &png(1)[80..]].concat();
         let script = vec![
-            Says::Reply("200 OK", "text/html; charset=utf-8", b"<html>please log in</html>".to_vec()),
-            Says::Reply("404 Not Found", "text/plain", b"no".to_vec()),
-            Says::Reply("302 Found", "text/plain", Vec::new()),
-            Says::Reply("200 OK", "image/png", vec![0; MAX_FRAME_BYTES as usize + 1]),
-            Says::Endless,
-            Says::Image(broken),
-            Says::Image(png(1)[..70].to_vec()),
-            Says::Short(png(1)),
-            Says::Image(Vec::new()),
-            Says::Image(png(5)),
+            CameraReply::Status("200 OK", "text/html; charset=utf-8", b"<html>please log in</html>".to_vec()),
+            CameraReply::Status("404 Not Found", "text/plain", b"no".to_vec()),
+            CameraReply::Status("302 Found", "text/plain", Vec::new()),
+            CameraReply::Status("200 OK", "image/png", vec![0; MAX_FRAME_BYTES as usize + 1]),
+            CameraReply::Endless,
+            CameraReply::Image(broken),
+            CameraReply::Image(png(1)[..70].to_vec()),
+            CameraReply::Short(png(1)),
+            CameraReply::Image(Vec::new()),
+            CameraReply::Image(png(5)),
         ];
         let bad = script.len() as u64 - 1;
         let (url, _heard) = camera(script).await;
         let mut leader = leader_of("no-image").await;
-        let device = started("no-image", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("no-image", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for sample in 1..=bad {
             leader.triggers(sample);
             until(&device, |report| report.frame_faults.values().sum::<u64>() == sample).await;
         }
         leader.triggers(bad + 1);
-        assert_eq!(hears_summaries(&mut leader, [5]).await, [bad as u32 + 1]);
+        assert_eq!(receives_summaries(&mut leader, [5]).await, [bad as u32 + 1]);
         let report = device.report();
         let expected =
             [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
@@ -438,28 +438,28 @@ mod http {
 
     #[tokio::test]
     async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
-        let (url, _heard) = camera(vec![Says::Nothing, Says::Image(png(2))]).await;
+        let (url, _heard) = camera(vec![CameraReply::Nothing, CameraReply::Image(png(2))]).await;
         let mut leader = leader_of("hangs").await;
-        let device = started("hangs", Capture::Trigger, open(&http(url, 300)).unwrap()).await;
+        let device = started("hangs", Capture::Trigger, open(&http(&url, 3_000)).unwrap()).await;
         leader.triggers(1);
         until(&device, |report| report.frame_faults.get("timeout") == Some(&1)).await;
         leader.triggers(2);
-        assert_eq!(hears_summaries(&mut leader, [2]).await, [2]);
+        assert_eq!(receives_summaries(&mut leader, [2]).await, [2]);
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         drop(listener);
         let leader = leader_of("no-camera").await;
-        let device = started("no-camera", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("no-camera", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         leader.triggers(1);
         until(&device, |report| report.frame_faults.get("unreachable") == Some(&1)).await;
     }
 
     #[tokio::test]
-    async fn captures_beyond_those_a_slow_camera_owes_are_silent_at_once() {
-        let (url, _heard) = camera((0..8).map(|_| Says::Nothing).collect()).await;
+    async fn captures_beyond_the_unanswered_requests_of_a_slow_camera_are_dropped_at_once() {
+        let (url, _heard) = camera((0..8).map(|_| CameraReply::Nothing).collect()).await;
         let leader = leader_of("slow-camera").await;
-        let device = started("slow-camera", Capture::Trigger, open(&http(url, 60_000)).unwrap()).await;
+        let device = started("slow-camera", Capture::Trigger, open(&http(&url, 60_000)).unwrap()).await;
         (1..=10).for_each(|sample| leader.triggers(sample));
         until(&device, |report| report.captured == 10).await;
         assert_eq!(faults(&device, "busy"), 6);

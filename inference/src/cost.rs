@@ -20,13 +20,13 @@ pub struct Costs {
 pub struct SectionCost {
     /// Its name.
     pub name: String,
-    /// The tier that runs it.
+    /// The tier of the section.
     pub tier: Tier,
     /// Trainable parameters.
     pub parameters: u64,
     /// Multiply-accumulates for one sample.
     pub macs: u64,
-    /// Bytes in the bundle; `None` when this bundle does not hold the section.
+    /// Bytes in the bundle; `None` when this bundle lacks the section.
     pub stored_bytes: Option<usize>,
 }
 

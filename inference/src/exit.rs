@@ -24,9 +24,9 @@ impl Assessment {
 }
 
 impl ExitPolicy {
-    /// Class and confidence of these logits, and whether a sample with `present` slots leaves with them.
+    /// Class and confidence of these logits, and whether a sample with `present` slots leaves.
     ///
-    /// Logits with a NaN or `+inf` among them never leave and have no confidence. Allocates nothing.
+    /// Logits that include a NaN or `+inf` never leave and have confidence 0. Allocates nothing.
     pub fn assess(&self, logits: &[f32], present: u32) -> Assessment {
         let class = argmax(logits);
         match self.uncertainty(logits) {
@@ -38,9 +38,9 @@ impl ExitPolicy {
         }
     }
 
-    /// Uncertainty of these logits in `[0, 1]`, as [`ExitPolicy::assess`] compares it with the threshold.
+    /// Uncertainty of these logits in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
     ///
-    /// `None` for logits that have no uncertainty: a NaN or `+inf` among them, or no logits. Such a sample never leaves.
+    /// `None` when the logits include a NaN or `+inf`, or when there are none. Such a sample never leaves.
     pub fn uncertainty(&self, logits: &[f32]) -> Option<f32> {
         logits_uncertainty(self.rule, &Exponents::new(logits, f64::from(self.temperature.get())))
     }
@@ -90,7 +90,7 @@ pub fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
 
 /// Index of the largest value; the first one where several are equal.
 ///
-/// NaN never wins: NaN is skipped wherever it stands. The index is 0 when no value is larger than `-inf`.
+/// NaN never wins: NaN is skipped at every position. The index is 0 when no value is larger than `-inf`.
 pub fn argmax(values: &[f32]) -> u16 {
     let mut best = (0, f32::NEG_INFINITY);
     for (class, &value) in values.iter().enumerate() {

@@ -216,7 +216,7 @@ impl Policy {
         }
     }
 
-    /// Checks the rules that types alone cannot hold: times above zero and in order, no empty list of thresholds.
+    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds.
     ///
     /// # Errors
     /// The first broken rule, with its key and value.

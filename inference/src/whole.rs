@@ -42,7 +42,7 @@ pub struct WholeAnswer {
     pub devices: Vec<Option<DeviceOutput>>,
     /// Output of each edge section; `None` where none of the edge's slots had a view.
     pub edges: Vec<Option<EdgeOutput>>,
-    /// Logits at each exit, whether or not the sample reaches it; empty when no device had a view.
+    /// Logits at every exit, also at exits after the one where the sample leaves; empty when no device had a view.
     pub logits: ExitLogits,
     /// The exit at which the sample leaves under the policy; the first one for a sample without a view.
     pub exit: Exit,
@@ -90,7 +90,7 @@ impl Whole {
         })
     }
 
-    /// The same network under another policy.
+    /// Replaces the policy.
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -228,7 +228,7 @@ struct MapBatch {
     maps: Vec<u8>,
     /// `[samples seen, sources]`.
     presence: Vec<bool>,
-    /// For every sample: whether a source sees it.
+    /// For every sample: whether a source sees the sample.
     seen: Vec<bool>,
 }
 
@@ -299,7 +299,7 @@ mod tests {
         samples.iter().map(|sample| sample.iter().map(Option::as_deref).collect()).collect()
     }
 
-    /// Every configuration with every aggregation and every encoding it allows.
+    /// Every configuration with every aggregation and every encoding that the configuration allows.
     fn networks() -> impl Iterator<Item = TinyNetwork> {
         use Aggregation::{Ap, Cc, Mp};
         use Configuration::{A, B, C, D, E, F};

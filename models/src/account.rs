@@ -8,7 +8,7 @@ use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
 
-/// Where the samples of a part leave, as in serving: a sample without a view leaves at the first exit with the class prior.
+/// Counts of a part by exit, as in serving: a sample without a view leaves at the first exit with the class prior.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartAccount {
     /// Samples that leave at each exit.

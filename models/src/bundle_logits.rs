@@ -24,10 +24,7 @@ pub fn bundle_logits(
     let manifest = bundle.manifest();
     let (slots, classes) = (usize::from(manifest.slots), manifest.classes());
     let mut whole = Whole::load(bundle, engine)?;
-    let zeros = vec![0.0; samples.len() * classes];
-    let devices = if manifest.configuration.has_device_section() { slots } else { 0 };
-    let exits = manifest.configuration.exits().iter().map(|exit| (*exit, zeros.clone()));
-    let mut logits = PartLogits { classes, devices: vec![zeros.clone(); devices], exits: exits.collect() };
+    let mut logits = PartLogits::zeros(manifest.configuration, slots, classes, samples.len());
     for start in (0..samples.len()).step_by(CHUNK) {
         let chunk = start..(start + CHUNK).min(samples.len());
         let views = |index| Slot::first(slots).map(|slot| samples.view(index, slot)).collect::<Vec<_>>();

@@ -73,7 +73,7 @@ macro_rules! keys {
             /// Writes the keys.
             ///
             /// # Errors
-            /// Those of the serializer.
+            /// The errors of the serializer.
             pub fn serialize<T: Serialize, S: Serializer>(values: &ByExit<T>, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_map(values.iter().map(|(exit, value)| (key(exit), value)))
             }
@@ -81,7 +81,7 @@ macro_rules! keys {
             /// Reads the keys that are present.
             ///
             /// # Errors
-            /// Those of the deserializer, or a value of another type.
+            /// The errors of the deserializer, or a value of another type.
             pub fn deserialize<'de, T, D>(from: D) -> Result<ByExit<T>, D::Error>
             where
                 T: DeserializeOwned,

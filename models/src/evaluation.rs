@@ -1,14 +1,14 @@
 //! Logits of a trained network for a part of the data, and the correct answers of each exit.
 
-use burn::tensor::Tensor;
 use headwater_inference::exit::{Assessment, argmax};
+use headwater_inference::manifest::Configuration;
 use headwater_protocol::{Exit, Slot};
 use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
-use crate::layers::{Pass, State};
+use crate::layers::{Pass, State, values};
 
 /// Samples that run through the network at once.
 const CHUNK: usize = 128;
@@ -27,7 +27,7 @@ pub struct PartLogits {
 /// Share of correct answers by exit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitShares {
-    /// Each device, over the samples that it sees; empty where devices have no section.
+    /// Each device, over the samples seen; empty where devices have no section.
     pub devices: Vec<f64>,
     /// Each exit, over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
@@ -59,7 +59,7 @@ impl PartLogits {
         &self.exits[exit][sample * self.classes..][..self.classes]
     }
 
-    /// Whether each sample is right at an exit; the class prior answers a sample that no slot sees, as in serving.
+    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.
     ///
     /// # Panics
     /// When there is no such exit.
@@ -75,27 +75,33 @@ impl PartLogits {
 
     fn of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> Self {
         let (network, classes) = (&experiment.network, experiment.spec.classes());
-        let zeros = vec![0.0; batch.len() * classes];
-        let mut devices = vec![zeros.clone(); network.devices.len()];
+        let mut logits = Self::zeros(network.configuration, batch.views.len(), classes, batch.len());
         if batch.is_blank() {
-            let exits = network.configuration.exits().iter().map(|exit| (*exit, zeros.clone()));
-            return Self { classes, devices, exits: exits.collect() };
+            return logits;
         }
         let output = network.forward(&Pass::inference(&network.layout, state), batch);
-        for (logits, device) in devices.iter_mut().zip(&output.devices) {
+        for (logits, device) in logits.devices.iter_mut().zip(&output.devices) {
             let Some(device) = device else { continue };
             let Some(scores) = device.flat_scores() else { continue };
-            for (row, scores) in device.rows.iter().zip(values(scores).chunks_exact(classes)) {
+            for (row, scores) in device.rows.iter().zip(values(&scores).chunks_exact(classes)) {
                 logits[*row as usize * classes..][..classes].copy_from_slice(scores);
             }
         }
-        let exits = output.exits.map(|_, logits| {
-            let mut logits = values(logits.clone());
+        logits.exits = output.exits.map(|_, logits| {
+            let mut logits = values(logits);
             let rows = logits.chunks_exact_mut(classes).zip(&batch.present);
             rows.filter(|(_, present)| **present == 0).for_each(|(row, _)| row.fill(0.0));
             logits
         });
-        Self { classes, devices, exits }
+        logits
+    }
+
+    /// Zeros for every device with a section and every exit of a configuration.
+    pub(crate) fn zeros(configuration: Configuration, slots: usize, classes: usize, samples: usize) -> Self {
+        let zeros = vec![0.0; samples * classes];
+        let exits = configuration.exits().iter().map(|exit| (*exit, zeros.clone())).collect();
+        let devices = if configuration.has_device_section() { slots } else { 0 };
+        Self { classes, devices: vec![zeros; devices], exits }
     }
 
     fn append(&mut self, other: Self) {
@@ -125,8 +131,4 @@ impl ExitShares {
 fn share(right: impl ExactSizeIterator<Item = bool>) -> f64 {
     let count = right.len().max(1);
     right.filter(|right| *right).count() as f64 / count as f64
-}
-
-fn values(tensor: Tensor<2>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("logits are f32")
 }

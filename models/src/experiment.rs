@@ -28,7 +28,7 @@ pub struct Experiment {
 pub struct DataChoice {
     /// Name of the data set, with its split where one was chosen.
     pub name: String,
-    /// Number of samples used from the start of the train part; all without it.
+    /// Number of samples used from the start of the train part; `None` for all.
     pub limit_train: Option<usize>,
 }
 

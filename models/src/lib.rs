@@ -15,6 +15,7 @@ pub mod data;
 pub mod evaluation;
 pub mod experiment;
 pub mod export;
+pub mod file_error;
 pub mod fused;
 pub mod layers;
 pub mod loss;

@@ -7,7 +7,7 @@ use headwater_protocol::Exit;
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
 use crate::fused::{JoinRows, join};
-use crate::layers::{Block, BlockNumbers, Builder, Layout, Pass, State, TrainedState};
+use crate::layers::{Block, BlockNumbers, Layout, Pass, State, TrainedState};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
 /// The layers of a network; its numbers are a [`State`].
@@ -52,6 +52,14 @@ pub struct SectionNumbers {
     pub head: Vec<BlockNumbers>,
 }
 
+/// The layers of one section.
+pub enum SectionLayers<'a> {
+    /// A section with scores and a map.
+    Exit(&'a ExitSection),
+    /// A section with logits alone.
+    Logits(&'a [Block]),
+}
+
 /// An edge: a section over the maps of some slots.
 #[derive(Clone, Debug)]
 pub struct Edge {
@@ -84,9 +92,9 @@ pub struct NetworkOutput {
     pub exits: ByExit<Tensor<2>>,
 }
 
-/// Input and outputs of a device or an edge, for the samples that it sees.
+/// Input and outputs of a device or an edge, for the samples seen there.
 pub struct SourceOutput {
-    /// Indices of those samples in the batch, ascending.
+    /// Indices of the seen samples in the batch, ascending.
     pub rows: Vec<u32>,
     /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
@@ -99,21 +107,21 @@ pub struct SourceOutput {
 impl Network {
     /// The layers that a spec describes.
     pub fn new(spec: &Spec) -> Self {
-        let mut builder = Builder::default();
+        let mut layout = Layout::default();
         let shapes = &spec.shapes;
         let devices =
             shapes.device.iter().flat_map(|device| (0..spec.slots()).map(move |slot| (slot, device)));
         let devices = devices
-            .map(|(slot, device)| ExitSection::new(&mut builder, &format!("device-{slot}"), device))
+            .map(|(slot, device)| ExitSection::new(&mut layout, &format!("device-{slot}"), device))
             .collect();
-        let local = shapes.local.as_ref().map(|layer| Block::new(&mut builder, "local", layer));
+        let local = shapes.local.as_ref().map(|layer| Block::new(&mut layout, "local", layer));
         let edges = shapes.edges.iter().zip(&shapes.groups).enumerate().map(|(index, (edge, slots))| Edge {
-            section: ExitSection::new(&mut builder, &format!("edge-{index}"), edge),
+            section: ExitSection::new(&mut layout, &format!("edge-{index}"), edge),
             slots: slots.clone(),
         });
         let edges = edges.collect();
-        let edge = shapes.edge.as_ref().map(|layer| Block::new(&mut builder, "edge", layer));
-        let cloud = chain(&mut builder, "cloud", &shapes.cloud);
+        let edge = shapes.edge.as_ref().map(|layer| Block::new(&mut layout, "edge", layer));
+        let cloud = chain(&mut layout, "cloud", &shapes.cloud);
         let tables = &spec.network;
         let joins = Joins {
             local: tables.local.as_ref().map_or(Aggregation::Mp, |local| local.get_ref().aggregation),
@@ -121,13 +129,21 @@ impl Network {
             fusion: spec.fusion(),
             cloud: tables.cloud.aggregation,
         };
-        let (layout, configuration) = (builder.finish(), spec.configuration());
+        let (layout, configuration) = (layout, spec.configuration());
         Self { devices, local, edges, edge, cloud, layout, configuration, features: shapes.features, joins }
     }
 
     /// Initial numbers from `seed`.
     pub fn initial(&self, seed: u64) -> State {
         self.layout.initial(seed)
+    }
+
+    /// The layers of every section in the order of the manifest: devices, `local`, edges, `edge`, cloud.
+    pub fn sections(&self) -> impl Iterator<Item = SectionLayers<'_>> {
+        let devices = self.devices.iter().map(SectionLayers::Exit).chain(logits(&self.local));
+        let edges =
+            self.edges.iter().map(|edge| SectionLayers::Exit(&edge.section)).chain(logits(&self.edge));
+        devices.chain(edges).chain([SectionLayers::Logits(&self.cloud)])
     }
 
     /// Runs the whole network.
@@ -203,12 +219,12 @@ impl Network {
 }
 
 impl ExitSection {
-    fn new(builder: &mut Builder, name: &str, shapes: &SectionShapes) -> Self {
-        let blocks = chain(builder, name, &shapes.blocks);
+    fn new(layout: &mut Layout, name: &str, shapes: &SectionShapes) -> Self {
+        let blocks = chain(layout, name, &shapes.blocks);
         let head = format!("{name}.head");
         let head = match &shapes.head[..] {
-            [layer] => vec![Block::new(builder, &head, layer)],
-            layers => chain(builder, &head, layers),
+            [layer] => vec![Block::new(layout, &head, layer)],
+            layers => chain(layout, &head, layers),
         };
         Self { blocks, head, map: shapes.features }
     }
@@ -242,6 +258,11 @@ impl SourceOutput {
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)
     }
+}
+
+/// The section of an exit over scores.
+fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
+    block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
 }
 
 /// The output of a source that a join takes.
@@ -279,9 +300,9 @@ fn joined(
     join(Tensor::cat(maps, 0), aggregation, &join_rows)
 }
 
-fn chain(builder: &mut Builder, section: &str, shapes: &[LayerShape]) -> Vec<Block> {
+fn chain(layout: &mut Layout, section: &str, shapes: &[LayerShape]) -> Vec<Block> {
     let blocks = shapes.iter().enumerate();
-    blocks.map(|(index, shape)| Block::new(builder, &format!("{section}.{index}"), shape)).collect()
+    blocks.map(|(index, shape)| Block::new(layout, &format!("{section}.{index}"), shape)).collect()
 }
 
 fn flat(x: Tensor<4>) -> Tensor<2> {

@@ -1,4 +1,4 @@
-//! Random numbers that are a pure function of a seed and a stream (epoch, step, sample), so a resumed run repeats them.
+//! Random numbers that are a pure function of a seed and a stream (epoch, step, sample), so that a resumed run draws the same numbers.
 
 /// A small generator (`SplitMix64`, Steele et al. 2014); good enough for shuffles, masks and initial weights.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 //! The recipe: a TOML file with the settings of a training run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::data::Augment;
+use crate::file_error::{self, FileError};
 
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
@@ -61,11 +61,11 @@ pub struct Optimiser {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossRecipe {
-    /// Weight of each device's head where it is no exit of its own (c, e, f), over the samples it sees.
+    /// Weight of each device's head where the head is no exit of its own (c, e, f), over the samples seen.
     #[serde(default = "a_fifth")]
     pub device: f32,
     /// Weight of the exit `device`, where a device decides (b, d); 1 when left out.
-    // Not serialised when absent, so that the identity of older runs stays and they can resume.
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_exit: Option<f32>,
     /// Weight of the exit `local`.
@@ -90,7 +90,7 @@ pub struct LossRecipe {
 pub struct Distillation {
     /// Weight for the exit `local`; 0 switches the term off.
     pub local: f32,
-    /// Weight for each device's head where it is no exit of its own.
+    /// Weight for each device's head where the head is no exit of its own.
     #[serde(default)]
     pub device: f32,
     /// Weight for the exit `device`; that of `local` when left out.
@@ -168,48 +168,15 @@ impl Default for CheckpointRecipe {
     }
 }
 
-/// A recipe that cannot be used.
-#[derive(Debug, Error)]
-pub enum RecipeError {
-    /// The file cannot be read.
-    #[error("reading the recipe {}: {source}", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// Cause.
-        source: std::io::Error,
-    },
-    /// Not TOML, or a key that is missing, unknown or of another type.
-    #[error("{}: {message}", file.display())]
-    Syntax {
-        /// The file.
-        file: PathBuf,
-        /// Message of the parser, with line and column.
-        message: String,
-    },
-    /// Numbers out of range.
-    #[error("{}: {}", file.display(), mistakes.join("; "))]
-    Range {
-        /// The file.
-        file: PathBuf,
-        /// Mistakes, each with key, expected and found.
-        mistakes: Vec<String>,
-    },
-}
-
 impl Recipe {
     /// Reads a recipe file, or the default one for `None`.
     ///
     /// # Errors
-    /// [`RecipeError`]: unreadable, not TOML, or numbers out of range (all are named).
-    pub fn read(file: Option<&Path>) -> Result<Self, RecipeError> {
+    /// [`FileError`]: unreadable, not TOML, or numbers out of range (all are named).
+    pub fn read(file: Option<&Path>) -> Result<Self, FileError> {
         match file {
             None => Self::parse(Path::new("default recipe"), DEFAULT),
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|source| RecipeError::Unreadable { file: file.to_owned(), source })?;
-                Self::parse(file, &text)
-            }
+            Some(file) => Self::parse(file, &file_error::read("recipe", file)?),
         }
     }
 
@@ -217,9 +184,8 @@ impl Recipe {
     ///
     /// # Errors
     /// See [`Recipe::read`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, RecipeError> {
-        let recipe: Self = toml::from_str(text)
-            .map_err(|error| RecipeError::Syntax { file: file.to_owned(), message: error.to_string() })?;
+    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        let recipe: Self = toml::from_str(text).map_err(|error| invalid(file, error.to_string()))?;
         recipe.check(file)?;
         Ok(recipe)
     }
@@ -227,10 +193,10 @@ impl Recipe {
     /// Checks the ranges of all numbers; `file` is for the message.
     ///
     /// # Errors
-    /// [`RecipeError::Range`] naming every mistake.
-    pub fn check(&self, file: &Path) -> Result<(), RecipeError> {
+    /// [`FileError::Invalid`] naming every mistake.
+    pub fn check(&self, file: &Path) -> Result<(), FileError> {
         let mistakes = self.mistakes();
-        if mistakes.is_empty() { Ok(()) } else { Err(RecipeError::Range { file: file.to_owned(), mistakes }) }
+        if mistakes.is_empty() { Ok(()) } else { Err(invalid(file, mistakes.join("; "))) }
     }
 
     fn mistakes(&self) -> Vec<String> {
@@ -275,6 +241,10 @@ impl Recipe {
         }
         mistakes
     }
+}
+
+fn invalid(file: &Path, message: String) -> FileError {
+    FileError::Invalid { file: file.to_owned(), line: None, message }
 }
 
 #[cfg(test)]

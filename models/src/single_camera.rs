@@ -11,8 +11,9 @@ use serde::Serialize;
 use crate::data::{Augment, Samples};
 use crate::evaluation::evaluate;
 use crate::experiment::{DataChoice, Experiment};
+use crate::file_error::FileError;
 use crate::recipe::Recipe;
-use crate::spec::{Spec, SpecError};
+use crate::spec::Spec;
 use crate::training::Trainer;
 
 /// Accuracy of one camera alone.
@@ -32,7 +33,7 @@ pub struct CameraResult {
 ///
 /// # Errors
 /// When the views are too small for the network.
-pub fn plain_network(samples: &Samples) -> Result<Spec, SpecError> {
+pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
     let labels: Vec<String> = (0..samples.classes).map(|class| class.to_string()).collect();
     let text = format!(
         "network = {{ name = \"single-camera\", configuration = \"a\", labels = {labels:?} }}
@@ -56,12 +57,12 @@ pub fn plain_network(samples: &Samples) -> Result<Spec, SpecError> {
 /// When the system refuses a thread.
 pub fn single_camera(
     spec: Spec,
-    recipe: Recipe,
+    recipe: &Recipe,
     train: &Samples,
     test: &Samples,
     slot: Slot,
 ) -> Result<CameraResult, ThreadPoolBuildError> {
-    let recipe = Recipe { augment: Augment::default(), ..recipe };
+    let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
     let experiment = Experiment::new(spec, recipe, DataChoice::default())?;
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
     let no_validation = Samples { labels: Vec::new(), seen: Vec::new(), pixels: Vec::new(), ..camera_train };

@@ -87,7 +87,7 @@ fn check_parameters(text: &str, chosen: impl Fn(&str) -> bool, min_compared: usi
     assert!(compared > min_compared, "compared {compared}");
 }
 
-/// Floats from the pixels on, as in `BranchyNet`: convolutions with a bias, relu behind pools, heads of several blocks.
+/// Floats from the pixels on, as in `BranchyNet`: convolutions with a bias, relu after pools, heads of several blocks.
 const FLOATS: &str = r#"
 [network]
 name = "floats"

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use headwater_protocol::Exit;
 
-use super::report::{BytesReport, DemoReport, share};
+use super::report::{BytesReport, DemoReport, STAGES, share};
 
 /// Shows a report as a table.
 pub struct Table<'a>(pub &'a DemoReport);
@@ -44,9 +44,10 @@ fn exits(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
     }
     writeln!(f, "\nmedian ms from capture to the end of each stage, at the leader")?;
     for (exit, row) in &report.exits {
-        let passed = row.stages_ms.rows().into_iter().filter(|(stage, ms)| *ms > 0.0 || *stage == "decided");
-        let words: Vec<_> = passed.map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
-        writeln!(f, "{:<8} {}", exit.name(), words.join("   "))?;
+        let stages = STAGES.map(|(stage, _)| (stage, row.stages_ms.get(stage).copied().unwrap_or(0.0)));
+        let passed = stages.into_iter().filter(|(stage, ms)| *ms > 0.0 || *stage == "decided");
+        let columns: Vec<_> = passed.map(|(stage, ms)| format!("{stage} {ms:.2}")).collect();
+        writeln!(f, "{:<8} {}", exit.name(), columns.join("   "))?;
     }
     writeln!(f)
 }

@@ -26,11 +26,11 @@ impl Agent {
     }
 
     fn on_message(&mut self, topic: &str, payload: &Bytes) {
-        if topic == self.topics.settled {
+        if topic == self.publisher.topics.settled {
             self.on_settled(payload);
-        } else if topic == self.topics.status {
+        } else if topic == self.publisher.topics.status {
             self.on_own_status(payload);
-        } else if topic == self.topics.trigger || topic == self.topics.request {
+        } else if topic == self.publisher.topics.trigger || topic == self.publisher.topics.request {
             self.on_binary_message(topic, payload);
         }
     }
@@ -38,10 +38,10 @@ impl Agent {
     fn on_binary_message(&mut self, topic: &str, payload: &Bytes) {
         debug!(topic, payload_bytes = payload.len(), "message");
         match decode(payload, &self.publisher.limits) {
-            Ok(Message { body: Body::Trigger(sample), .. }) if topic == self.topics.trigger => {
+            Ok(Message { body: Body::Trigger(sample), .. }) if topic == self.publisher.topics.trigger => {
                 self.capture(sample, self.now().us);
             }
-            Ok(Message { header, body: Body::Request(slots) }) if topic == self.topics.request => {
+            Ok(Message { header, body: Body::Request(slots) }) if topic == self.publisher.topics.request => {
                 if slots.contains(self.slot) {
                     let sample = SampleId::widen(header.sample_low, self.newest());
                     self.on_request(sample, header.network == self.publisher.network);
@@ -58,7 +58,7 @@ impl Agent {
     fn on_request(&mut self, sample: SampleId, is_our_network: bool) {
         if !is_our_network {
             let reason = "a request for features of another network";
-            self.refuse(Fault::WrongNetwork, &self.topics.request, reason);
+            self.refuse(Fault::WrongNetwork, &self.publisher.topics.request, reason);
         }
         let now = self.now();
         match self.unsettled.features(sample, now).filter(|_| is_our_network) {
@@ -77,7 +77,7 @@ impl Agent {
                 self.unsettled.settle(&notice);
                 self.report_unsettled();
             }
-            Err(error) => self.refuse(Fault::Malformed, &self.topics.settled, &error.to_string()),
+            Err(error) => self.refuse(Fault::Malformed, &self.publisher.topics.settled, &error.to_string()),
         }
     }
 
@@ -89,7 +89,7 @@ impl Agent {
         }
         if let Ok(status) = serde_json::to_vec(&self.up) {
             warn!("the broker's retained status names this device down; publishing that it is up");
-            let topic = self.topics.status.as_str();
+            let topic = self.publisher.topics.status.as_str();
             if let Err(error) = self.publisher.link.publish(topic, status, QoS::AtLeastOnce, true) {
                 self.publisher.report().count_dropped(&error);
             }

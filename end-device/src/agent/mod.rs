@@ -36,7 +36,6 @@ pub(crate) struct Agent {
     pub(crate) unsettled: UnsettledAnswers,
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
-    pub(crate) topics: AgentTopics,
     pub(crate) capture_clock: Option<CaptureClock>,
     /// Time that the device goes on answering after its source has ended, until all samples are settled.
     pub(crate) grace: Duration,
@@ -47,15 +46,6 @@ pub(crate) struct Agent {
     pub(crate) up: Status,
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) has_been_connected: bool,
-}
-
-/// Topics that the agent subscribes to.
-#[derive(Clone, Debug)]
-pub(crate) struct AgentTopics {
-    pub(crate) trigger: String,
-    pub(crate) request: String,
-    pub(crate) settled: String,
-    pub(crate) status: String,
 }
 
 /// Channels into the agent.

@@ -11,7 +11,7 @@ use super::given_up_ids::GivenUpIds;
 use super::record::{ParsedRecord, Record};
 use super::segment::{HEADER_BYTES, OpenedSegment, Segment};
 use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, segment_files};
-use crate::error::{DeviceError, StoredIn};
+use crate::error::DeviceError;
 
 impl Spool {
     /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. Of a cut or altered segment, readable
@@ -21,9 +21,9 @@ impl Spool {
     /// [`DeviceError::Stored`] when the folder cannot be used.
     pub(crate) fn open(folder: PathBuf, max_bytes: u64, network: NetworkId) -> Result<Self, DeviceError> {
         let segments =
-            segment_files::segments(&folder).map_err(|error| StoredIn::Spool.error(&folder, error))?;
+            segment_files::segments(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
         let (ids, given_up) =
-            GivenUpIds::open(&folder).map_err(|error| StoredIn::Spool.error(&folder, error))?;
+            GivenUpIds::open(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
         let mut spool = Self::new(Some(folder), max_bytes, network);
         spool.ids = ids;
         for (number, path) in segments {

@@ -1,4 +1,4 @@
-//! Real parts for the tests: a broker, a tiny network, frames, and one who speaks for the leader.
+//! Real parts for the tests: a broker, a tiny network, frames, and a leader that the test controls.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -21,8 +21,8 @@ use headwater_samples::{SampleViews, Shape, View};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Longest wait for anything in a test; only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait of a test; only a failing test waits so long, also on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Samples in the test's frames.
 pub(crate) const SAMPLES: u64 = 8;
@@ -44,7 +44,7 @@ pub(crate) fn bundle() -> Arc<Bundle> {
     Arc::new(Bundle::from_bytes(&network().bundle()).expect("a bundle as written"))
 }
 
-/// What a slot sees of a sample, before it is stored.
+/// The view of a slot and a sample, before it is stored.
 pub(crate) fn view(sample: u64, slot: usize) -> Option<Vec<u8>> {
     (sample != NOT_IN_VIEW).then(|| network().view_of(sample * 100 + slot as u64))
 }
@@ -63,7 +63,7 @@ pub(crate) fn write_frames(path: &Path) {
     std::fs::write(path, bytes).expect("a writable folder");
 }
 
-/// What the section gives for a sample, run by itself.
+/// Output of the section for a sample.
 pub(crate) fn expected(sample: u64, slot: u8) -> DeviceOutput {
     let slot = Slot::new(slot).expect("below 64");
     let mut section = DeviceSection::load(&bundle(), slot, &TractEngine::new()).expect("the section");
@@ -91,7 +91,7 @@ pub(crate) fn frames(slot: u8) -> Frames {
     Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
 }
 
-/// A device that the broker knows.
+/// A device that is connected.
 pub(crate) async fn started(config: DeviceConfig) -> DeviceHandle {
     let frames = frames(u8::from(config.slot));
     let device = Device::start(config, bundle(), frames).await.expect("a device that fits");
@@ -99,7 +99,7 @@ pub(crate) async fn started(config: DeviceConfig) -> DeviceHandle {
     device
 }
 
-/// One who speaks for the leader: triggers, requests, settles, and hears every device of the group.
+/// A leader that the test controls: it triggers, requests, settles, and receives the messages of every device of the group.
 pub(crate) struct Leader {
     pub(crate) link: Link,
     pub(crate) topics: Topics,
@@ -109,7 +109,7 @@ pub(crate) struct Leader {
 
 /// A message of a device, with its bytes.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) leaf: String,
     pub(crate) payload: Bytes,
 }
@@ -136,25 +136,28 @@ impl Leader {
 
     pub(crate) fn triggers(&self, sample: u64) {
         let sample = SampleId(sample);
-        self.says(&Topic::Trigger, self.message(sample, Body::Trigger(sample)));
+        self.publishes(&Topic::Trigger, self.message(sample, Body::Trigger(sample)));
     }
 
-    /// Asks the slots of the mask for features.
+    /// Requests the features of these slots, as bits.
     pub(crate) fn requests(&self, sample: u64, mask: u64) {
-        self.says(&Topic::Request, self.message(SampleId(sample), Body::Request(SlotSet::from_bits(mask))));
+        self.publishes(
+            &Topic::Request,
+            self.message(SampleId(sample), Body::Request(SlotSet::from_bits(mask))),
+        );
     }
 
-    /// Says that all from `since` to `highest` are settled, and these late ones.
+    /// Settles all samples from `since` to `highest`, and these late ones.
     pub(crate) fn settles(&self, since: Option<u64>, highest: u64, late: &[u64]) {
         let notice = SettledNotice {
             account: Settled { highest: SampleId(highest), ..Settled::default() },
             since: since.map(SampleId),
             late: late.iter().map(|id| SampleId(*id)).collect(),
         };
-        self.says(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
+        self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
     }
 
-    pub(crate) fn says(&self, topic: &Topic, payload: Vec<u8>) {
+    pub(crate) fn publishes(&self, topic: &Topic, payload: Vec<u8>) {
         let sent = self.link.publish(self.topics.name(topic), payload, QoS::AtLeastOnce, false);
         sent.expect("connected");
     }
@@ -167,25 +170,25 @@ impl Leader {
         payload
     }
 
-    /// The next message of any device on these topics (last levels), passing over the others.
-    pub(crate) async fn hears(&mut self, leaves: &[&str]) -> Heard {
+    /// The next message of any device on these topics (last levels); other messages are skipped.
+    pub(crate) async fn receives(&mut self, leaves: &[&str]) -> Received {
         loop {
             let event = timeout(PATIENCE, self.incoming.recv()).await.expect("nothing arrived in time");
             let Incoming::Message { topic, payload, .. } = event.expect("the link lives") else { continue };
             let leaf = topic.rsplit('/').next().unwrap_or_default().to_owned();
             if leaves.contains(&leaf.as_str()) {
-                return Heard { leaf, payload };
+                return Received { leaf, payload };
             }
         }
     }
 
     /// The next summary or features message.
-    pub(crate) async fn answer(&mut self) -> Heard {
-        self.hears(&["summary", "features"]).await
+    pub(crate) async fn answer(&mut self) -> Received {
+        self.receives(&["summary", "features"]).await
     }
 }
 
-impl Heard {
+impl Received {
     pub(crate) fn message(&self) -> Message<'_> {
         decode(&self.payload, &limits()).expect("a message of ours")
     }

@@ -1,4 +1,4 @@
-//! The sections as the tiers run them: device, edge, exits over joined scores, cloud.
+//! The sections as run by the tiers: device, edge, exits over joined scores, cloud.
 
 mod cloud;
 mod device;
@@ -18,7 +18,7 @@ pub use device::{DeviceOutput, DeviceSection};
 pub use edge::{EdgeOutput, EdgeSection};
 pub use scores::ScoresExit;
 
-/// A section that cannot be made ready, or an input that does not fit it.
+/// A section that cannot be loaded or run.
 #[derive(Debug, Error)]
 pub enum SectionError {
     /// The bundle lacks the section.
@@ -63,7 +63,7 @@ pub enum SectionError {
     NeedsSection,
 }
 
-/// Loads a section and runs it once on zeros.
+/// Loads a section and runs the section once on zeros.
 ///
 /// A section that cannot run is refused here, and the first real sample does not wait for cold memory.
 fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Section>, SectionError> {

@@ -95,7 +95,7 @@ fn help() -> String {
     format!("Data set:\n{}", catalogue::help())
 }
 
-/// Name of a part of the data.
+/// Name of a part of the data, in the order of [`Part::ALL`].
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PartName {
     Train,
@@ -105,21 +105,13 @@ pub(crate) enum PartName {
 
 impl PartName {
     /// Name on the command line.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Validation => "validation",
-            Self::Test => "test",
-        }
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
 impl From<PartName> for Part {
     fn from(name: PartName) -> Self {
-        match name {
-            PartName::Train => Self::Train,
-            PartName::Validation => Self::Validation,
-            PartName::Test => Self::Test,
-        }
+        Self::ALL[name as usize]
     }
 }

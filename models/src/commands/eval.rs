@@ -72,7 +72,7 @@ impl Eval {
             }
             return print_json(&value);
         }
-        part_report::print(name, &report);
+        part_report::print(&name, &report);
         Ok(())
     }
 }

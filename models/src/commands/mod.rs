@@ -43,7 +43,7 @@ struct Arguments {
 enum Command {
     /// Train a network: one loss over every exit, thresholds from the validation part, a bundle at the end.
     Train(train::Train),
-    /// Measure a bundle on a part of the data, as the tiers run it.
+    /// Measure a bundle on a part of the data, as run by the tiers.
     Eval(eval::Eval),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),

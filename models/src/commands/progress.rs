@@ -1,22 +1,25 @@
 //! Progress of a training run on stderr.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_models::by_exit::ByExit;
 use headwater_models::run::Notice;
+use headwater_models::training::Event;
 
 use super::status_line::StatusLine;
 
-/// Prints the notices of a run.
+/// Prints the events of a run.
 pub(crate) struct Reporter {
     epochs: u32,
     status: StatusLine,
+    /// Time and number of the first step since this start.
+    first: Option<(Instant, u64)>,
 }
 
 impl Reporter {
     /// A reporter for a run of `epochs`.
     pub(crate) fn new(epochs: u32) -> Self {
-        Self { epochs, status: StatusLine::new() }
+        Self { epochs, status: StatusLine::new(), first: None }
     }
 
     /// Prints one notice; a step only if the last one was printed some time ago.
@@ -28,9 +31,11 @@ impl Reporter {
                 let (epoch, steps) = (progress.epoch, progress.step_in_epoch);
                 self.line(&format!("resuming after epoch {epoch} + {steps} steps"));
             }
-            Notice::Step { progress, steps_per_epoch, elapsed, steps } => self.status.show(|| {
+            Notice::Event(Event::Step { progress, steps_per_epoch }) => {
+                let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
+                self.status.show(|| {
                 let all = u64::from(*steps_per_epoch) * u64::from(epochs);
-                let rate = *steps as f64 / elapsed.as_secs_f64().max(1e-9);
+                let rate = (progress.step - first) as f64 / started.elapsed().as_secs_f64().max(1e-9);
                 let left = Duration::from_secs(((all - progress.step) as f64 / rate.max(1e-9)) as u64);
                 let samples = progress.sums.samples.max(1) as f64;
                 let exits = progress.sums.correct.iter();
@@ -44,8 +49,10 @@ impl Reporter {
                     exits.collect::<String>(),
                     clock(left),
                 )
-            }),
-            Notice::Epoch(record) => self.line(&format!(
+            });
+            }
+            Notice::Event(Event::Checkpoint(_)) => {}
+            Notice::Event(Event::Epoch(record)) => self.line(&format!(
                 "epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}",
                 record.epoch,
                 record.loss,

@@ -1,4 +1,4 @@
-//! One batch: for each slot the views that it sees, as floats.
+//! One batch: the views of each slot, as floats.
 
 use headwater_protocol::Slot;
 

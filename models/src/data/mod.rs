@@ -57,8 +57,13 @@ impl Samples {
 
     /// Share of each class.
     pub fn prior(&self) -> Vec<f32> {
-        let mut count = vec![0u32; self.classes];
-        self.labels.iter().for_each(|label| count[usize::from(*label)] += 1);
-        count.iter().map(|n| *n as f32 / self.len().max(1) as f32).collect()
+        class_shares(self.labels.iter().copied(), self.classes)
     }
+}
+
+fn class_shares(labels: impl ExactSizeIterator<Item = u16>, classes: usize) -> Vec<f32> {
+    let total = labels.len().max(1) as f32;
+    let mut count = vec![0u32; classes];
+    labels.for_each(|label| count[usize::from(label)] += 1);
+    count.iter().map(|n| *n as f32 / total).collect()
 }

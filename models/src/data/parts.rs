@@ -8,7 +8,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::Fashion6Cam;
 use headwater_samples::{DataError, DataSet, Part};
 
-use super::Samples;
+use super::{Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
@@ -69,13 +69,10 @@ impl Parts {
         [shape.channels, shape.height, shape.width]
     }
 
-    /// Share of each class in a part, or in the first `limit` samples of it.
+    /// Share of each class in the first `limit` samples of a part; in all samples without a limit.
     pub fn prior(&self, part: Part, limit: Option<usize>) -> Vec<f32> {
-        let count = self.count(part, limit);
-        let mut prior = vec![0.0; self.data.labels().len()];
-        (0..count).for_each(|index| prior[usize::from(self.data.label(part, index))] += 1.0);
-        prior.iter_mut().for_each(|share| *share /= count.max(1) as f32);
-        prior
+        let labels = (0..self.count(part, limit)).map(|index| self.data.label(part, index));
+        class_shares(labels, self.data.labels().len())
     }
 
     /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.

@@ -45,7 +45,7 @@ fn edge_tier(spec: &Spec) -> Option<EdgeTier> {
 }
 
 /// Device sections first, by slot; then `local`, the edges, `edge`, `cloud`.
-fn sections(spec: &Spec) -> Vec<SectionManifest> {
+pub(super) fn sections(spec: &Spec) -> Vec<SectionManifest> {
     let (shapes, cost, classes) = (&spec.shapes, spec.cost(), spec.classes());
     let scores_and_map = |map: &FeatureMap| {
         let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };

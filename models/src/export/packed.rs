@@ -11,7 +11,7 @@ use super::fc::PackedHead;
 use crate::layers::BlockNumbers;
 use crate::network::SectionNumbers;
 
-/// Why a device section has no packed form and runs as ONNX.
+/// Obstacle to the packed form of a device section, which runs as ONNX then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoPackedForm {
     /// A block is not binary.

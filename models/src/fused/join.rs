@@ -6,7 +6,7 @@ use headwater_inference::manifest::Aggregation;
 
 use super::{Gradient, Operand, flex, record};
 
-/// Sample and slot of each row of a tensor that holds the outputs of all sources.
+/// Sample and slot of each row of a tensor with the outputs of all sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRows {
     /// Samples in the batch.
@@ -95,7 +95,7 @@ struct Joined {
     by: By,
 }
 
-/// How the gradient of the joined tensor goes back to the rows.
+/// Distribution of the joined tensor's gradient over the rows.
 #[derive(Clone, Debug)]
 enum By {
     /// Each row has values of its own.

@@ -27,7 +27,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// How a product is stored.
+/// Storage of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Write {
     /// `out = a b`.

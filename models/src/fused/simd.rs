@@ -1,11 +1,11 @@
-//! Lets plain loops be compiled for AVX2 where the machine has it.
+//! Compiles plain loops for AVX2 too, and runs that version on processors with AVX2.
 //!
 //! Rust neither reorders nor fuses float operations on its own, so both versions give the same bits.
 
 /// Defines a function that is compiled twice, for AVX2 too, and run as the processor allows.
 ///
 /// A macro and not a function that takes a closure: a closure is a function of its own, compiled without AVX2 unless the compiler
-/// happens to inline it. What the body calls must be `#[inline(always)]` or as small as an iterator's adapter.
+/// happens to inline it. Functions that the body calls must be `#[inline(always)]` or as small as an iterator's adapter.
 macro_rules! wide {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*

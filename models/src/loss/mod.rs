@@ -13,10 +13,11 @@ use headwater_protocol::Exit;
 use crate::by_exit::ByExit;
 use crate::data::Batch;
 use crate::fused::{soft_target_loss, softmax};
+use crate::layers::values;
 use crate::network::NetworkOutput;
 use crate::recipe::LossRecipe;
 
-/// All terms of the joint loss. The order of the terms is part of the result: float sums depend on it.
+/// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
 const TERMS: [fn(&TermInputs<'_>, &mut Total); 3] =
     [exit_labels::add, exit_distillation::add, device_heads::add];
 
@@ -71,7 +72,7 @@ impl LossRecipe {
     /// The loss of the network's output for a batch.
     ///
     /// A device that does not see the object has no part in its own loss (label -1 in DDNN's code). A sample that no slot sees has no
-    /// part in any term: no exit answers it.
+    /// part in any term.
     ///
     /// # Panics
     /// When the network has no exit `cloud`.
@@ -150,8 +151,4 @@ impl Total {
 fn correct(logits: &[f32], labels: &[u16]) -> u64 {
     let rows = logits.chunks_exact(logits.len() / labels.len().max(1));
     rows.zip(labels).filter(|(row, label)| argmax(row) == **label).count() as u64
-}
-
-fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    tensor.clone().into_data().try_to_vec::<f32>().expect("tensors hold f32")
 }

@@ -14,7 +14,7 @@ use crate::evaluation::{ExitShares, PartLogits};
 pub struct PartReport {
     /// Samples.
     pub samples: usize,
-    /// Share of correct answers of each device alone, over the samples that it sees.
+    /// Share of correct answers of each device alone, over the samples seen.
     pub devices: Vec<f64>,
     /// Share of correct answers of each exit over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
@@ -27,7 +27,7 @@ pub struct PartReport {
     /// Share of correct answers among the samples that leave at each exit.
     #[serde(flatten, with = "crate::by_exit::accuracy")]
     pub accuracy: ByExit<f64>,
-    /// Samples without a view; the class prior answers them.
+    /// Samples without a view, which the class prior answers.
     pub no_view: usize,
     /// Mean body bytes per device and sample, over slots with a view.
     pub body_bytes: f64,

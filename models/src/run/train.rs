@@ -1,14 +1,14 @@
 //! Trains in a run folder, from its newest checkpoint.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use thiserror::Error;
 
 use super::RunFolder;
 use crate::data::Samples;
 use crate::experiment::Experiment;
-use crate::training::{Checkpoint, CheckpointError, EpochRecord, Event, Progress, Trainer};
+use crate::training::{Checkpoint, CheckpointError, Event, Progress, Trainer};
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -25,19 +25,8 @@ pub enum RunError {
 pub enum Notice<'n> {
     /// The run resumes from a checkpoint; the errors belong to newer checkpoints that were skipped.
     Resumed(&'n Progress, &'n [CheckpointError]),
-    /// A step ended.
-    Step {
-        /// Progress of the run.
-        progress: &'n Progress,
-        /// Steps in an epoch.
-        steps_per_epoch: u32,
-        /// Time since this start.
-        elapsed: Duration,
-        /// Steps since this start.
-        steps: u64,
-    },
-    /// An epoch ended.
-    Epoch(&'n EpochRecord),
+    /// An event of the training.
+    Event(&'n Event<'n>),
 }
 
 /// Trains to the end of the recipe and returns the last checkpoint.
@@ -58,19 +47,13 @@ pub fn train(
     }
     let mut trainer = Trainer::new(experiment, train, validation, from);
     let started = Instant::now();
-    let Progress { step: first_step, seconds, .. } = trainer.checkpoint.progress;
-    trainer.run(|event| -> Result<(), RunError> {
-        match event {
-            Event::Step { progress, steps_per_epoch } => {
-                let (elapsed, steps) = (started.elapsed(), progress.step - first_step);
-                notify(Notice::Step { progress, steps_per_epoch, elapsed, steps });
-            }
-            Event::Epoch(record) => notify(Notice::Epoch(record)),
-            Event::Checkpoint(checkpoint) => {
-                checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
-                checkpoint.write(&folder.path, identity)?;
-                folder.write_metrics(&checkpoint.progress.epochs)?;
-            }
+    let seconds = trainer.checkpoint.progress.seconds;
+    trainer.run(|mut event| -> Result<(), RunError> {
+        notify(Notice::Event(&event));
+        if let Event::Checkpoint(checkpoint) = &mut event {
+            checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
+            checkpoint.write(&folder.path, identity)?;
+            folder.write_metrics(&checkpoint.progress.epochs)?;
         }
         Ok(())
     })?;

@@ -1,4 +1,4 @@
-//! The blocks that sections are made of, as a spec writes them.
+//! The blocks of a section, as written in a spec.
 
 use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -20,7 +20,7 @@ pub enum BlockSpec {
     Fc(FcSpec),
 }
 
-/// From features to scores: one block, or a list of them (the branches of `BranchyNet`).
+/// Blocks from features to scores: one block, or a list of blocks (the branches of `BranchyNet`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum HeadSpec {
@@ -71,7 +71,7 @@ pub struct ConvSpec {
     /// Zero padding.
     #[serde(default = "one")]
     pub pad: usize,
-    /// Batch norm after the convolution; a bias without it.
+    /// Batch norm after the convolution; a bias when false.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub norm: bool,
     /// Activation after the batch norm or bias.
@@ -104,7 +104,7 @@ pub struct FcSpec {
     /// Outputs; the number of classes when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<usize>,
-    /// 1-bit weights and batch norm; float weights and a bias without it.
+    /// 1-bit weights and batch norm; float weights and a bias when false.
     #[serde(default)]
     pub binary: bool,
     /// Activation after the batch norm; `none` for scores and logits.

@@ -5,7 +5,6 @@
 mod blocks;
 mod cost;
 mod edges;
-mod error;
 mod fit;
 mod shapes;
 mod window;
@@ -17,14 +16,16 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding,
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use self::fit::Misfit;
+use crate::file_error::{self, FileError};
+
 pub use blocks::{Activation, BlockSpec, ConvSpec, ConvpSpec, FcSpec, FloatActivation, HeadSpec, PoolSpec};
 pub use cost::{Cost, SectionCost};
-pub use error::SpecError;
 pub use fit::LayerShape;
 pub use shapes::{SectionShapes, Shapes};
 pub use window::Window;
 
-/// A parsed spec, with the text it came from for messages that name a line.
+/// A parsed spec, with its text for messages that name a line.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// File of the text.
@@ -45,10 +46,10 @@ pub struct NetworkSpec {
     pub network: Header,
     /// The part on each device slot.
     pub device: DeviceSpec,
-    /// The exit `local`, in configurations that have it.
+    /// The exit `local`, in configurations with that exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<Spanned<LocalSpec>>,
-    /// The edges between devices and cloud, in configurations that have them.
+    /// The edges between devices and cloud, in configurations with edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<Spanned<EdgeSpec>>,
     /// The part in the cloud.
@@ -98,7 +99,7 @@ pub struct LocalSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeSpec {
-    /// Slots of each edge; one edge with all of them when left out. Each edge has its own weights.
+    /// Slots of each edge; one edge with all slots when left out. Each edge has its own weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Spanned<Vec<Vec<usize>>>>,
     /// Aggregation of the maps of an edge's devices.
@@ -143,29 +144,25 @@ impl Spec {
     /// Reads and checks a spec file.
     ///
     /// # Errors
-    /// [`SpecError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
-    pub fn read(file: &Path) -> Result<Self, SpecError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| SpecError::Unreadable { file: file.to_owned(), source })?;
-        Self::parse(file, &text)
+    /// [`FileError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
+    pub fn read(file: &Path) -> Result<Self, FileError> {
+        Self::parse(file, &file_error::read("network spec", file)?)
     }
 
     /// Parses and checks the text of a spec; `file` is for messages only.
     ///
     /// # Errors
     /// See [`Spec::read`].
-    pub fn parse(file: &Path, text: &str) -> Result<Self, SpecError> {
-        let network: NetworkSpec = toml::from_str(text).map_err(|error| SpecError::Syntax {
+    pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        let invalid = |at: Range<usize>, message| FileError::Invalid {
             file: file.to_owned(),
-            line: line_of(text, error.span().unwrap_or_default()),
-            message: error.message().to_owned(),
-        })?;
-        let shapes = Shapes::of(&network).map_err(|misfit| SpecError::Misfit {
-            file: file.to_owned(),
-            line: line_of(text, misfit.at),
-            what: misfit.what,
-            expected: misfit.expected,
-            found: misfit.found,
+            line: Some(line_of(text, at)),
+            message,
+        };
+        let network: NetworkSpec = toml::from_str(text)
+            .map_err(|error| invalid(error.span().unwrap_or_default(), error.message().to_owned()))?;
+        let shapes = Shapes::of(&network).map_err(|Misfit { at, what, expected, found }| {
+            invalid(at, format!("{what}: expected {expected}, found {found}"))
         })?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }

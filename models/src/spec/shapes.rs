@@ -1,4 +1,4 @@
-//! The shape pass: computes the shapes of every section, or says what in the spec does not fit.
+//! The shape pass: computes the shapes of every section, or names the first misfit of the spec.
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
 use headwater_protocol::{Exit, Slot};

@@ -4,7 +4,7 @@ use super::*;
 
 /// The shipped spec with `from` replaced by `to`.
 #[track_caller]
-fn changed(from: &str, to: &str) -> Result<Spec, SpecError> {
+fn changed(from: &str, to: &str) -> Result<Spec, FileError> {
     let text = include_str!("../../networks/ddnn-c.toml");
     assert!(text.contains(from), "{from:?} is not in the shipped spec");
     Spec::parse(Path::new("ddnn-c.toml"), &text.replace(from, to))
@@ -79,7 +79,7 @@ fn the_costs_follow_the_formula() {
 
 /// A spec in `models/networks` with `from` replaced by `to`.
 #[track_caller]
-fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, SpecError> {
+fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, FileError> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks").join(name);
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains(from), "{from:?} is not in {name}");

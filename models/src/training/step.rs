@@ -38,7 +38,7 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients
     Gradients { gradient, statistics, sums: loss.sums }
 }
 
-/// Moves the running statistics towards those of a step.
+/// Moves the running statistics towards the statistics of a step.
 pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, momentum: f32) {
     for (range, found) in layout.all_statistics().zip(&found.statistics) {
         let Some(found) = found else { continue };

@@ -1,4 +1,4 @@
-//! The epoch loop. It knows no clock, no folder and no terminal: the caller handles the events of steps and epochs.
+//! The epoch loop, without clock, folder and terminal: the caller handles the events of steps and epochs.
 
 use serde::{Deserialize, Serialize};
 

@@ -11,9 +11,9 @@
 //! sample leaves at one exit only, so the total loss is the sum of the losses of the exits. By the union bound all exits keep their
 //! part with the target's probability.
 //!
-//! The losses of an exit are counted over every sample that it is sure enough of, also over samples that leave earlier. So the search
-//! does not depend on the earlier thresholds, which were chosen with the same data, and the count is at least the loss in the cascade.
-//! Wins, where the recipe counts them, are counted only for samples that no earlier exit took.
+//! The losses of an exit are counted over every sample below the threshold, also over samples that leave earlier. So the search does
+//! not depend on the earlier thresholds, which were chosen with the same data. The count is at least the loss in the cascade.
+//! Wins, with `count_wins`, are counted only for samples that no earlier exit took.
 
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, PolicyError};
 use headwater_protocol::Exit;

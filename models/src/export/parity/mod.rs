@@ -1,7 +1,9 @@
-//! Parity: the comparison of an engine with the trained network. Export is refused without it.
+//! Parity: the comparison of an engine with the trained network. Export is refused without parity.
 
 mod outputs;
 mod reference;
+
+use std::fmt;
 
 use headwater_inference::bundle::BundleError;
 use headwater_inference::engine::EngineError;
@@ -45,54 +47,51 @@ pub enum ParityError {
     /// The sections do not fit together.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// The bundle does not hold a section.
+    /// The bundle lacks a section.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A float differs.
-    #[error(
-        "parity, {output}, sample {sample}: expected {expected} as trained, found {found} in engine {engine}"
-    )]
+    #[error("parity, {output} of {at}: expected {expected} as trained, found {found} in engine {}", at.engine)]
     Float {
-        /// Section and output.
-        output: String,
-        /// Position in the samples compared.
-        sample: usize,
+        /// `scores`, `features` or `logits`.
+        output: &'static str,
+        /// Section, sample and engine.
+        at: Position,
         /// Value of the trained network.
         expected: f32,
         /// Value of the engine.
         found: f32,
-        /// Name of the engine.
-        engine: &'static str,
     },
     /// A bit differs, and the input of the sign is not at the threshold.
     #[error(
-        "parity, features of {section}, sample {sample}, bit {bit}: expected {expected:+} in front of the sign as trained, \
-         engine {engine} has the other sign"
+        "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
+        at.engine
     )]
     Bit {
-        /// Section.
-        section: String,
-        /// Position in the samples compared.
-        sample: usize,
+        /// Section, sample and engine.
+        at: Position,
         /// Position in the map.
         bit: usize,
         /// Input of the sign in the trained network.
         expected: f32,
-        /// Name of the engine.
-        engine: &'static str,
     },
 }
 
-/// A compared output of one sample, for messages.
-#[derive(Clone, Copy)]
-struct Position<'a> {
-    /// `scores`, `features` or `logits`.
-    output: &'a str,
+/// A compared sample of one section, for messages.
+#[derive(Clone, Debug)]
+pub struct Position {
     /// Section or exit.
-    section: &'a str,
-    /// Position in the samples compared.
-    sample: usize,
-    engine: &'static str,
+    pub section: String,
+    /// Index of the sample.
+    pub sample: usize,
+    /// Name of the engine.
+    pub engine: &'static str,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, sample {}", self.section, self.sample)
+    }
 }
 
 impl Parity {
@@ -117,35 +116,27 @@ impl Parity {
 
     fn compare_floats(
         &mut self,
-        at: &Position<'_>,
+        output: &'static str,
+        at: &Position,
         expected: &[f32],
         found: &[f32],
     ) -> Result<(), ParityError> {
-        let Position { output, section, sample, engine } = *at;
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
             if difference.is_nan() || difference > FLOAT_TOLERANCE {
-                let output = format!("{output} of {section}");
-                return Err(ParityError::Float { output, sample, expected, found, engine });
+                return Err(ParityError::Float { output, at: at.clone(), expected, found });
             }
             self.largest_difference = self.largest_difference.max(difference);
         }
         Ok(())
     }
 
-    fn compare_bits(
-        &mut self,
-        at: &Position<'_>,
-        before_sign: &[f32],
-        packed: &[u8],
-    ) -> Result<(), ParityError> {
-        let Position { section, sample, engine, .. } = *at;
+    fn compare_bits(&mut self, at: &Position, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
         self.bits += before_sign.len() as u64;
-        for (bit, expected) in before_sign.iter().enumerate() {
-            if (*expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
+        for (bit, &expected) in before_sign.iter().enumerate() {
+            if (expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
                 if expected.abs() >= SIGN_TOLERANCE {
-                    let section = section.to_owned();
-                    return Err(ParityError::Bit { section, sample, bit, expected: *expected, engine });
+                    return Err(ParityError::Bit { at: at.clone(), bit, expected });
                 }
                 self.bits_at_threshold += 1;
             }

@@ -1,13 +1,12 @@
-//! Outputs of one trained device or edge, as the next section takes them.
+//! Outputs of a trained device or edge, as inputs of the next section.
 
-use burn::tensor::Tensor;
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
 use headwater_kernels::pack_signs;
 
-use crate::layers::Pass;
+use crate::layers::{Pass, values};
 use crate::network::{ExitSection, SourceOutput};
 
-/// Outputs of a trained device or edge for the samples that it sees.
+/// Outputs of a trained device or edge for the samples seen there.
 pub(super) struct Outputs {
     /// Samples seen, counted from the first one compared.
     pub(super) rows: Vec<u32>,
@@ -40,8 +39,8 @@ impl Outputs {
             return Self { rows: Vec::new(), scores: Vec::new(), map, elements: Vec::new() };
         };
         let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
-        let elements = values(before_sign.unwrap_or_else(|| output.features.clone()));
-        let scores = output.scores.clone().map(values).unwrap_or_default();
+        let elements = values(before_sign.as_ref().unwrap_or(&output.features));
+        let scores = output.scores.as_ref().map(values).unwrap_or_default();
         Self { rows: output.rows.clone(), scores, map, elements }
     }
 
@@ -77,7 +76,7 @@ impl SourceInputs {
             inputs.presence.push(row.is_some());
             match row {
                 Some(row) => {
-                    // A device without a section has no scores, and no exit uses them.
+                    // A device without a section has no scores, and no exit needs scores there.
                     inputs.scores.extend_from_slice(source.scores(row, classes));
                     inputs.maps.extend(source.encoded(row));
                 }
@@ -89,8 +88,4 @@ impl SourceInputs {
         }
         inputs
     }
-}
-
-pub(super) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32")
 }

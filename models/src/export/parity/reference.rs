@@ -10,12 +10,12 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, Sc
 use headwater_kernels::unpack_signs;
 use headwater_protocol::{Exit, Slot, SourceSet};
 
-use super::outputs::{Outputs, SourceInputs, values};
+use super::outputs::{Outputs, SourceInputs};
 use super::{Parity, ParityError, Position};
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::export::TrainedNetwork;
-use crate::layers::Pass;
+use crate::layers::{Pass, values};
 
 /// Outputs of every section of the trained network for some samples.
 ///
@@ -75,7 +75,7 @@ impl<'a> Reference<'a> {
             Outputs::new(&pass, Some(&edge.section), edge.section.map, output.as_ref())
         });
         reference.edges = edges.collect();
-        reference.exits = outputs.exits.map(|_, logits| values(logits.clone()));
+        reference.exits = outputs.exits.map(|_, logits| values(logits));
         reference
     }
 
@@ -118,12 +118,7 @@ impl<'a> Reference<'a> {
         let mut logits = vec![0.0; self.samples.classes];
         let rows = 0..self.range.len() as u32;
         for row in rows.filter(|row| !self.samples.seen[self.sample(*row)].is_empty()) {
-            let at = |exit: Exit| Position {
-                output: "logits",
-                section: exit.name(),
-                sample: self.sample(row),
-                engine: engine.name(),
-            };
+            let at = |exit: Exit| self.position(exit.name().to_owned(), row, engine.name());
             let inputs =
                 |sources: &[&Outputs]| SourceInputs::new(sources, row as usize, self.samples.classes);
             let scores_exits = [(Exit::Local, &mut local, &devices), (Exit::Edge, &mut edge, &edges)];
@@ -131,11 +126,11 @@ impl<'a> Reference<'a> {
                 let Some(section) = section else { continue };
                 let inputs = inputs(sources);
                 section.scores(&inputs.scores, SourceSet::from_row(&inputs.presence), &mut logits)?;
-                parity.compare_floats(&at(exit), self.logits(exit, row), &logits)?;
+                parity.compare_floats("logits", &at(exit), self.logits(exit, row), &logits)?;
             }
             let inputs = inputs(if edges.is_empty() { &devices } else { &edges });
             let found = cloud.run(1, &inputs.maps, &inputs.presence)?;
-            parity.compare_floats(&at(Exit::Cloud), self.logits(Exit::Cloud, row), &found)?;
+            parity.compare_floats("logits", &at(Exit::Cloud), self.logits(Exit::Cloud, row), &found)?;
         }
         Ok(parity)
     }
@@ -176,23 +171,22 @@ impl<'a> Reference<'a> {
             SectionId::Device(slot) => &self.devices[slot],
             SectionId::Edge(edge) => &self.edges[edge],
         };
-        let (section, engine) = (&id.name(), found.engine);
-        let at = |output| Position { output, section, sample: self.sample(outputs.rows[row]), engine };
+        let at = self.position(id.name(), outputs.rows[row], found.engine);
         let mut expected = outputs.scores(row, self.samples.classes).to_vec();
         parity.other_class += u64::from(argmax(&expected) != argmax(found.scores));
         let elements = outputs.elements(row);
         if outputs.map.encoding == FeatureEncoding::Bits {
             let differed = parity.bits_at_threshold;
-            parity.compare_bits(&at("features"), elements, found.map)?;
+            parity.compare_bits(&at, elements, found.map)?;
             if parity.bits_at_threshold > differed {
                 expected = self.scores_of_bits(id, found.map);
             }
         } else {
             let (floats, _) = found.map.as_chunks();
             let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-            parity.compare_floats(&at("features"), elements, &floats)?;
+            parity.compare_floats("features", &at, elements, &floats)?;
         }
-        parity.compare_floats(&at("scores"), &expected, found.scores)
+        parity.compare_floats("scores", &at, &expected, found.scores)
     }
 
     /// Scores of the trained head for packed bits.
@@ -206,7 +200,7 @@ impl<'a> Reference<'a> {
         let [channels, h, w] = section.map.shape();
         let mut signs = vec![0.0; section.map.elements()];
         unpack_signs(bits, &mut signs);
-        values(section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
+        values(&section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
     }
 
     fn logits(&self, exit: Exit, row: u32) -> &[f32] {
@@ -216,6 +210,10 @@ impl<'a> Reference<'a> {
     /// Index of a row among all samples of the part.
     fn sample(&self, row: u32) -> usize {
         self.range.start + row as usize
+    }
+
+    fn position(&self, section: String, row: u32, engine: &'static str) -> Position {
+        Position { section, sample: self.sample(row), engine }
     }
 
     fn parity(&self, engine: &dyn Engine) -> Parity {
@@ -238,8 +236,8 @@ mod tests {
     use crate::network::Network;
     use crate::spec::Spec;
 
-    /// Compares the untrained sections of ddnn-f.toml after one bit of edge 1 got the other sign, `distance` from its threshold, and
-    /// the edge the scores of the changed bits.
+    /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, `distance` from its threshold. The scores
+    /// of edge 1 are those of the changed bits.
     fn compare(distance: f32) -> Result<Parity, ParityError> {
         let spec = Spec::parse(Path::new("f"), include_str!("../../../networks/ddnn-f.toml")).unwrap();
         let layers = Network::new(&spec);

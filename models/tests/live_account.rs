@@ -1,0 +1,165 @@
+//! Training's account of a part equals the live account of the same samples, exit by exit.
+
+use std::path::Path;
+
+use headwater_inference::bundle::{Bundle, BundleWriter};
+use headwater_inference::engine::TractEngine;
+use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::sections::{CloudSection, DeviceSection};
+use headwater_models::account::{ExitCount, PartAccount};
+use headwater_models::bundle_logits::bundle_logits;
+use headwater_models::data::{Parts, Samples};
+use headwater_models::evaluation::{PartLogits, evaluate};
+use headwater_models::experiment::{DataChoice, Experiment};
+use headwater_models::export::{TrainedNetwork, manifest, onnx_sections};
+use headwater_models::recipe::Recipe;
+use headwater_models::spec::Spec;
+use headwater_protocol::{Decision, Degraded, Exit, SampleId, Slot, SlotSet};
+use headwater_samples::Part;
+
+const SPEC: &str = r#"
+[network]
+name = "small"
+configuration = "c"
+labels = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+[device]
+count = 6
+input = [3, 32, 32]
+blocks = [{ kind = "convp", filters = 4, stride = 2 }]
+head = { kind = "fc", binary = true }
+[local]
+aggregation = "ap"
+[cloud]
+aggregation = "cc"
+blocks = [{ kind = "conv", filters = 8, stride = 2 }, { kind = "fc" }]
+"#;
+
+/// The group of one network: devices, leader and cloud, with the messages between them.
+struct Group {
+    devices: Vec<DeviceSection>,
+    cloud: CloudSection,
+    leader: Leader,
+}
+
+impl Group {
+    fn new(bundle: &Bundle) -> Self {
+        let manifest = bundle.manifest();
+        let config = LeaderConfig::of(bundle, 16);
+        let slots = || Slot::first(usize::from(manifest.slots));
+        let mut group = Self {
+            devices: slots().map(|slot| DeviceSection::load(bundle, slot, &TractEngine).unwrap()).collect(),
+            cloud: CloudSection::load(bundle, &TractEngine).unwrap(),
+            leader: Leader::new(config, Exits::load(bundle, &TractEngine).unwrap()),
+        };
+        slots().for_each(|slot| drop(group.handle(SampleId(0), Event::DeviceUp { slot })));
+        group
+    }
+
+    /// Each sample has a second of its own.
+    fn handle(&mut self, sample: SampleId, event: Event<'_>) -> Vec<Action> {
+        let (now, mut actions) = (Micros::from_ms(1000 * sample.0), Vec::new());
+        self.leader.handle(now, Generation::Current, event, &mut actions);
+        actions
+    }
+
+    /// The decision of a sample in which every device answers in time.
+    fn decide(&mut self, sample: SampleId, views: &[Option<&[u8]>]) -> Decision {
+        let (age_ms, late) = (0, false);
+        let mut features = Vec::new();
+        let mut actions = Vec::new();
+        for (slot, view) in Slot::first(views.len()).zip(views) {
+            let output = view.map(|view| self.devices[slot.index()].run(view, 1).unwrap().remove(0));
+            let event = match &output {
+                Some(output) => Event::Summary { slot, sample, age_ms, late, scores: &output.scores },
+                None => Event::NotInView { slot, sample, age_ms, late },
+            };
+            actions.extend(self.handle(sample, event));
+            features.push(output.map(|output| output.features));
+        }
+        while !actions.is_empty() {
+            let found = match actions.remove(0) {
+                Action::Decide(decision) => return decision,
+                Action::Open(_) => continue,
+                Action::Request { slots, .. } => {
+                    let send = |slot: Slot| {
+                        let bits = features[slot.index()].as_deref().expect("a slot with a view is asked");
+                        self.handle(sample, Event::Features { slot, sample, late, bits })
+                    };
+                    slots.iter().flat_map(send).collect::<Vec<_>>()
+                }
+                Action::AskCloud { features, presence, .. } => {
+                    let logits = self.cloud.run(1, &features, &presence).unwrap();
+                    self.handle(sample, Event::CloudAnswer { sample, logits: &logits })
+                }
+                other => panic!("{other:?}"),
+            };
+            actions.extend(found);
+        }
+        panic!("sample {sample} was not decided");
+    }
+
+    /// The account of the group's decisions on a part.
+    fn account(&mut self, samples: &Samples) -> PartAccount {
+        let exits = [Exit::Local, Exit::Cloud].map(|exit| (exit, ExitCount::default()));
+        let mut account = PartAccount { exits: exits.into_iter().collect(), ..PartAccount::default() };
+        for (sample, label) in samples.labels.iter().enumerate() {
+            let views: Vec<_> = Slot::first(samples.slots).map(|slot| samples.view(sample, slot)).collect();
+            let decision = self.decide(SampleId(1 + sample as u64), &views);
+            let count = account.exits.slot(decision.exit).as_mut().expect("an exit of the network");
+            count.samples += 1;
+            count.right += usize::from(decision.class == *label);
+            account.no_view += usize::from(decision.degraded.contains(&Degraded::NoView));
+            let present = views.iter().flatten().count();
+            account.views += present;
+            account.unsure_views += if decision.exit == Exit::Local { 0 } else { present };
+        }
+        account
+    }
+}
+
+/// A part with many labels and every presence pattern; no slot sees sample 0.
+fn part() -> Samples {
+    let mut samples = Parts::drawn(128, 4, 4).part(Part::Train, None, 1);
+    samples.seen = (0..samples.len() as u64).map(|pattern| SlotSet::from_bits(pattern % 64)).collect();
+    samples
+}
+
+/// The median uncertainty at the exit `local` as its threshold, so that samples leave at both exits.
+fn policy(logits: &PartLogits, samples: &Samples) -> Policy {
+    let mut policy = Policy::default();
+    let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
+    let uncertainty = |sample| policy.local.uncertainty(logits.of(Exit::Local, sample));
+    let mut uncertainties: Vec<f32> = seen.filter_map(uncertainty).collect();
+    uncertainties.sort_by(f32::total_cmp);
+    let middle = uncertainties.len() / 2;
+    let threshold = f32::midpoint(uncertainties[middle], uncertainties[middle + 1]);
+    policy.local.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+    policy
+}
+
+#[test]
+fn the_account_of_training_equals_the_live_account_exit_by_exit() {
+    let samples = part();
+    let spec = Spec::parse(Path::new("small.toml"), SPEC).unwrap();
+    let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), DataChoice::default()).unwrap();
+    let state = experiment.network.initial(1);
+    let trained = evaluate(&experiment, &state, &samples);
+    let policy = policy(&trained, &samples);
+    // The class of sample 0, which no slot sees, is the most frequent one.
+    let mut class_prior = vec![0.05; 10];
+    class_prior[usize::from(samples.labels[0])] = 0.55;
+
+    let network = TrainedNetwork { spec: &experiment.spec, layers: &experiment.network, state: &state };
+    let writer = BundleWriter::new(manifest(&experiment.spec, class_prior.clone()), policy.clone());
+    let sections = onnx_sections(&network).into_iter();
+    let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+    let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+
+    let live = Group::new(&bundle).account(&samples);
+    assert!(live.exits.iter().all(|(_, count)| count.samples > 30 && count.right > 0), "{live:?}");
+    assert_eq!(live.no_view, 2);
+    let shipped = bundle_logits(&bundle, &TractEngine, &samples).unwrap();
+    assert_eq!(PartAccount::of(&shipped, &samples, &class_prior, &policy), live);
+    assert_eq!(PartAccount::of(&trained, &samples, &class_prior, &policy), live);
+}
