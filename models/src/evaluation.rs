@@ -1,6 +1,5 @@
 //! Logits of a trained network for a part of the data, and the correct answers of each exit.
 
-use burn::tensor::Tensor;
 use headwater_inference::exit::{Assessment, argmax};
 use headwater_inference::manifest::Configuration;
 use headwater_protocol::{Exit, Slot};
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
-use crate::layers::{Pass, State};
+use crate::layers::{Pass, State, values};
 
 /// Samples that run through the network at once.
 const CHUNK: usize = 128;
@@ -84,12 +83,12 @@ impl PartLogits {
         for (logits, device) in logits.devices.iter_mut().zip(&output.devices) {
             let Some(device) = device else { continue };
             let Some(scores) = device.flat_scores() else { continue };
-            for (row, scores) in device.rows.iter().zip(values(scores).chunks_exact(classes)) {
+            for (row, scores) in device.rows.iter().zip(values(&scores).chunks_exact(classes)) {
                 logits[*row as usize * classes..][..classes].copy_from_slice(scores);
             }
         }
         logits.exits = output.exits.map(|_, logits| {
-            let mut logits = values(logits.clone());
+            let mut logits = values(logits);
             let rows = logits.chunks_exact_mut(classes).zip(&batch.present);
             rows.filter(|(_, present)| **present == 0).for_each(|(row, _)| row.fill(0.0));
             logits
@@ -132,8 +131,4 @@ impl ExitShares {
 fn share(right: impl ExactSizeIterator<Item = bool>) -> f64 {
     let count = right.len().max(1);
     right.filter(|right| *right).count() as f64 / count as f64
-}
-
-fn values(tensor: Tensor<2>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("logits are f32")
 }

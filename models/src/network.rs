@@ -7,7 +7,7 @@ use headwater_protocol::Exit;
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
 use crate::fused::{JoinRows, join};
-use crate::layers::{Block, BlockNumbers, Builder, Layout, Pass, State, TrainedState};
+use crate::layers::{Block, BlockNumbers, Layout, Pass, State, TrainedState};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
 /// The layers of a network; its numbers are a [`State`].
@@ -107,21 +107,21 @@ pub struct SourceOutput {
 impl Network {
     /// The layers that a spec describes.
     pub fn new(spec: &Spec) -> Self {
-        let mut builder = Builder::default();
+        let mut layout = Layout::default();
         let shapes = &spec.shapes;
         let devices =
             shapes.device.iter().flat_map(|device| (0..spec.slots()).map(move |slot| (slot, device)));
         let devices = devices
-            .map(|(slot, device)| ExitSection::new(&mut builder, &format!("device-{slot}"), device))
+            .map(|(slot, device)| ExitSection::new(&mut layout, &format!("device-{slot}"), device))
             .collect();
-        let local = shapes.local.as_ref().map(|layer| Block::new(&mut builder, "local", layer));
+        let local = shapes.local.as_ref().map(|layer| Block::new(&mut layout, "local", layer));
         let edges = shapes.edges.iter().zip(&shapes.groups).enumerate().map(|(index, (edge, slots))| Edge {
-            section: ExitSection::new(&mut builder, &format!("edge-{index}"), edge),
+            section: ExitSection::new(&mut layout, &format!("edge-{index}"), edge),
             slots: slots.clone(),
         });
         let edges = edges.collect();
-        let edge = shapes.edge.as_ref().map(|layer| Block::new(&mut builder, "edge", layer));
-        let cloud = chain(&mut builder, "cloud", &shapes.cloud);
+        let edge = shapes.edge.as_ref().map(|layer| Block::new(&mut layout, "edge", layer));
+        let cloud = chain(&mut layout, "cloud", &shapes.cloud);
         let tables = &spec.network;
         let joins = Joins {
             local: tables.local.as_ref().map_or(Aggregation::Mp, |local| local.get_ref().aggregation),
@@ -129,7 +129,7 @@ impl Network {
             fusion: spec.fusion(),
             cloud: tables.cloud.aggregation,
         };
-        let (layout, configuration) = (builder.finish(), spec.configuration());
+        let (layout, configuration) = (layout, spec.configuration());
         Self { devices, local, edges, edge, cloud, layout, configuration, features: shapes.features, joins }
     }
 
@@ -219,12 +219,12 @@ impl Network {
 }
 
 impl ExitSection {
-    fn new(builder: &mut Builder, name: &str, shapes: &SectionShapes) -> Self {
-        let blocks = chain(builder, name, &shapes.blocks);
+    fn new(layout: &mut Layout, name: &str, shapes: &SectionShapes) -> Self {
+        let blocks = chain(layout, name, &shapes.blocks);
         let head = format!("{name}.head");
         let head = match &shapes.head[..] {
-            [layer] => vec![Block::new(builder, &head, layer)],
-            layers => chain(builder, &head, layers),
+            [layer] => vec![Block::new(layout, &head, layer)],
+            layers => chain(layout, &head, layers),
         };
         Self { blocks, head, map: shapes.features }
     }
@@ -300,9 +300,9 @@ fn joined(
     join(Tensor::cat(maps, 0), aggregation, &join_rows)
 }
 
-fn chain(builder: &mut Builder, section: &str, shapes: &[LayerShape]) -> Vec<Block> {
+fn chain(layout: &mut Layout, section: &str, shapes: &[LayerShape]) -> Vec<Block> {
     let blocks = shapes.iter().enumerate();
-    blocks.map(|(index, shape)| Block::new(builder, &format!("{section}.{index}"), shape)).collect()
+    blocks.map(|(index, shape)| Block::new(layout, &format!("{section}.{index}"), shape)).collect()
 }
 
 fn flat(x: Tensor<4>) -> Tensor<2> {

@@ -61,14 +61,13 @@ impl StatisticsSum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::{Builder, Init, ParameterKind};
+    use crate::layers::{Init, ParameterKind};
 
     #[test]
     fn gradients_are_weighted_by_samples_and_statistics_are_means_over_the_workers_that_have_them() {
-        let mut builder = Builder::default();
-        builder.parameter("a".into(), &[1], ParameterKind::Offset, Init::Constant(0.0));
-        builder.statistics(1);
-        let layout = builder.finish();
+        let mut layout = Layout::default();
+        layout.parameter("a".into(), &[1], ParameterKind::Offset, Init::Constant(0.0));
+        layout.statistics(1);
         let worker = |samples, gradient, mean: Option<f32>| Gradients {
             gradient: vec![gradient],
             statistics: vec![mean.map(|mean| BatchStatistics { mean: vec![mean], variance: vec![1.0] })],

@@ -57,12 +57,12 @@ pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
 /// When the system refuses a thread.
 pub fn single_camera(
     spec: Spec,
-    recipe: Recipe,
+    recipe: &Recipe,
     train: &Samples,
     test: &Samples,
     slot: Slot,
 ) -> Result<CameraResult, ThreadPoolBuildError> {
-    let recipe = Recipe { augment: Augment::default(), ..recipe };
+    let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
     let experiment = Experiment::new(spec, recipe, DataChoice::default())?;
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
     let no_validation = Samples { labels: Vec::new(), seen: Vec::new(), pixels: Vec::new(), ..camera_train };

@@ -45,8 +45,7 @@ struct Group {
 impl Group {
     fn new(bundle: &Bundle) -> Self {
         let manifest = bundle.manifest();
-        let policy = (bundle.policy().clone(), bundle.policy_id());
-        let config = LeaderConfig::of(manifest, bundle.network_id(), policy, 16);
+        let config = LeaderConfig::of(bundle, 16);
         let slots = || Slot::first(usize::from(manifest.slots));
         let mut group = Self {
             devices: slots().map(|slot| DeviceSection::load(bundle, slot, &TractEngine).unwrap()).collect(),

@@ -3,4 +3,5 @@
 mod decisions;
 mod group;
 mod groups;
+mod journal_fixtures;
 mod restart;

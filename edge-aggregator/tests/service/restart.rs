@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::group::{Group, filled};
 
-async fn journalled(group: &Group, folder: &TempDir) -> Result<GroupLeader, AggregatorError> {
+pub(crate) async fn journalled(group: &Group, folder: &TempDir) -> Result<GroupLeader, AggregatorError> {
     let journal = Some(JournalConfig::new(folder.path().join("journal")));
     GroupLeader::start(&Shared::new(group.shared())?, GroupConfig { journal, ..group.config() }).await
 }

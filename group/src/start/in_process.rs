@@ -14,7 +14,7 @@ use headwater_edge_aggregator::{
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::Policy;
-use headwater_protocol::{EdgeIndex, Slot, SlotSet};
+use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::archive::Archive;
 use headwater_transport::Endpoint;
 use tokio::time::sleep;
@@ -23,7 +23,7 @@ use super::device_totals::DeviceTotals;
 use super::service::{Service, StartError};
 use super::settings::{SiteSettings, device_id, separate_edges, services_of};
 
-/// Time between two looks at whether all services have found each other.
+/// Time between two checks whether all services have found each other.
 const READY_POLL: Duration = Duration::from_millis(2);
 
 /// Settings of an [`InProcessGroup`].
@@ -161,7 +161,7 @@ impl InProcessGroup {
         Ok(())
     }
 
-    /// Stops every service, devices first, and sums up what the devices counted.
+    /// Stops every service, devices first, and sums up the devices' counts.
     ///
     /// # Errors
     /// As [`InProcessGroup::stop`].
@@ -193,6 +193,11 @@ impl InProcessGroup {
         self.running.contains_key(&service)
     }
 
+    /// Running services, in the order in which they stop.
+    pub fn running_services(&self) -> Vec<Service> {
+        self.running.keys().copied().collect()
+    }
+
     /// The running leader.
     pub fn leader(&self) -> Option<&GroupLeader> {
         match self.running.get(&Service::Leader) {
@@ -205,11 +210,9 @@ impl InProcessGroup {
         let devices = self.running.values().filter(|running| matches!(running, Running::Device(_))).count();
         let knows_devices = |slots: SlotSet| slots.len() == devices;
         let Some(report) = self.leader().map(GroupLeader::report) else { return true };
-        let edges = separate_edges(self.settings.networks.current().manifest());
-        let is_consistent =
-            |edge: EdgeIndex| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge.index()));
+        let mut edges = separate_edges(self.settings.networks.current().manifest());
         knows_devices(report.filled_slots)
-            && EdgeIndex::first(edges).all(is_consistent)
+            && edges.all(|edge| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge)))
             && self.running.values().all(|running| match running {
                 Running::Edge(edge) => knows_devices(edge.report().filled_slots),
                 Running::Device(_) | Running::Leader(_) | Running::Cloud(_) => true,
@@ -218,19 +221,17 @@ impl InProcessGroup {
 
     async fn start_handle(&self, service: Service) -> Result<Running, Box<dyn Error + Send + Sync>> {
         let settings = &self.settings;
-        let networks = settings.networks.clone();
         Ok(match service {
             Service::Cloud => {
                 let mut config = CloudConfig::default().with_listen(self.cloud_listen);
                 config.model.engine = settings.cloud_engine;
-                Running::Cloud(CloudService::start(config, networks).await?)
+                Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }
             Service::Leader => {
                 Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
             }
             Service::Edge(edge) => {
-                let role = Role::Edge { edge: EdgeIndex::new(u8::try_from(edge)?)?, id: None };
-                let config = GroupConfig { role, ..self.group_config() };
+                let config = GroupConfig { role: Role::Edge { edge, id: None }, ..self.group_config() };
                 Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::{
-    Builder, Init, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
+    Init, Layout, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
 };
 use crate::fused::conv2d;
 use crate::spec::{ConvSpec, Window};
@@ -29,15 +29,15 @@ pub struct ConvNumbers {
 
 impl Conv {
     /// A convolution of `inputs` channels; first weights for relu (He et al. 2015, section 2.2).
-    pub fn new(builder: &mut Builder, name: &str, spec: &ConvSpec, inputs: usize) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, spec: &ConvSpec, inputs: usize) -> Self {
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];
         let taps = (inputs * spec.kernel * spec.kernel) as f32;
         let init = Init::Normal((2.0 / taps).sqrt());
-        let weight = builder.parameter(format!("{name}.weight"), &shape, ParameterKind::Weight, init);
+        let weight = layout.parameter(format!("{name}.weight"), &shape, ParameterKind::Weight, init);
         let norm_or_bias = if spec.norm {
-            NormOrBias::norm(builder, name, spec.filters, spec.activation.into())
+            NormOrBias::norm(layout, name, spec.filters, spec.activation.into())
         } else {
-            NormOrBias::bias(builder, name, spec.filters, spec.activation)
+            NormOrBias::bias(layout, name, spec.filters, spec.activation)
         };
         Self { weight, window: spec.window(), norm_or_bias }
     }

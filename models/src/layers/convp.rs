@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Builder, Folded, Init, Norm, ParameterId, ParameterKind, Pass, TrainedState, Weight};
+use super::{Folded, Init, Layout, Norm, ParameterId, ParameterKind, Pass, TrainedState, Weight};
 use crate::fused::{conv2d, max_pool, sign};
 use crate::spec::{Activation, ConvpSpec, Window};
 
@@ -32,11 +32,11 @@ pub struct ConvpNumbers {
 
 impl Convp {
     /// A block over `inputs` channels; latent weights begin normal with deviation `sqrt(1 / (k k c_in))`, as in DDNN's code.
-    pub fn new(builder: &mut Builder, name: &str, spec: &ConvpSpec, inputs: usize) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, spec: &ConvpSpec, inputs: usize) -> Self {
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];
         let init = Init::Normal((1.0 / (inputs * spec.kernel * spec.kernel) as f32).sqrt());
-        let weight = builder.parameter(format!("{name}.weight"), &shape, ParameterKind::Binary, init);
-        let norm = Norm::new(builder, &format!("{name}.norm"), spec.filters, Activation::Sign);
+        let weight = layout.parameter(format!("{name}.weight"), &shape, ParameterKind::Binary, init);
+        let norm = Norm::new(layout, &format!("{name}.norm"), spec.filters, Activation::Sign);
         Self { weight, norm, conv: spec.conv_window(), pool: spec.pool_window() }
     }
 

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::{
-    Builder, Init, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
+    Init, Layout, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
 };
 use crate::fused::{linear, sign};
 use crate::spec::{FcSpec, FloatActivation};
@@ -31,14 +31,14 @@ pub struct FcNumbers {
 
 impl Fc {
     /// A layer from `inputs` values to `outputs`.
-    pub fn new(builder: &mut Builder, name: &str, spec: &FcSpec, inputs: usize, outputs: usize) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, spec: &FcSpec, inputs: usize, outputs: usize) -> Self {
         let kind = if spec.binary { ParameterKind::Binary } else { ParameterKind::Weight };
         let init = Init::Normal((1.0 / inputs as f32).sqrt());
-        let weight = builder.parameter(format!("{name}.weight"), &[outputs, inputs], kind, init);
+        let weight = layout.parameter(format!("{name}.weight"), &[outputs, inputs], kind, init);
         let norm_or_bias = if spec.has_norm() {
-            NormOrBias::norm(builder, name, outputs, spec.activation)
+            NormOrBias::norm(layout, name, outputs, spec.activation)
         } else {
-            NormOrBias::bias(builder, name, outputs, FloatActivation::None)
+            NormOrBias::bias(layout, name, outputs, FloatActivation::None)
         };
         Self { weight, binary: spec.binary, inputs, outputs, norm_or_bias }
     }

@@ -14,11 +14,12 @@ pub use conv::{Conv, ConvNumbers};
 pub use convp::{Convp, ConvpNumbers};
 pub use fc::{Fc, FcNumbers};
 pub use norm::{Folded, Norm, NormOrBias, NormOrBiasNumbers};
-pub use parameters::{Builder, Init, Layout, ParameterId, ParameterKind, State, StatisticsId};
+pub use parameters::{Init, Layout, ParameterId, ParameterKind, State, StatisticsId};
 pub use pass::Pass;
-pub use pool::{Pool, PoolNumbers};
+pub(crate) use pass::values;
+pub use pool::Pool;
 
-use crate::spec::{BlockSpec, LayerShape};
+use crate::spec::{BlockSpec, LayerShape, PoolSpec};
 
 /// The state of a network together with its layout: the source of each layer's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -81,20 +82,20 @@ pub enum BlockNumbers {
     /// Float convolution, batch norm or bias, relu.
     Conv(ConvNumbers),
     /// Max pool.
-    Pool(PoolNumbers),
+    Pool(PoolSpec),
     /// Fully connected.
     Fc(FcNumbers),
 }
 
 impl Block {
     /// The block of that shape; `name` is the prefix of its parameters.
-    pub fn new(builder: &mut Builder, name: &str, shape: &LayerShape) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, shape: &LayerShape) -> Self {
         match &shape.block {
-            BlockSpec::Convp(spec) => Self::Convp(Convp::new(builder, name, spec, shape.input[0])),
-            BlockSpec::Conv(spec) => Self::Conv(Conv::new(builder, name, spec, shape.input[0])),
-            BlockSpec::Pool(spec) => Self::Pool(Pool::new(spec)),
+            BlockSpec::Convp(spec) => Self::Convp(Convp::new(layout, name, spec, shape.input[0])),
+            BlockSpec::Conv(spec) => Self::Conv(Conv::new(layout, name, spec, shape.input[0])),
+            BlockSpec::Pool(spec) => Self::Pool(Pool(*spec)),
             BlockSpec::Fc(spec) => {
-                Self::Fc(Fc::new(builder, name, spec, shape.input.iter().product(), shape.output[0]))
+                Self::Fc(Fc::new(layout, name, spec, shape.input.iter().product(), shape.output[0]))
             }
         }
     }
@@ -122,7 +123,7 @@ impl Block {
         match self {
             Self::Convp(layer) => BlockNumbers::Convp(layer.numbers(trained)),
             Self::Conv(layer) => BlockNumbers::Conv(layer.numbers(trained)),
-            Self::Pool(layer) => BlockNumbers::Pool(layer.numbers()),
+            Self::Pool(layer) => BlockNumbers::Pool(layer.0),
             Self::Fc(layer) => BlockNumbers::Fc(layer.numbers(trained)),
         }
     }

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 
-use super::{Builder, Init, ParameterId, ParameterKind, Pass, StatisticsId, TrainedState};
+use super::{Init, Layout, ParameterId, ParameterKind, Pass, StatisticsId, TrainedState};
 use crate::fused::{EPSILON, batch_norm, fold, scale_shift};
 use crate::spec::{Activation, FloatActivation};
 
@@ -47,13 +47,13 @@ pub enum NormOrBiasNumbers {
 
 impl Norm {
     /// Batch norm of `channels`, then `activation`.
-    pub fn new(builder: &mut Builder, name: &str, channels: usize, activation: Activation) -> Self {
+    pub fn new(layout: &mut Layout, name: &str, channels: usize, activation: Activation) -> Self {
         let mut offset = |part: &str, value| {
             let name = format!("{name}.{part}");
-            builder.parameter(name, &[channels], ParameterKind::Offset, Init::Constant(value))
+            layout.parameter(name, &[channels], ParameterKind::Offset, Init::Constant(value))
         };
         let (gamma, beta) = (offset("gamma", 1.0), offset("beta", 0.0));
-        Self { gamma, beta, statistics: builder.statistics(channels), activation }
+        Self { gamma, beta, statistics: layout.statistics(channels), activation }
     }
 
     /// Normalises and activates `[batch, channels, h, w]`.
@@ -87,18 +87,18 @@ impl Norm {
 }
 
 impl NormOrBias {
-    pub(super) fn norm(builder: &mut Builder, name: &str, channels: usize, activation: Activation) -> Self {
-        Self::Norm(Norm::new(builder, &format!("{name}.norm"), channels, activation))
+    pub(super) fn norm(layout: &mut Layout, name: &str, channels: usize, activation: Activation) -> Self {
+        Self::Norm(Norm::new(layout, &format!("{name}.norm"), channels, activation))
     }
 
     pub(super) fn bias(
-        builder: &mut Builder,
+        layout: &mut Layout,
         name: &str,
         channels: usize,
         activation: FloatActivation,
     ) -> Self {
         let (name, shape) = (format!("{name}.bias"), [1, channels, 1, 1]);
-        Self::Bias(builder.parameter(name, &shape, ParameterKind::Offset, Init::Constant(0.0)), activation)
+        Self::Bias(layout.parameter(name, &shape, ParameterKind::Offset, Init::Constant(0.0)), activation)
     }
 
     pub(super) fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {

@@ -63,13 +63,7 @@ pub struct State {
     pub statistics: Vec<f32>,
 }
 
-/// Builds a layout while the layers are built.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    layout: Layout,
-}
-
-impl Builder {
+impl Layout {
     /// Adds a parameter.
     pub fn parameter(
         &mut self,
@@ -78,26 +72,19 @@ impl Builder {
         kind: ParameterKind,
         init: Init,
     ) -> ParameterId {
-        let start = self.layout.parameter_count();
+        let start = self.parameter_count();
         let range = start..start + shape.iter().product::<usize>();
-        self.layout.parameters.push(Parameter { name, shape: shape.to_vec(), range, kind, init });
-        ParameterId(self.layout.parameters.len() - 1)
+        self.parameters.push(Parameter { name, shape: shape.to_vec(), range, kind, init });
+        ParameterId(self.parameters.len() - 1)
     }
 
     /// Adds the means and variances of `channels`.
     pub fn statistics(&mut self, channels: usize) -> StatisticsId {
-        let start = self.layout.statistics_count();
-        self.layout.statistics.push(start..start + 2 * channels);
-        StatisticsId(self.layout.statistics.len() - 1)
+        let start = self.statistics_count();
+        self.statistics.push(start..start + 2 * channels);
+        StatisticsId(self.statistics.len() - 1)
     }
 
-    /// The finished layout.
-    pub fn finish(self) -> Layout {
-        self.layout
-    }
-}
-
-impl Layout {
     /// Count of numbers in all parameters.
     pub fn parameter_count(&self) -> usize {
         self.parameters.last().map_or(0, |parameter| parameter.range.end)

@@ -94,6 +94,11 @@ impl State {
     }
 }
 
+/// The numbers of a tensor, row-major.
+pub(crate) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    tensor.clone().into_data().try_to_vec::<f32>().expect("tensors hold f32")
+}
+
 fn tensors<'b>(
     layout: &'b Layout,
     state: &'b State,

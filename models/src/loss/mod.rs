@@ -13,6 +13,7 @@ use headwater_protocol::Exit;
 use crate::by_exit::ByExit;
 use crate::data::Batch;
 use crate::fused::{soft_target_loss, softmax};
+use crate::layers::values;
 use crate::network::NetworkOutput;
 use crate::recipe::LossRecipe;
 
@@ -150,8 +151,4 @@ impl Total {
 fn correct(logits: &[f32], labels: &[u16]) -> u64 {
     let rows = logits.chunks_exact(logits.len() / labels.len().max(1));
     rows.zip(labels).filter(|(row, label)| argmax(row) == **label).count() as u64
-}
-
-fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    tensor.clone().into_data().try_to_vec::<f32>().expect("tensors hold f32")
 }

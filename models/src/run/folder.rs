@@ -12,11 +12,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rayon::ThreadPoolBuildError;
-use thiserror::Error;
-
 use crate::experiment::{Experiment, RunInfo};
-use crate::file_error::FileError;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
 use crate::training::EpochRecord;
@@ -26,25 +22,6 @@ use crate::training::EpochRecord;
 pub struct RunFolder {
     /// Path of the folder.
     pub path: PathBuf,
-}
-
-/// A run folder that cannot be read.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The spec or the recipe cannot be used.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// `run.json` cannot be read.
-    #[error("reading {}: {source}", file.display())]
-    Info {
-        /// The file.
-        file: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// The system refuses a thread.
-    #[error("starting the workers: {0}")]
-    Workers(#[from] ThreadPoolBuildError),
 }
 
 impl RunFolder {
@@ -78,16 +55,17 @@ impl RunFolder {
     /// The experiment of the run.
     ///
     /// # Errors
-    /// [`OpenError`] with the first file that cannot be used.
-    pub fn experiment(&self) -> Result<Experiment, OpenError> {
-        let spec = Spec::read(&self.file("spec.toml"))?;
-        let recipe = Recipe::read(Some(&self.file("recipe.toml")))?;
-        let info = self.info().map_err(|source| OpenError::Info { file: self.file("run.json"), source })?;
-        Ok(Experiment::resumed(spec, recipe, info)?)
+    /// The first file that cannot be used, or a thread that the system refuses.
+    pub fn experiment(&self) -> io::Result<Experiment> {
+        let spec = Spec::read(&self.file("spec.toml")).map_err(io::Error::other)?;
+        let recipe = Recipe::read(Some(&self.file("recipe.toml"))).map_err(io::Error::other)?;
+        Experiment::resumed(spec, recipe, self.info()?).map_err(io::Error::other)
     }
 
     fn info(&self) -> io::Result<RunInfo> {
-        serde_json::from_slice(&fs::read(self.file("run.json"))?).map_err(io::Error::other)
+        let file = self.file("run.json");
+        let info = fs::read(&file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+        info.map_err(|error| io::Error::new(error.kind(), format!("reading {}: {error}", file.display())))
     }
 
     /// Path of a file of the run.

@@ -5,5 +5,5 @@ mod folder;
 mod train;
 
 pub use finish::{EvaluationParts, FinishError, Finished, finish};
-pub use folder::{OpenError, RunFolder};
+pub use folder::RunFolder;
 pub use train::{Notice, RunError, train};

@@ -69,7 +69,7 @@ impl Optimiser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::{Builder, Init};
+    use crate::layers::Init;
     use crate::recipe::Recipe;
 
     fn optimiser() -> Optimiser {
@@ -78,10 +78,9 @@ mod tests {
 
     #[test]
     fn the_first_step_is_the_rate_against_the_sign_of_the_gradient() {
-        let mut builder = Builder::default();
-        builder.parameter("a".into(), &[3], ParameterKind::Offset, Init::Constant(1.0));
-        builder.parameter("b".into(), &[1], ParameterKind::Binary, Init::Constant(1.0));
-        let layout = builder.finish();
+        let mut layout = Layout::default();
+        layout.parameter("a".into(), &[3], ParameterKind::Offset, Init::Constant(1.0));
+        layout.parameter("b".into(), &[1], ParameterKind::Binary, Init::Constant(1.0));
         let mut state = layout.initial(0);
         let mut adam = Adam::new(4);
         let step = AdamStep { optimiser: optimiser(), number: 1, rate: 0.01 };

@@ -1,10 +1,9 @@
 //! Outputs of a trained device or edge, as inputs of the next section.
 
-use burn::tensor::Tensor;
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
 use headwater_kernels::pack_signs;
 
-use crate::layers::Pass;
+use crate::layers::{Pass, values};
 use crate::network::{ExitSection, SourceOutput};
 
 /// Outputs of a trained device or edge for the samples seen there.
@@ -40,8 +39,8 @@ impl Outputs {
             return Self { rows: Vec::new(), scores: Vec::new(), map, elements: Vec::new() };
         };
         let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
-        let elements = values(before_sign.unwrap_or_else(|| output.features.clone()));
-        let scores = output.scores.clone().map(values).unwrap_or_default();
+        let elements = values(before_sign.as_ref().unwrap_or(&output.features));
+        let scores = output.scores.as_ref().map(values).unwrap_or_default();
         Self { rows: output.rows.clone(), scores, map, elements }
     }
 
@@ -89,8 +88,4 @@ impl SourceInputs {
         }
         inputs
     }
-}
-
-pub(super) fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec::<f32>().expect("tensors hold f32")
 }

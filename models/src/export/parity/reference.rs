@@ -10,12 +10,12 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, Sc
 use headwater_kernels::unpack_signs;
 use headwater_protocol::{Exit, Slot, SourceSet};
 
-use super::outputs::{Outputs, SourceInputs, values};
+use super::outputs::{Outputs, SourceInputs};
 use super::{Parity, ParityError, Position};
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::export::TrainedNetwork;
-use crate::layers::Pass;
+use crate::layers::{Pass, values};
 
 /// Outputs of every section of the trained network for some samples.
 ///
@@ -75,7 +75,7 @@ impl<'a> Reference<'a> {
             Outputs::new(&pass, Some(&edge.section), edge.section.map, output.as_ref())
         });
         reference.edges = edges.collect();
-        reference.exits = outputs.exits.map(|_, logits| values(logits.clone()));
+        reference.exits = outputs.exits.map(|_, logits| values(logits));
         reference
     }
 
@@ -200,7 +200,7 @@ impl<'a> Reference<'a> {
         let [channels, h, w] = section.map.shape();
         let mut signs = vec![0.0; section.map.elements()];
         unpack_signs(bits, &mut signs);
-        values(section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
+        values(&section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
     }
 
     fn logits(&self, exit: Exit, row: u32) -> &[f32] {
