@@ -70,7 +70,7 @@ fn body_bytes_are_ddnns_formula() {
         let report = report(&[&arguments[..], &["--threshold", threshold]].concat());
         let body = report["bytes"]["body"].as_f64().expect("a number");
         let local = report["exits"]["local"]["count"].as_f64().unwrap_or(0.0);
-        // At threshold 0 a sample with no uncertainty at all still leaves locally, and costs its scores alone.
+        // At threshold 0 a sample with no uncertainty at all still leaves locally, and costs only its scores.
         let slack = if threshold == "0" { 256.0 * local / 60.0 * 2.0 } else { 0.0 };
         assert!((body - expected).abs() <= slack + 1e-9, "threshold {threshold}: {body} {report:#}");
     }

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     stopping: watch::Sender<bool>,
 }
 
-/// Readiness of the service, by the metrics.
+/// Metric of the readiness.
 const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
     "headwater_cloud_ready",
     "1 while every model thread answers and the service is not stopping.",
@@ -59,9 +59,10 @@ impl CloudState {
         let ids = networks.bundles().as_ref().map(|_, bundle| bundle.network_id());
         let metrics = Arc::new(CloudMetrics::new(ids));
         let networks = ServedNetworks::start(config, &networks, &engine, &metrics.models).await?;
-        let (healths, stopping) = (networks.healths(), watch::Sender::new(false));
-        let (ready, stop) = (healths.clone(), stopping.subscribe());
-        metrics.registry.register_report(&READY, &[], move || ready.is_ready() && !*stop.borrow());
+        let stopping = watch::Sender::new(false);
+        let healths = networks.healths(stopping.subscribe());
+        let of_metrics = healths.clone();
+        metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
         Ok(Self(Arc::new(Shared {
             model_name: config.model.name.clone(),
             max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
@@ -85,17 +86,11 @@ impl CloudState {
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }
-
-    fn is_live(&self) -> bool {
-        self.0.healths.is_live()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.0.healths.is_ready() && !*self.0.stopping.borrow()
-    }
 }
 
 impl Shared {
+    /// Checks that a name is the model's.
+    ///
     /// # Errors
     /// [`Fault::NotFound`] for any other name than the model's.
     pub(crate) fn check_model(&self, name: &str) -> Result<(), Refusal> {
@@ -135,7 +130,7 @@ async fn server() -> Response {
 
 /// Answers 503 once a model thread has failed: only a new process helps.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
-    if state.is_live() {
+    if state.shared().healths.is_live() {
         Ok(json_answer(&json!({ "live": true })))
     } else {
         Err(not_available("the model has failed"))
@@ -143,7 +138,7 @@ async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
 }
 
 async fn ready(State(state): State<CloudState>) -> Result<Response, Refusal> {
-    if state.is_ready() {
+    if state.shared().healths.is_ready() {
         Ok(json_answer(&json!({ "ready": true })))
     } else {
         Err(not_available("not ready"))
@@ -155,7 +150,7 @@ async fn model_ready(
     ModelName(model): ModelName,
 ) -> Result<Response, Refusal> {
     state.shared().check_model(&model)?;
-    if !state.is_ready() {
+    if !state.shared().healths.is_ready() {
         return Err(not_available("the model is not ready"));
     }
     Ok(json_answer(&json!({ "name": model, "ready": true })))

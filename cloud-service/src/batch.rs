@@ -21,7 +21,7 @@ impl Batcher {
         Self { queue, max_batch, carried: None }
     }
 
-    /// Waits for work and fills `entries` with one run; leaves `entries` empty when the queue is closed and empty. An entry over the
+    /// Waits for work and fills `entries` with one run. `entries` stays empty when the queue is closed and empty. An entry over the
     /// limit runs alone.
     pub(crate) fn next_run(&mut self, metrics: &ModelMetrics, entries: &mut Vec<Entry>) {
         entries.clear();

@@ -18,26 +18,30 @@ pub(crate) enum Health {
     Failed(String),
 }
 
-/// Health of all model threads.
+/// Health of the service: that of all model threads, and whether the service is stopping.
 #[derive(Clone, Debug)]
-pub(crate) struct Healths(pub(crate) PerNetwork<watch::Receiver<Health>>);
+pub(crate) struct Healths {
+    pub(crate) threads: PerNetwork<watch::Receiver<Health>>,
+    pub(crate) is_stopping: watch::Receiver<bool>,
+}
 
 impl Healths {
-    /// Whether every thread answers.
+    /// Whether every thread answers and the service is not stopping.
     pub(crate) fn is_ready(&self) -> bool {
-        self.0.iter().all(|(_, health)| *health.borrow() == Health::Ready)
+        !*self.is_stopping.borrow()
+            && self.threads.iter().all(|(_, health)| *health.borrow() == Health::Ready)
     }
 
     /// Whether no thread has failed.
     pub(crate) fn is_live(&self) -> bool {
-        !self.0.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
+        !self.threads.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
     }
 
-    /// Waits until every thread has ended, in order or not.
+    /// Waits until every thread has ended, by stop or failure.
     pub(crate) async fn ended(&self) {
-        for (_, health) in self.0.iter() {
+        for (_, health) in self.threads.iter() {
             let mut health = health.clone();
-            // A thread whose sender is gone has ended too.
+            // A closed channel is the end of a thread too.
             let _ = health.wait_for(|health| matches!(health, Health::Stopped | Health::Failed(_))).await;
         }
     }
@@ -45,13 +49,13 @@ impl Healths {
     /// Waits until a thread has failed; returns which, and why.
     pub(crate) async fn failed(&self) -> String {
         let next = async {
-            match &self.0.next {
+            match &self.threads.next {
                 Some(health) => failure(health.clone()).await,
                 None => pending().await,
             }
         };
         tokio::select! {
-            reason = failure(self.0.current.clone()) => reason,
+            reason = failure(self.threads.current.clone()) => reason,
             reason = next => format!("the next network: {reason}"),
         }
     }

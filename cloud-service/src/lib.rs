@@ -1,4 +1,4 @@
-//! The cloud service: runs the deep tail behind the Open Inference Protocol v2.
+//! The cloud service: runs the cloud section of a network and answers by the Open Inference Protocol v2.
 //!
 //! ```text
 //!                              ┌ permit (or 429) ─ queue ─ batcher ─ model thread ┐  current network

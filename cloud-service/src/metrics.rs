@@ -69,20 +69,24 @@ impl CloudMetrics {
     pub(crate) fn new(networks: PerNetwork<NetworkId>) -> Self {
         let registry = Metrics::new();
         let [network, generation] = NETWORK_LABELS;
-        let name = |rest: &str| format!("headwater_cloud_{rest}");
-        let counter = |rest: &str, help: &str| registry.counter(&name(rest), help);
-        let samples =
-            registry.counters(&name("samples_total"), "Samples that went through a model.", &NETWORK_LABELS);
-        let batches = registry.counters(&name("batches_total"), "Runs of a model.", &NETWORK_LABELS);
-        let max_batch =
-            registry.gauges(&name("max_batch_samples"), "Samples in the largest run.", &NETWORK_LABELS);
+        let samples = registry.counters(
+            "headwater_cloud_samples_total",
+            "Samples that went through a model.",
+            &NETWORK_LABELS,
+        );
+        let batches = registry.counters("headwater_cloud_batches_total", "Runs of a model.", &NETWORK_LABELS);
+        let max_batch = registry.gauges(
+            "headwater_cloud_max_batch_samples",
+            "Samples in the largest run.",
+            &NETWORK_LABELS,
+        );
         let skipped = registry.counters(
-            &name("skipped_requests_total"),
+            "headwater_cloud_skipped_requests_total",
             "Queued requests not run: the deadline had passed, or the caller had left.",
             &["reason", network, generation],
         );
         let stages = registry.durations(
-            &name("stage_duration_seconds"),
+            "headwater_cloud_stage_duration_seconds",
             "Time of a request in the queue, and of a batch in the model.",
             &["stage", network, generation],
         );
@@ -102,18 +106,22 @@ impl CloudMetrics {
             }
         });
         let requests = registry.counters(
-            &name("requests_total"),
+            "headwater_cloud_requests_total",
             "Inference requests by the code of their answer; ok for logits.",
             &["code"],
         );
+        let counter = |name, help| registry.counter(name, help);
         Self {
-            connections: counter("connections_total", "Connections accepted."),
+            connections: counter("headwater_cloud_connections_total", "Connections accepted."),
             answered: requests.with_label_values(&["ok"]),
             body_received_bytes: counter(
-                "body_received_bytes_total",
+                "headwater_cloud_body_received_bytes_total",
                 "Bytes of inference request bodies read.",
             ),
-            body_sent_bytes: counter("body_sent_bytes_total", "Bytes of inference answer bodies written."),
+            body_sent_bytes: counter(
+                "headwater_cloud_body_sent_bytes_total",
+                "Bytes of inference answer bodies written.",
+            ),
             models,
             requests,
             registry,

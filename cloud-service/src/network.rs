@@ -133,7 +133,7 @@ impl ServedNetworks {
         self.0.iter().fold(self.0.current.limits, |limits, (_, network)| limits.max(network.limits))
     }
 
-    pub(crate) fn healths(&self) -> Healths {
-        Healths(self.0.as_ref().map(|_, network| network.health.clone()))
+    pub(crate) fn healths(&self, is_stopping: watch::Receiver<bool>) -> Healths {
+        Healths { threads: self.0.as_ref().map(|_, network| network.health.clone()), is_stopping }
     }
 }

@@ -108,7 +108,7 @@ fn serve_until(
         TowerToHyperService::new(router.clone())
     };
     let stopped = async move {
-        // A sender that is gone is a stop too.
+        // A dropped sender stops the service too.
         _ = stop.wait_for(|&stop| stop).await;
         state.stop();
     };
@@ -121,7 +121,7 @@ impl CloudHandle {
         self.addr
     }
 
-    /// Address of the admin port, where the settings ask for one.
+    /// Address of the admin port; `None` where the settings name none.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::engine;
 use crate::network::open_networks;
 
-/// Runs the cloud section of a bundle, or of the current and the next, behind the Open Inference Protocol v2.
+/// Runs the cloud section of a bundle and answers requests of the Open Inference Protocol v2.
 #[derive(Clone, Debug, Conf)]
 #[conf(env_prefix = "HEADWATER_CLOUD_", name = "headwater-cloud", version, test)]
 pub struct CloudSettings {
@@ -69,7 +69,7 @@ pub struct HttpSettings {
     /// Samples in one request; sets the limit of its body.
     #[conf(long, env, default_value = "64")]
     pub max_samples: Bounded<1, 4096, usize>,
-    /// Longest time of a request from its head to its answer, ms; a caller may ask for less.
+    /// Longest time of a request from its head to its answer, ms; a request may name a shorter time.
     #[conf(long, env, default_value = "5000")]
     pub deadline_ms: Bounded<1, 600_000, u32>,
     /// Longest time that shutdown waits for requests in flight, ms.
@@ -222,7 +222,8 @@ mod tests {
     fn an_old_key_is_refused_naming_the_new_one() {
         for (old, new) in CloudSettings::RENAMED {
             let found = mistakes(&format!("bundle = \"a.hwb\"\n{old} = 1"));
-            assert!(found.len() == 1 && found[0].starts_with(old) && found[0].contains(new), "{found:?}");
+            // The value 1 does not fit every key, which is a second mistake.
+            assert_eq!(found[0], format!("{old}: is now `{new}`"), "{found:?}");
         }
     }
 

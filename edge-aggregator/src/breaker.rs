@@ -1,40 +1,40 @@
-//! The circuit breaker: after some failures in a row the cloud is left alone for a while, then tried with one request.
+//! Circuit breaker: after several failures in a row no request goes to the cloud for a while, then one request tries again.
 //!
-//! Pure: the caller says what time it is and how the die fell.
+//! The breaker is pure: the caller gives the time and the jitter.
 
 use std::time::Duration;
 
+use headwater_settings::{Bounded, Conf, Settings};
 use tokio::time::Instant;
 
-/// When the breaker opens and how long it stays so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Section `[cloud.breaker]`: when requests to the cloud are suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Conf)]
 pub struct BreakerConfig {
-    /// Failures in a row that open it, at least 1. More asks a sick cloud longer; fewer gives up on a hiccup.
-    pub failures: u32,
-    /// First wait before a probe, ms. Doubles with every probe that fails.
-    pub first_wait_ms: u32,
-    /// Longest wait before a probe, ms: the longest that a cloud which is well again goes unused.
-    pub longest_wait_ms: u32,
+    /// Failures in a row that suspend requests. More failures keep asking a failing cloud; fewer give up after a short disturbance.
+    #[conf(long, env, default_value = "5")]
+    pub failures: Bounded<1, 1_000_000, u32>,
+    /// First wait in ms before a request tries again. The wait doubles with every request that fails.
+    #[conf(long, env, default_value = "250")]
+    pub first_wait_ms: Bounded<1, 600_000, u32>,
+    /// Longest wait in ms before a request tries again.
+    #[conf(long, env, default_value = "5000")]
+    pub max_wait_ms: Bounded<1, 600_000, u32>,
 }
 
-impl Default for BreakerConfig {
-    fn default() -> Self {
-        Self { failures: 5, first_wait_ms: 250, longest_wait_ms: 5_000 }
-    }
-}
+impl Settings for BreakerConfig {}
 
-/// Whether to ask.
+/// Whether a request may go to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Ask.
-    Ask,
-    /// Ask; the outcome decides whether the breaker closes.
+    /// The request may go.
+    Allow,
+    /// The request may go, and its outcome decides whether the breaker closes.
     Probe,
-    /// Do not ask.
+    /// The request must not go.
     Refuse,
 }
 
-/// A breaker and where it stands.
+/// A breaker with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     config: BreakerConfig,
@@ -56,7 +56,7 @@ impl Breaker {
 
     pub(crate) fn admit(&mut self, now: Instant) -> Admission {
         match self.state {
-            State::Closed { .. } => Admission::Ask,
+            State::Closed { .. } => Admission::Allow,
             State::Open { until, probes } if now >= until => {
                 self.state = State::HalfOpen { probes };
                 Admission::Probe
@@ -65,35 +65,35 @@ impl Breaker {
         }
     }
 
-    /// An answer came in time. One to a request from before the breaker opened says as much as a probe's.
+    /// An answer came in time. An answer to a request from before the breaker opened closes the breaker as well.
     pub(crate) fn succeeded(&mut self) {
         self.state = State::Closed { failures: 0 };
     }
 
-    /// No answer, or an error. `die` in `[0, 1]` spreads the probes of many aggregators.
-    pub(crate) fn failed(&mut self, admission: Admission, now: Instant, die: f32) {
+    /// A request failed or timed out. `jitter` in `[0, 1]` spreads the probes of many aggregators.
+    pub(crate) fn failed(&mut self, admission: Admission, now: Instant, jitter: f32) {
         self.state = match (self.state, admission) {
-            (State::Closed { failures }, _) if failures + 1 < self.config.failures => {
+            (State::Closed { failures }, _) if failures + 1 < self.config.failures.get() => {
                 State::Closed { failures: failures + 1 }
             }
-            (State::Closed { .. }, _) => self.open(now, 0, die),
-            (State::HalfOpen { probes }, Admission::Probe) => self.open(now, probes + 1, die),
-            // Requests from before the breaker opened; it knows already.
+            (State::Closed { .. }, _) => self.open(now, 0, jitter),
+            (State::HalfOpen { probes }, Admission::Probe) => self.open(now, probes + 1, jitter),
+            // A request from before the breaker opened.
             (state, _) => state,
         };
     }
 
-    /// How often it opened, failed probes included.
+    /// Number of times that the breaker opened, failed probes included.
     pub(crate) fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Between half and the whole of the wait, which doubles from probe to probe.
-    fn open(&mut self, now: Instant, probes: u32, die: f32) -> State {
+    /// Opens for between half and the whole of the wait. The wait doubles from probe to probe.
+    fn open(&mut self, now: Instant, probes: u32, jitter: f32) -> State {
         self.opened += 1;
-        let BreakerConfig { first_wait_ms, longest_wait_ms, .. } = self.config;
-        let wait_ms = first_wait_ms.saturating_mul(1 << probes.min(20)).min(longest_wait_ms);
-        let wait = Duration::from_millis(u64::from(wait_ms)).mul_f32(0.5 + 0.5 * die.clamp(0.0, 1.0));
+        let BreakerConfig { first_wait_ms, max_wait_ms, .. } = self.config;
+        let wait_ms = first_wait_ms.get().saturating_mul(1 << probes.min(20)).min(max_wait_ms.get());
+        let wait = Duration::from_millis(u64::from(wait_ms)).mul_f32(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         State::Open { until: now + wait, probes }
     }
 }
@@ -102,46 +102,50 @@ impl Breaker {
 mod tests {
     use super::*;
 
+    fn default_config() -> BreakerConfig {
+        headwater_settings::defaults().unwrap()
+    }
+
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
-    fn opened_at(now: Instant) -> Breaker {
-        let mut breaker = Breaker::new(BreakerConfig::default());
+    fn opened_breaker(now: Instant) -> Breaker {
+        let mut breaker = Breaker::new(default_config());
         for _ in 0..5 {
-            assert_eq!(breaker.admit(now), Admission::Ask);
-            breaker.failed(Admission::Ask, now, 1.0);
+            assert_eq!(breaker.admit(now), Admission::Allow);
+            breaker.failed(Admission::Allow, now, 1.0);
         }
         breaker
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_four_do_not() {
+    fn five_failures_in_a_row_open_the_breaker_and_four_do_not() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(BreakerConfig::default());
+        let mut breaker = Breaker::new(default_config());
         for _ in 0..3 {
-            (0..4).for_each(|_| breaker.failed(Admission::Ask, now, 0.0));
+            (0..4).for_each(|_| breaker.failed(Admission::Allow, now, 0.0));
             breaker.succeeded();
         }
-        assert_eq!(breaker.admit(now), Admission::Ask);
-        assert_eq!(opened_at(now).admit(now), Admission::Refuse);
+        assert_eq!(breaker.admit(now), Admission::Allow);
+        assert_eq!(opened_breaker(now).admit(now), Admission::Refuse);
     }
 
     #[test]
-    fn after_the_wait_one_request_is_let_through_and_its_success_closes() {
+    fn after_the_wait_one_request_is_allowed_and_its_success_closes_the_breaker() {
         let now = Instant::now();
-        let mut breaker = opened_at(now);
+        let mut breaker = opened_breaker(now);
         assert_eq!(breaker.admit(now + ms(249)), Admission::Refuse);
         assert_eq!(breaker.admit(now + ms(250)), Admission::Probe);
         assert_eq!(breaker.admit(now + ms(251)), Admission::Refuse, "one probe at a time");
         breaker.succeeded();
-        assert_eq!(breaker.admit(now + ms(252)), Admission::Ask);
+        assert_eq!(breaker.admit(now + ms(252)), Admission::Allow);
     }
 
     #[test]
-    fn waits_double_from_failed_probe_to_failed_probe_up_to_the_longest() {
+    fn waits_double_with_every_failed_probe_up_to_the_longest_wait() {
         let mut now = Instant::now();
-        let mut breaker = opened_at(now);
+        let mut breaker = opened_breaker(now);
         for expected in [250, 500, 1000, 2000, 4000, 5000, 5000] {
             assert_eq!(breaker.admit(now + ms(expected - 1)), Admission::Refuse, "{expected}");
             now += ms(expected);
@@ -152,21 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn the_die_takes_away_at_most_half_of_a_wait() {
+    fn the_jitter_shortens_a_wait_by_at_most_half() {
         let now = Instant::now();
-        let mut breaker = Breaker::new(BreakerConfig::default());
-        (0..5).for_each(|_| breaker.failed(Admission::Ask, now, 0.0));
+        let mut breaker = Breaker::new(default_config());
+        (0..5).for_each(|_| breaker.failed(Admission::Allow, now, 0.0));
         assert_eq!(breaker.admit(now + ms(124)), Admission::Refuse);
         assert_eq!(breaker.admit(now + ms(125)), Admission::Probe);
     }
 
     #[test]
-    fn failures_of_requests_from_before_change_nothing_once_it_is_open() {
+    fn failures_of_earlier_requests_change_nothing_while_the_breaker_is_open() {
         let now = Instant::now();
-        let mut breaker = opened_at(now);
+        let mut breaker = opened_breaker(now);
         assert_eq!(breaker.admit(now + ms(250)), Admission::Probe);
-        breaker.failed(Admission::Ask, now + ms(251), 1.0);
+        breaker.failed(Admission::Allow, now + ms(251), 1.0);
         breaker.succeeded();
-        assert_eq!(breaker.admit(now + ms(252)), Admission::Ask);
+        assert_eq!(breaker.admit(now + ms(252)), Admission::Allow);
     }
 }

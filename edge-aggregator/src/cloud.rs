@@ -1,59 +1,73 @@
-//! The hop to the cloud: HTTP/1 with kept-alive connections, a bound on requests, deadlines, a breaker.
+//! Requests to the cloud: HTTP/1 over kept-alive connections, with a bound on requests, deadlines and a breaker.
+//!
+//! ```text
+//! group north ── CloudClient ──┐
+//!                              ├── CloudConnection: connections, permits, breaker ──> POST /v2/models/{m}/infer
+//! group south ── CloudClient ──┘
+//! ```
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Degraded, Fault, NetworkId, SampleId};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode, Uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-use crate::breaker::{Admission, Breaker, BreakerConfig};
-use crate::report::CloudAccount;
+use crate::breaker::{Admission, Breaker};
+use crate::config::CloudConfig;
+use crate::report::CloudCounts;
 
-/// A kept-alive connection is given up before the cloud service would close it.
-const IDLE: Duration = Duration::from_secs(45);
+/// Time after which an idle connection is closed; less than the cloud service's.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Room in an answer beside the logits: the JSON part.
-const ANSWER_HEAD_BYTES: usize = 16 * 1024;
+/// Longest time to connect. The deadline of a request is shorter.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the client must know of cloud and network.
-#[derive(Clone, Debug)]
-pub(crate) struct CloudTarget {
-    /// `http://host:port/v2/models/{m}/infer`.
-    pub(crate) uri: Uri,
-    /// In the order of [`Generation`].
-    pub(crate) networks: Vec<Tail>,
-    /// Requests under way at once; more wait, within their deadline.
-    pub(crate) most_requests: usize,
-    /// How long after its deadline an answer is still taken, for a revision.
-    pub(crate) linger: Duration,
-    pub(crate) breaker: BreakerConfig,
+/// Bytes of an answer's JSON part, beside the logits.
+const MAX_JSON_BYTES: usize = 16 * 1024;
+
+/// Connections to the cloud service, which all groups share.
+#[derive(Debug)]
+pub(crate) struct CloudConnection {
+    client: HttpClient,
+    /// Bound on concurrent requests; further requests wait within their deadline.
+    permits: Semaphore,
+    /// Time after its deadline in which an answer still counts as a revision.
+    linger: Duration,
+    /// Locked for single updates, never across an await.
+    breaker: Mutex<Breaker>,
 }
 
-/// What a question and its answer look like under a network.
+/// The group's model at the cloud service.
+#[derive(Clone, Debug)]
+pub(crate) struct CloudModel {
+    /// `http://host:port/v2/models/{m}/infer`.
+    pub(crate) uri: Uri,
+    pub(crate) shapes: PerNetwork<CloudShape>,
+}
+
+/// Shape of requests and answers for one network.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tail {
+pub(crate) struct CloudShape {
     pub(crate) network: NetworkId,
-    /// Maps that the cloud section joins.
+    /// Feature maps that the cloud section joins.
     pub(crate) sources: usize,
     pub(crate) classes: usize,
 }
 
-/// One sample's question.
+/// Request for one sample.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct CloudQuestion {
     pub(crate) generation: Generation,
     pub(crate) sample: SampleId,
     pub(crate) features: Vec<u8>,
@@ -61,87 +75,86 @@ pub(crate) struct Question {
     pub(crate) deadline_ms: u32,
 }
 
-/// What became of a question.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CloudReply {
     pub(crate) sample: SampleId,
     pub(crate) result: Result<Vec<f32>, Degraded>,
 }
 
-/// The client; one task of its own per question, all ended when it is dropped.
+/// Requests of one group. Each request is a task of its own; all end when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct CloudClient {
-    hop: Option<Arc<Hop>>,
-    asked: JoinSet<CloudReply>,
-    /// Failures known at once.
-    account: CloudAccount,
+    /// `None` without a cloud service.
+    requests: Option<Arc<Requests>>,
+    /// Locked for single updates, never across an await.
+    counts: Arc<Mutex<CloudCounts>>,
+    pending: JoinSet<CloudReply>,
 }
 
 #[derive(Debug)]
-struct Hop {
-    target: CloudTarget,
-    client: Client<HttpConnector, Full<Bytes>>,
-    permits: Semaphore,
-    /// Held for the blink of an update, never across an await.
-    shared: Mutex<Shared>,
+struct Requests {
+    connection: Arc<CloudConnection>,
+    model: CloudModel,
+    counts: Arc<Mutex<CloudCounts>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    breaker: Breaker,
-    account: CloudAccount,
+impl CloudConnection {
+    pub(crate) fn new(config: &CloudConfig) -> Self {
+        let max_requests = config.max_requests.get();
+        let client = HttpClientConfig {
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            max_idle: max_requests,
+        };
+        Self {
+            client: client.client(Connector::default()),
+            permits: Semaphore::new(max_requests),
+            linger: Duration::from_millis(config.linger_ms.get().into()),
+            breaker: Mutex::new(Breaker::new(config.breaker)),
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        lock(&self.breaker)
+    }
 }
 
 impl CloudClient {
-    /// A client of that cloud; of none, every question fails with [`Degraded::CloudUnreachable`].
-    pub(crate) fn new(target: Option<CloudTarget>) -> Self {
-        let hop = target.map(|target| {
-            let mut connector = HttpConnector::new();
-            connector.set_nodelay(true);
-            let client = Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE)
-                .pool_max_idle_per_host(target.most_requests)
-                .build(connector);
-            let shared = Shared { breaker: Breaker::new(target.breaker), account: CloudAccount::default() };
-            Arc::new(Hop {
-                permits: Semaphore::new(target.most_requests),
-                client,
-                shared: Mutex::new(shared),
-                target,
-            })
-        });
-        Self { hop, asked: JoinSet::new(), account: CloudAccount::default() }
+    /// A client of a group. Without a cloud every request fails with [`Degraded::CloudUnreachable`].
+    pub(crate) fn new(cloud: Option<(Arc<CloudConnection>, CloudModel)>) -> Self {
+        let counts = Arc::default();
+        let requests = cloud
+            .map(|(connection, model)| Arc::new(Requests { connection, model, counts: Arc::clone(&counts) }));
+        Self { requests, counts, pending: JoinSet::new() }
     }
 
-    /// Begins a question; [`CloudClient::next`] gives its reply.
+    /// Starts a request; [`CloudClient::next`] gives its reply.
     ///
     /// # Errors
-    /// Why it is not asked: no cloud, or the breaker is open. There will be no reply.
-    pub(crate) fn ask(&mut self, question: Question, now: Instant) -> Result<(), Degraded> {
-        let admitted = match &self.hop {
-            None => Err(Degraded::CloudUnreachable),
-            Some(hop) => match hop.shared().breaker.admit(now) {
-                Admission::Refuse => Err(Degraded::CloudBreakerOpen),
-                admission => Ok((Arc::clone(hop), admission)),
-            },
-        };
+    /// The reason why no request goes out: no cloud, or an open breaker. Such a request has no reply.
+    pub(crate) fn ask(&mut self, question: CloudQuestion, now: Instant) -> Result<(), Degraded> {
+        let requests = self.requests.as_ref().ok_or(Degraded::CloudUnreachable);
+        let admitted = requests.and_then(|requests| match requests.connection.breaker().admit(now) {
+            Admission::Refuse => Err(Degraded::CloudBreakerOpen),
+            admission => Ok((Arc::clone(requests), admission)),
+        });
         match admitted {
-            Ok((hop, admission)) => {
-                self.asked.spawn(hop.answer(question, admission, now));
+            Ok((requests, admission)) => {
+                self.pending.spawn(requests.run(question, admission, now));
                 Ok(())
             }
             Err(reason) => {
-                *self.account.failed.entry(reason).or_default() += 1;
+                *lock(&self.counts).failed.entry(reason).or_default() += 1;
                 Err(reason)
             }
         }
     }
 
-    /// The next reply; waits for ever while nothing is asked.
+    /// The next reply; never returns while no request is pending.
     pub(crate) async fn next(&mut self) -> CloudReply {
         loop {
-            match self.asked.join_next().await {
+            match self.pending.join_next().await {
                 Some(Ok(reply)) => return reply,
                 // A task that panicked: the leader's own deadline decides the sample.
                 Some(Err(_)) => {}
@@ -150,108 +163,107 @@ impl CloudClient {
         }
     }
 
-    /// A reply that is there already.
+    /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<CloudReply> {
-        self.asked.try_join_next()?.ok()
+        self.pending.try_join_next()?.ok()
     }
 
-    pub(crate) fn account(&self) -> CloudAccount {
-        let mut account = match &self.hop {
-            Some(hop) => {
-                let shared = hop.shared();
-                CloudAccount { breaker_opened: shared.breaker.opened(), ..shared.account.clone() }
-            }
-            None => CloudAccount::default(),
-        };
-        merge(&mut account.failed, &self.account.failed);
-        account
+    pub(crate) fn counts(&self) -> CloudCounts {
+        let requests = self.requests.as_ref();
+        let breaker_opened = requests.map_or(0, |requests| requests.connection.breaker().opened());
+        CloudCounts { breaker_opened, ..lock(&self.counts).clone() }
     }
 }
 
-impl Hop {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl Requests {
+    fn counts(&self) -> MutexGuard<'_, CloudCounts> {
+        lock(&self.counts)
     }
 
-    async fn answer(self: Arc<Self>, question: Question, admission: Admission, now: Instant) -> CloudReply {
+    async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
-        self.shared().account.asked += 1;
+        self.counts().asked += 1;
         let mut exchange = std::pin::pin!(self.exchange(question, deadline));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
             Ok(result) => {
-                self.settle(admission, result.as_ref().map(|_| ()).map_err(|reason| *reason));
+                self.note_outcome(admission, result.as_ref().err().copied());
                 result
             }
             Err(_) => {
-                self.settle(admission, Err(Degraded::CloudTimeout));
+                self.note_outcome(admission, Some(Degraded::CloudTimeout));
                 // The sample is decided by now; an answer that still comes is a revision.
-                let late = timeout_at(deadline + self.target.linger, exchange).await;
+                let late = timeout_at(deadline + self.connection.linger, exchange).await;
                 late.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
             }
         };
-        if result.is_ok() {
-            self.shared().account.answered += 1;
-        }
+        self.counts().answered += u64::from(result.is_ok());
         CloudReply { sample, result }
     }
 
-    /// Tells breaker and account how a question stood at its deadline.
-    fn settle(&self, admission: Admission, result: Result<(), Degraded>) {
-        let mut shared = self.shared();
-        match result {
-            Ok(()) => {
-                shared.breaker.succeeded();
-                if admission == Admission::Probe {
-                    info!(uri = %self.target.uri, "the cloud answers again");
-                }
+    /// Records in breaker and counts how a request stood at its deadline.
+    fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
+        let mut breaker = self.connection.breaker();
+        let uri = &self.model.uri;
+        let Some(reason) = failure else {
+            breaker.succeeded();
+            if admission == Admission::Probe {
+                info!(%uri, "the cloud answers again");
             }
-            Err(reason) => {
-                *shared.account.failed.entry(reason).or_default() += 1;
-                let opened = shared.breaker.opened();
-                shared.breaker.failed(admission, Instant::now(), die());
-                if shared.breaker.opened() > opened && admission == Admission::Ask {
-                    warn!(uri = %self.target.uri, reason = reason.name(), "the cloud fails: leaving it alone for a while");
-                }
-            }
+            return;
+        };
+        *self.counts().failed.entry(reason).or_default() += 1;
+        let opened = breaker.opened();
+        breaker.failed(admission, Instant::now(), random_fraction());
+        if breaker.opened() > opened && admission == Admission::Allow {
+            warn!(%uri, reason = reason.name(), "the cloud fails; requests are suspended for a while");
         }
     }
 
-    async fn exchange(&self, question: Question, deadline: Instant) -> Result<Vec<f32>, Degraded> {
+    async fn exchange(&self, question: CloudQuestion, deadline: Instant) -> Result<Vec<f32>, Degraded> {
         // The semaphore is never closed.
-        let _permit = self.permits.acquire().await.map_err(|_| Degraded::CloudUnreachable)?;
-        let target = &self.target;
-        // The leader asks for networks that it holds alone.
-        let tail = target.networks.get(question.generation as usize).ok_or(Degraded::CloudRefused)?;
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-        let request = InferRequest {
-            id: None,
-            network: Some(tail.network),
-            deadline_ms: Some(u32::try_from(left).unwrap_or(u32::MAX).max(1)),
-            batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
-        };
-        let (body, head_bytes) = encode_request(&request, tail.sources);
-        self.shared().account.body_sent_bytes += body.len() as u64;
-        let request = Request::post(target.uri.clone())
-            .header(CONTENT_TYPE, "application/octet-stream")
-            .header(HEADER_LENGTH, head_bytes)
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|_| Degraded::CloudRefused)?;
-        // A connection that cannot be made and one that breaks: either way there is no cloud.
-        let response = self.client.request(request).await.map_err(|_| Degraded::CloudUnreachable)?;
+        let _permit = self.connection.permits.acquire().await.map_err(|_| Degraded::CloudUnreachable)?;
+        // The leader asks only for networks that it holds.
+        let shape = *self.model.shapes.get(question.generation).ok_or(Degraded::CloudRefused)?;
+        let request = self.request(question, shape, deadline)?;
+        // A connection that fails and one that breaks: in both cases the cloud is unreachable.
+        let response =
+            self.connection.client.request(request).await.map_err(|_| Degraded::CloudUnreachable)?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response.status()));
         }
         let head_bytes =
             response.headers().get(HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let limit = ANSWER_HEAD_BYTES + 16 * tail.classes;
-        let body = Limited::new(response.into_body(), limit).collect().await;
+        let max_bytes = MAX_JSON_BYTES + 16 * shape.classes;
+        let body = Limited::new(response.into_body(), max_bytes).collect().await;
         let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
-        self.shared().account.body_received_bytes += body.len() as u64;
-        match decode_response(&body, head_bytes, 1, tail.classes) {
-            Ok(answer) if answer.network.is_none_or(|network| network == tail.network) => Ok(answer.logits),
+        self.counts().body_received_bytes += body.len() as u64;
+        match decode_response(&body, head_bytes, 1, shape.classes) {
+            Ok(answer) if answer.network.is_none_or(|network| network == shape.network) => Ok(answer.logits),
             _ => Err(Degraded::CloudRefused),
         }
+    }
+
+    fn request(
+        &self,
+        question: CloudQuestion,
+        shape: CloudShape,
+        deadline: Instant,
+    ) -> Result<Request<Full<Bytes>>, Degraded> {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        let request = InferRequest {
+            id: None,
+            network: Some(shape.network),
+            deadline_ms: Some(u32::try_from(left).unwrap_or(u32::MAX).max(1)),
+            batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
+        };
+        let (body, head_bytes) = encode_request(&request, shape.sources);
+        self.counts().body_sent_bytes += body.len() as u64;
+        Request::post(self.model.uri.clone())
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(HEADER_LENGTH, head_bytes)
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|_| Degraded::CloudRefused)
     }
 }
 
@@ -263,39 +275,29 @@ fn refusal(status: StatusCode) -> Degraded {
     }
 }
 
-/// A number in `[0, 1]` from the seed of a fresh hasher. Jitter needs no better.
-fn die() -> f32 {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number in `[0, 1]` from the seed of a fresh hasher, which is random enough for jitter.
+fn random_fraction() -> f32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     (RandomState::new().build_hasher().finish() >> 40) as f32 / (1u64 << 24) as f32
 }
 
-fn merge(into: &mut BTreeMap<Degraded, u64>, from: &BTreeMap<Degraded, u64>) {
-    for (reason, count) in from {
-        *into.entry(*reason).or_default() += count;
-    }
-}
-
-/// The address of a model's inference endpoint.
+/// Address of a model's inference endpoint.
 ///
 /// # Errors
-/// A sentence for the operator when `url` is not `http://host[:port]`.
-pub(crate) fn endpoint(url: &str, model: &str) -> Result<Uri, String> {
-    let form = || format!("expected http://host:port, found {url:?}");
-    let base: Uri = url.parse().map_err(|_| form())?;
-    match base.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(format!(
-                "{url:?}: TLS is not built into this version; use http on a trusted network"
-            ));
-        }
-        _ => return Err(form()),
+/// A sentence for the operator when `cloud` is not `http://host[:port]`, or the model's name is no part of a path.
+pub(crate) fn infer_endpoint(cloud: &Endpoint, model: &str) -> Result<Uri, String> {
+    if cloud.scheme().uses_tls() {
+        return Err(format!("{cloud}: TLS is not built into this version; use http on a trusted network"));
     }
-    if base.path() != "/" && !base.path().is_empty() || base.query().is_some() {
-        return Err(form());
+    if cloud.path() != "/" {
+        return Err(format!("expected http://host:port, found \"{cloud}\""));
     }
-    let authority = base.authority().ok_or_else(form)?;
-    format!("http://{authority}/v2/models/{model}/infer").parse().map_err(|_| form())
+    let endpoint = cloud.with_path(&format!("/v2/models/{model}/infer"));
+    endpoint.uri().map_err(|_| format!("expected the name of a model, found {model:?}"))
 }
 
 #[cfg(test)]

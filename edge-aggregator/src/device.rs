@@ -1,4 +1,4 @@
-//! What the registry knows of one device.
+//! State of one device in the registry.
 
 use std::collections::BTreeMap;
 
@@ -10,70 +10,70 @@ use tracing::warn;
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) id: DeviceId,
-    life: Option<Life>,
+    session: Option<Session>,
     status: Option<Status>,
-    /// A life whose end was told before its birth, or while another was current.
+    /// A boot that ended before its birth arrived, or while another boot was current.
     ended: Option<Boot>,
     refused: BTreeMap<&'static str, u64>,
-    /// Codes already named in this life.
-    named: Vec<Fault>,
+    /// Faults already logged in this session.
+    logged: Vec<Fault>,
 }
 
 /// A slot under a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NetworkSlot {
     pub(crate) slot: Slot,
     pub(crate) generation: Generation,
 }
 
-/// What a birth certificate said, checked against the network.
+/// Birth certificate of a boot, checked against the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
-    pub(crate) place: Place,
+pub(crate) struct Session {
+    pub(crate) claim: NetworkSlot,
     pub(crate) boot: Boot,
-    /// The id of its clock's samples at its start; 0 where triggers give the ids.
-    pub(crate) sample: SampleId,
-    /// Why this life is not let in.
+    /// Id of the first sample by the device's clock; 0 where triggers give the ids.
+    pub(crate) first_sample: SampleId,
+    /// Reason why this session is refused.
     pub(crate) refusal: Option<Fault>,
 }
 
 impl Device {
     pub(crate) fn new(id: DeviceId) -> Self {
-        Self { id, life: None, status: None, ended: None, refused: BTreeMap::new(), named: Vec::new() }
+        Self { id, session: None, status: None, ended: None, refused: BTreeMap::new(), logged: Vec::new() }
     }
 
-    pub(crate) fn life(&self) -> Option<Life> {
-        self.life
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.session
     }
 
-    /// The slot it fills now: introduced, let in, and up in this very life.
-    pub(crate) fn wanted_place(&self) -> Option<Place> {
-        let life = self.life.filter(|life| life.refusal.is_none())?;
-        let up = self.status.as_ref().is_some_and(|s| s.state == DeviceState::Up && s.boot == life.boot);
-        up.then_some(life.place)
+    /// The slot that the device claims now: its session is accepted, and its status is up for the same boot.
+    pub(crate) fn claimed_slot(&self) -> Option<NetworkSlot> {
+        let session = self.session.filter(|session| session.refusal.is_none())?;
+        let status = self.status.as_ref()?;
+        (status.state == DeviceState::Up && status.boot == session.boot).then_some(session.claim)
     }
 
-    pub(crate) fn introduced(&mut self, birth: &Birth, generation: Generation, refusal: Option<Fault>) {
-        if self.life.is_none_or(|life| life.boot != birth.boot) {
-            self.named.clear();
+    pub(crate) fn set_birth(&mut self, birth: &Birth, generation: Generation, refusal: Option<Fault>) {
+        if self.session.is_none_or(|session| session.boot != birth.boot) {
+            self.logged.clear();
         }
-        let sample = birth.sample.unwrap_or_default();
-        let place = Place { slot: birth.slot, generation };
-        self.life = Some(Life { place, boot: birth.boot, sample, refusal });
+        let first_sample = birth.sample.unwrap_or_default();
+        let claim = NetworkSlot { slot: birth.slot, generation };
+        self.session = Some(Session { claim, boot: birth.boot, first_sample, refusal });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }
     }
 
-    /// The broker no longer keeps its birth.
-    pub(crate) fn forgotten(&mut self) {
-        self.life = None;
+    /// The broker no longer keeps the birth.
+    pub(crate) fn clear_birth(&mut self) {
+        self.session = None;
     }
 
-    pub(crate) fn says(&mut self, status: Status) {
-        let is_current = self.life.is_none_or(|life| life.boot == status.boot);
+    pub(crate) fn set_status(&mut self, status: Status) {
+        let is_current = self.session.is_none_or(|session| session.boot == status.boot);
         if status.state == DeviceState::Down && !is_current {
-            // The will of another life: it must not end this one.
+            // The last will of another boot must not end this session.
             self.ended = Some(status.boot);
             return;
         }
@@ -83,12 +83,12 @@ impl Device {
         self.status = Some(status);
     }
 
-    /// Counts a refusal and, where the error table says so, names the device once per life.
+    /// Counts a refusal. Where the error table asks for it, the first refusal of a kind is logged in each session.
     pub(crate) fn refuse(&mut self, fault: Fault, why: &str) {
         *self.refused.entry(fault.code()).or_default() += 1;
-        if fault.mqtt() == MqttHandling::CountAndName && !self.named.contains(&fault) {
-            self.named.push(fault);
-            warn!(device = %self.id, fault = fault.code(), why, "a device was refused; further ones of this life are only counted");
+        if fault.mqtt() == MqttHandling::CountAndName && !self.logged.contains(&fault) {
+            self.logged.push(fault);
+            warn!(device = %self.id, fault = fault.code(), why, "a device was refused; more refusals of this session are only counted");
         }
     }
 

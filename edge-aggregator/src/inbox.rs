@@ -1,7 +1,8 @@
-//! What arrives from the broker: topic and payload in, events for the leader out, refusals counted.
+//! Messages from the broker: topic and payload in, events for the leader out, refusals counted.
 
 use std::collections::HashMap;
 
+use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
 use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
 use headwater_protocol::{
@@ -9,54 +10,52 @@ use headwater_protocol::{
     Status, Topic, Topics, decode,
 };
 
-use crate::edges::{EdgeChange, EdgeIndex, EdgePlace, EdgeRegistry, KnownEdges};
-use crate::registry::{Change, DeviceIndex, Known, Registry};
+use crate::registry::{DeviceIndex, DeviceNetwork, Registry, SlotChange};
+use crate::remote_edges::{EdgeChange, EdgeNetwork, NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 use crate::report::{DeviceRefusals, EdgeRefusals};
 
-/// Topic names remembered with what they mean, so that a message costs a look-up and no allocation.
-const MOST_ROUTES: usize = 4096;
+/// Topic names whose meaning is remembered: a message on one of them costs a look-up and no allocation.
+const MAX_ROUTES: usize = 4096;
 
-/// Reads messages under the networks of the group.
+/// Decoder of messages under the networks of the group.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     topics: Topics,
-    /// In the order of [`Generation`].
-    networks: Vec<Wire>,
-    registry: Registry,
-    edges: EdgeRegistry,
+    formats: PerNetwork<MessageFormat>,
+    devices: Registry,
+    edges: RemoteEdges,
     routes: HashMap<String, Route>,
-    /// Samples above it are not taken, nor any from a spool: the aggregator is stopping.
+    /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
     last_sample: Option<SampleId>,
     scores: Vec<f32>,
-    changes: Vec<Change>,
-    /// Messages of no device: foreign topics, names beyond those remembered, unreadable triggers.
-    strays: u64,
+    changes: Vec<SlotChange>,
+    unroutable: u64,
 }
 
-/// How the messages of a network look.
+/// Format of the messages of a network.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub(crate) struct MessageFormat {
     pub(crate) network: NetworkId,
     pub(crate) slots: usize,
-    /// Slots of each edge that runs elsewhere; empty for one that does not.
-    pub(crate) edges: Vec<SlotSet>,
+    /// Slots of each remote edge; empty for an edge in this process.
+    pub(crate) remote_edges: Vec<SlotSet>,
     pub(crate) limits: Limits,
-    /// How the maps of devices travel.
-    pub(crate) device: FeatureEncoding,
-    /// How the maps of edges travel.
-    pub(crate) edge: FeatureEncoding,
+    /// Encoding of the devices' feature maps.
+    pub(crate) device_features: FeatureEncoding,
+    /// Encoding of the edges' feature maps.
+    pub(crate) edge_features: FeatureEncoding,
 }
 
-impl Wire {
-    pub(crate) fn of(manifest: &NetworkManifest, network: NetworkId, edges: Vec<SlotSet>) -> Self {
+impl MessageFormat {
+    pub(crate) fn new(manifest: &NetworkManifest, network: NetworkId, remote_edges: Vec<SlotSet>) -> Self {
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
         Self {
             network,
             slots: usize::from(manifest.slots),
-            edges,
+            remote_edges,
             limits: manifest.limits(),
-            device: manifest.features.encoding,
-            edge: edge.unwrap_or_default(),
+            device_features: manifest.features.encoding,
+            edge_features: edge.unwrap_or_default(),
         }
     }
 }
@@ -65,35 +64,31 @@ impl Wire {
 enum Route {
     Trigger,
     Device(DeviceIndex, DeviceTopic),
-    Edge(EdgeIndex, EdgeTopic),
+    Edge(RemoteEdgeIndex, EdgeTopic),
 }
 
 impl Inbox {
-    /// `networks`: the current one, and the next where there is one.
-    pub(crate) fn new(topics: Topics, networks: Vec<Wire>) -> Self {
-        let of = || Generation::ALL.into_iter().zip(&networks);
+    pub(crate) fn new(topics: Topics, formats: PerNetwork<MessageFormat>) -> Self {
         let devices =
-            of().map(|(generation, &Wire { network, slots, .. })| Known { generation, network, slots });
-        let edges = of().map(|(generation, wire)| KnownEdges {
-            generation,
-            network: wire.network,
-            slots: wire.edges.clone(),
-        });
+            formats.as_ref().map(|_, format| DeviceNetwork { network: format.network, slots: format.slots });
+        let edges = formats
+            .as_ref()
+            .map(|_, format| EdgeNetwork { network: format.network, slots: format.remote_edges.clone() });
         Self {
             topics,
-            registry: Registry::new(devices.collect()),
-            edges: EdgeRegistry::new(edges.collect()),
-            networks,
+            devices: Registry::new(devices),
+            edges: RemoteEdges::new(edges),
+            formats,
             routes: HashMap::new(),
             last_sample: None,
             scores: Vec::new(),
             changes: Vec::new(),
-            strays: 0,
+            unroutable: 0,
         }
     }
 
-    /// Reads one message and gives what it means for the leader to `event`. `newest` is the newest sample the leader knows of;
-    /// the ids in headers are widened near it.
+    /// Reads one message and gives its event to `event`. `newest` is the newest sample that the leader knows; the ids in headers are
+    /// widened near it.
     pub(crate) fn receive(
         &mut self,
         topic: &str,
@@ -102,7 +97,7 @@ impl Inbox {
         mut event: impl FnMut(Generation, Event<'_>),
     ) {
         match self.route(topic) {
-            None => self.strays += 1,
+            None => self.unroutable += 1,
             Some(Route::Trigger) => self.trigger(payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
@@ -114,34 +109,34 @@ impl Inbox {
         }
     }
 
-    /// From now on samples newer than `last` are left to the next life.
+    /// Leaves samples newer than `last` to the next process, from now on.
     pub(crate) fn stop_after(&mut self, last: SampleId) {
         self.last_sample = Some(last);
     }
 
-    /// Devices with refusals, and what was refused of each.
+    /// Every device with refusals.
     pub(crate) fn refusals(&self) -> Vec<DeviceRefusals> {
-        self.registry.refusals()
+        self.devices.refusals()
     }
 
-    /// Edges with refusals, and what was refused of each.
+    /// Every edge with refusals.
     pub(crate) fn edge_refusals(&self) -> Vec<EdgeRefusals> {
         self.edges.refusals()
     }
 
-    /// Messages that belong to no device.
-    pub(crate) fn strays(&self) -> u64 {
-        self.strays
+    /// Messages on foreign topics or of names beyond those remembered, and unreadable triggers.
+    pub(crate) fn unroutable(&self) -> u64 {
+        self.unroutable
     }
 
-    /// The newest id of which a device said that its samples begin there; 0 where triggers give the ids.
-    pub(crate) fn newest_at_birth(&self) -> SampleId {
-        self.registry.newest_at_birth()
+    /// The newest first sample of all devices that fill a slot; 0 where triggers give the ids.
+    pub(crate) fn newest_first_sample(&self) -> SampleId {
+        self.devices.newest_first_sample()
     }
 
-    /// Bit `i` set where a device fills slot `i`.
-    pub(crate) fn filled_slots(&self) -> u64 {
-        self.registry.filled()
+    /// Slots that a device fills.
+    pub(crate) fn filled_slots(&self) -> SlotSet {
+        self.devices.filled()
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {
@@ -150,57 +145,57 @@ impl Inbox {
         }
         let route = match self.topics.parse(topic) {
             Ok(Topic::Trigger) => Route::Trigger,
-            Ok(Topic::Device(id, leaf)) => Route::Device(self.registry.device(&id)?, leaf),
+            Ok(Topic::Device(id, leaf)) => Route::Device(self.devices.device(&id)?, leaf),
             Ok(Topic::Edge(id, leaf)) => Route::Edge(self.edges.edge(&id)?, leaf),
             _ => return None,
         };
-        if self.routes.len() < MOST_ROUTES {
+        if self.routes.len() < MAX_ROUTES {
             self.routes.insert(topic.to_owned(), route);
         }
         Some(route)
     }
 
-    fn wire(&self, generation: Generation) -> &Wire {
-        // A generation comes from a registry, which knows those of `networks` alone.
-        &self.networks[generation as usize]
+    /// Format of a network. The registries give only generations that `formats` has.
+    fn format(&self, generation: Generation) -> &MessageFormat {
+        &self.formats[generation]
     }
 
-    /// Triggers are for the devices; the leader learns from them how far the samples are.
+    /// Triggers are for the devices; the leader learns the newest sample from them.
     fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
-        let is_ours = |tag| self.networks.iter().any(|wire| wire.network.tag() == tag);
-        match decode(payload, &self.networks[0].limits) {
+        let is_ours = |tag| self.formats.iter().any(|(_, format)| format.network.tag() == tag);
+        match decode(payload, &self.formats.current.limits) {
             Ok(Message { body: Body::Trigger(sample), header }) if is_ours(header.network) => {
                 event(Generation::Current, Event::Trigger { sample });
             }
-            _ => self.strays += 1,
+            _ => self.unroutable += 1,
         }
     }
 
     fn birth(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
         if payload.is_empty() {
-            self.registry.forget(device, &mut self.changes);
+            self.devices.clear_birth(device, &mut self.changes);
         } else {
             match serde_json::from_slice::<Birth>(payload) {
-                Ok(birth) => self.registry.birth(device, &birth, &mut self.changes),
-                Err(error) => self.registry.refuse(device, Fault::Malformed, &format!("birth: {error}")),
+                Ok(birth) => self.devices.set_birth(device, &birth, &mut self.changes),
+                Err(error) => self.devices.refuse(device, Fault::Malformed, &format!("birth: {error}")),
             }
         }
-        self.tell_changes(event);
+        self.emit_changes(event);
     }
 
     fn status(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
         match serde_json::from_slice::<Status>(payload) {
-            Ok(status) => self.registry.status(device, status, &mut self.changes),
-            // A cleared retained status says nothing about the life that is current.
+            Ok(status) => self.devices.set_status(device, status, &mut self.changes),
+            // A retained status was cleared; the session goes on.
             Err(_) if payload.is_empty() => {}
-            Err(error) => self.registry.refuse(device, Fault::Malformed, &format!("status: {error}")),
+            Err(error) => self.devices.refuse(device, Fault::Malformed, &format!("status: {error}")),
         }
-        self.tell_changes(event);
+        self.emit_changes(event);
     }
 
     fn edge_status(
         &mut self,
-        edge: EdgeIndex,
+        edge: RemoteEdgeIndex,
         payload: &[u8],
         event: &mut impl FnMut(Generation, Event<'_>),
     ) {
@@ -208,7 +203,7 @@ impl Inbox {
             return;
         }
         let changes = match serde_json::from_slice::<EdgeStatus>(payload) {
-            Ok(status) => self.edges.status(edge, &status),
+            Ok(status) => self.edges.set_status(edge, &status),
             Err(error) => return self.edges.refuse(edge, Fault::Malformed, &format!("status: {error}")),
         };
         for change in changes {
@@ -221,13 +216,13 @@ impl Inbox {
 
     fn edge_message(
         &mut self,
-        from: EdgeIndex,
+        from: RemoteEdgeIndex,
         payload: &[u8],
         newest: SampleId,
         event: &mut impl FnMut(Generation, Event<'_>),
     ) {
         let generation = self.edges.generation(from);
-        let &Wire { network, limits, edge: encoding, .. } = self.wire(generation);
+        let &MessageFormat { network, limits, edge_features: encoding, .. } = self.format(generation);
         let message = match decode(payload, &limits) {
             Ok(message) => message,
             Err(error) => return self.edges.refuse(from, error.fault(), &error.to_string()),
@@ -237,9 +232,9 @@ impl Inbox {
             let why = format!("network tag: expected {}, found {}", network.tag(), header.network);
             return self.edges.refuse(from, Fault::WrongNetwork, &why);
         }
-        let EdgePlace { edge, .. } = match self.edges.admit(from, header.boot) {
+        let NetworkEdge { edge, .. } = match self.edges.admit(from, header.boot) {
             Ok(edge) => edge,
-            Err(fault) => return self.edges.refuse(from, fault, "a message of an edge that is not let in"),
+            Err(fault) => return self.edges.refuse(from, fault, "a message of an edge that is not accepted"),
         };
         let sample = SampleId::widen(header.sample_low, newest);
         match message.body {
@@ -259,11 +254,11 @@ impl Inbox {
         }
     }
 
-    fn tell_changes(&mut self, event: &mut impl FnMut(Generation, Event<'_>)) {
+    fn emit_changes(&mut self, event: &mut impl FnMut(Generation, Event<'_>)) {
         for change in self.changes.drain(..) {
             match change {
-                Change::Up(at) => event(at.generation, Event::DeviceUp { slot: at.slot }),
-                Change::Down(at) => event(at.generation, Event::DeviceDown { slot: at.slot }),
+                SlotChange::Up(at) => event(at.generation, Event::DeviceUp { slot: at.slot }),
+                SlotChange::Down(at) => event(at.generation, Event::DeviceDown { slot: at.slot }),
             }
         }
     }
@@ -276,28 +271,28 @@ impl Inbox {
         newest: SampleId,
         event: &mut impl FnMut(Generation, Event<'_>),
     ) {
-        let generation = self.registry.generation(device);
-        let &Wire { network, limits, device: encoding, .. } = self.wire(generation);
+        let generation = self.devices.generation(device);
+        let &MessageFormat { network, limits, device_features: encoding, .. } = self.format(generation);
         let message = match decode(payload, &limits) {
             Ok(message) => message,
-            Err(error) => return self.registry.refuse(device, error.fault(), &error.to_string()),
+            Err(error) => return self.devices.refuse(device, error.fault(), &error.to_string()),
         };
         let header = message.header;
         if header.network != network.tag() {
             let (ours, theirs) = (network.tag(), header.network);
             let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
-            return self.registry.refuse(device, Fault::WrongNetwork, &why);
+            return self.devices.refuse(device, Fault::WrongNetwork, &why);
         }
-        let slot = match self.registry.admit(device, header.boot) {
+        let slot = match self.devices.admit(device, header.boot) {
             Ok(slot) => slot,
             Err(fault) => {
-                return self.registry.refuse(device, fault, "a message of a device that is not let in");
+                return self.devices.refuse(device, fault, "a message of a device that is not accepted");
             }
         };
-        let near = newest.max(self.registry.sample_at_birth(device));
+        let near = newest.max(self.devices.first_sample(device));
         let sample = SampleId::widen(header.sample_low, near);
         let (age_ms, late) = (header.age_ms, header.late);
-        // What a device still holds is as well left to the next life; features of a sample that is open are not.
+        // Spooled samples are left to the next process; features of a sample that is open are still needed.
         let opens_late = late && leaf != DeviceTopic::Features;
         if self.last_sample.is_some_and(|last| sample > last || opens_late) {
             return;
@@ -318,7 +313,7 @@ impl Inbox {
                 event(Event::DeviceDecided { slot, sample, age_ms, late, decision });
             }
             (DeviceTopic::Features, Body::Features(bits)) if !encoding.takes(bits) => {
-                self.registry.refuse(device, Fault::Malformed, NOT_FINITE);
+                self.devices.refuse(device, Fault::Malformed, NOT_FINITE);
             }
             (DeviceTopic::Features, Body::Features(bits)) => {
                 event(Event::Features { slot, sample, late, bits });
@@ -326,13 +321,13 @@ impl Inbox {
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
                 let why = format!("a {} message on the topic {}", body.kind().name(), leaf.name());
-                self.registry.refuse(device, Fault::Malformed, &why);
+                self.devices.refuse(device, Fault::Malformed, &why);
             }
         }
     }
 }
 
-/// Filters the aggregator subscribes to: what devices say of themselves, then what they see.
+/// Filters of the retained messages of devices.
 pub(crate) fn retained_filters(topics: &Topics) -> [String; 2] {
     [DeviceTopic::Birth, DeviceTopic::Status].map(|leaf| topics.every_device(leaf))
 }
@@ -344,12 +339,12 @@ pub(crate) fn sample_filters(topics: &Topics) -> [String; 4] {
     [summary, features, decision, topics.name(&Topic::Trigger)]
 }
 
-/// Filters of what edges elsewhere say.
+/// Filters of the messages of remote edges.
 pub(crate) fn edge_filters(topics: &Topics) -> [String; 2] {
     EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf))
 }
 
-/// Why a map of floats is refused.
+/// Refusal of a feature map of floats.
 const NOT_FINITE: &str = "features: expected finite floats, found NaN or infinity";
 
 #[cfg(test)]

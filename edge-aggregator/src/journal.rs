@@ -1,8 +1,12 @@
-//! The journal's file: entries appended in batches before anything they stand for is published.
+//! The journal's file: entries are appended in batches before their decisions are published.
 //!
-//! What was handed to the operating system survives a SIGKILL; [`JournalSync::Always`] waits for the disk as well, which power
-//! loss needs. A last line that a kill tore is cut off at the next start and reported; it was never published. The file cannot
-//! grow for ever: at its bound it is rewritten as the account, the open samples and the latest closings.
+//! Entries that the operating system has survive a SIGKILL. [`JournalSync::Always`] waits for the disk as well, which a power loss
+//! needs. A last line that a kill tore is cut off at the next start and counted; its decision was never published. At its bound the file
+//! is compacted:
+//!
+//! ```text
+//! settled counts │ ids of closed samples │ open samples │ the latest decisions and drops as whole lines
+//! ```
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,19 +20,19 @@ use headwater_protocol::{Dropped, SampleId, Settled};
 use thiserror::Error;
 
 use crate::config::{JournalConfig, JournalSync};
-use crate::report::JournalAccount;
+use crate::report::JournalCounts;
 
 mod read;
 
-/// Latest decisions that are kept whole, and published again after a restart.
-const KEPT_CLOSINGS: usize = 1024;
+/// Latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
+const MAX_WHOLE_LINES: usize = 1024;
 
-/// Appends entries; without a file it only counts them.
+/// Writer of the journal. Without a file entries are only counted.
 #[derive(Debug)]
 pub(crate) struct Journal {
     store: Option<Store>,
     buffer: Vec<u8>,
-    account: JournalAccount,
+    counts: JournalCounts,
 }
 
 #[derive(Debug)]
@@ -36,30 +40,30 @@ struct Store {
     path: PathBuf,
     file: Arc<File>,
     sync: JournalSync,
-    most_bytes: u64,
-    /// Size at which it is rewritten.
+    max_bytes: u64,
+    /// Size at which the file is compacted next.
     compact_at: u64,
-    /// Size, the buffer not counted.
+    /// Size of the file, without the buffer.
     length: u64,
-    /// Every closing in the file, oldest first.
-    closings: VecDeque<Closing>,
+    /// Lines of decided and dropped samples, oldest first.
+    closed: VecDeque<ClosedLine>,
 }
 
-/// Where the line of a decided or dropped sample lies.
+/// Position of the line of a decided or dropped sample.
 #[derive(Clone, Copy, Debug)]
-struct Closing {
+struct ClosedLine {
     dropped: Option<Dropped>,
     at: u64,
     length: usize,
 }
 
 impl Journal {
-    /// Opens the file, or makes it, and adds up what stands in it. Only the latest decisions come back whole.
+    /// Opens or creates the file and replays its entries. Only the latest decisions come back whole.
     ///
     /// # Errors
-    /// [`JournalError`]: the file cannot be had, another process has it, or it is not a journal.
+    /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal.
     pub(crate) fn open(config: Option<&JournalConfig>) -> Result<(Self, Recovered), JournalError> {
-        let mut journal = Self { store: None, buffer: Vec::new(), account: JournalAccount::default() };
+        let mut journal = Self { store: None, buffer: Vec::new(), counts: JournalCounts::default() };
         let Some(config) = config else { return Ok((journal, Recovered::default())) };
         let path = config.path.clone();
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
@@ -68,37 +72,37 @@ impl Journal {
         let read = read::read(&file, &path)?;
         if read.torn_bytes > 0 {
             file.set_len(read.length).map_err(|source| JournalError::Open { path: path.clone(), source })?;
-            journal.account.torn_bytes = read.torn_bytes;
+            journal.counts.torn_bytes = read.torn_bytes;
         }
         let mut recovered = read.recovered;
-        let surplus = recovered.decisions.len().saturating_sub(KEPT_CLOSINGS);
+        let surplus = recovered.decisions.len().saturating_sub(MAX_WHOLE_LINES);
         recovered.decisions.drain(..surplus);
         journal.store = Some(Store {
             path,
             file: Arc::new(file),
             sync: config.sync,
-            most_bytes: config.most_bytes,
-            compact_at: config.most_bytes,
+            max_bytes: config.max_bytes,
+            compact_at: config.max_bytes,
             length: read.length,
-            closings: read.closings,
+            closed: read.closed,
         });
         Ok((journal, recovered))
     }
 
-    /// Takes an entry for the next [`Journal::flush`].
+    /// Buffers an entry for the next [`Journal::flush`].
     pub(crate) fn append(&mut self, entry: &Entry) {
-        self.account.entries += 1;
+        self.counts.entries += 1;
         let Some(store) = &mut self.store else { return };
         let start = self.buffer.len();
         entry.write_line(&mut self.buffer);
         let (at, length) = (store.length + start as u64, self.buffer.len() - start);
-        store.closings.extend(closing(entry, at, length));
+        store.closed.extend(closed_line(entry, at, length));
     }
 
-    /// Writes what was taken. When it returns, what was taken may be published.
+    /// Writes the buffered entries. Afterwards their decisions may be published.
     ///
     /// # Errors
-    /// [`JournalError::Write`], after which the journal must not be used: its last line may be torn.
+    /// [`JournalError::Write`], after which the journal must not be used: the last line may be torn.
     pub(crate) async fn flush(&mut self) -> Result<(), JournalError> {
         let Some(store) = self.store.as_mut().filter(|_| !self.buffer.is_empty()) else { return Ok(()) };
         let failed = |source| JournalError::Write { path: store.path.clone(), source };
@@ -110,16 +114,16 @@ impl Journal {
             synced.map_err(io::Error::other).flatten().map_err(failed)?;
         }
         store.length += self.buffer.len() as u64;
-        self.account.written_bytes += self.buffer.len() as u64;
+        self.counts.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    /// Rewrites the file when it has reached its bound. What it is told must be as after the last flush; everything up to `floor` is closed,
-    /// and so are the `closed`.
+    /// Compacts the file when it has reached its bound. The arguments are the state after the last flush: every sample up to `floor` and
+    /// every sample of `closed` is closed.
     ///
     /// # Errors
-    /// [`JournalError::Write`]; the old file is then still whole.
+    /// [`JournalError::Write`]; the old file is then unchanged.
     pub(crate) fn compact_if_full(
         &mut self,
         settled: &Settled,
@@ -132,46 +136,46 @@ impl Journal {
         store
             .compact(settled, &Entry::Closed { floor, samples: closed.collect() }, open)
             .map_err(|source| JournalError::Write { path: store.path.clone(), source })?;
-        self.account.compactions += 1;
+        self.counts.compactions += 1;
         Ok(())
     }
 
     /// Entries, bytes, compactions.
-    pub(crate) fn account(&self) -> JournalAccount {
-        self.account
+    pub(crate) fn counts(&self) -> JournalCounts {
+        self.counts
     }
 }
 
 impl Store {
-    /// A new file beside the old one, then renamed over it. Of the closings it keeps the latest whole, and of the others the ids: without
-    /// them such a sample could be decided a second time after a restart.
+    /// Writes a new file beside the old one and renames it over the old one. The latest closed samples stay as whole lines, the others
+    /// as ids: without its id a sample could be decided a second time after a restart.
     fn compact(
         &mut self,
         settled: &Settled,
         closed: &Entry,
         open: impl Iterator<Item = SampleId>,
     ) -> io::Result<()> {
-        let surplus = self.closings.len().saturating_sub(KEPT_CLOSINGS);
-        self.closings.drain(..surplus);
-        let mut account = settled.clone();
-        for closing in &self.closings {
-            match closing.dropped {
-                None => account.decided = account.decided.saturating_sub(1),
+        let surplus = self.closed.len().saturating_sub(MAX_WHOLE_LINES);
+        self.closed.drain(..surplus);
+        let mut earlier = settled.clone();
+        for line in &self.closed {
+            match line.dropped {
+                None => earlier.decided = earlier.decided.saturating_sub(1),
                 Some(reason) => {
-                    account.dropped.entry(reason).and_modify(|count| *count = count.saturating_sub(1));
+                    earlier.dropped.entry(reason).and_modify(|count| *count = count.saturating_sub(1));
                 }
             }
         }
-        account.dropped.retain(|_, count| *count > 0);
+        earlier.dropped.retain(|_, count| *count > 0);
         let mut text = Vec::new();
-        Entry::Settled(account).write_line(&mut text);
+        Entry::Settled(earlier).write_line(&mut text);
         closed.write_line(&mut text);
         open.for_each(|sample| Entry::Opened(sample).write_line(&mut text));
-        for closing in &mut self.closings {
+        for line in &mut self.closed {
             let start = text.len();
-            text.resize(start + closing.length, 0);
-            self.file.read_exact_at(&mut text[start..], closing.at)?;
-            closing.at = start as u64;
+            text.resize(start + line.length, 0);
+            self.file.read_exact_at(&mut text[start..], line.at)?;
+            line.at = start as u64;
         }
         let mut beside = self.path.clone().into_os_string();
         beside.push(".new");
@@ -185,31 +189,31 @@ impl Store {
         std::fs::rename(&beside, &self.path)?;
         self.file = Arc::new(file);
         self.length = text.len() as u64;
-        // What must be kept may be more than the bound; rewriting it every time would help nobody.
-        self.compact_at = self.most_bytes.max(2 * self.length);
+        // The lines that stay may exceed the bound; compacting them every time would be useless.
+        self.compact_at = self.max_bytes.max(2 * self.length);
         Ok(())
     }
 }
 
-fn closing(entry: &Entry, at: u64, length: usize) -> Option<Closing> {
+fn closed_line(entry: &Entry, at: u64, length: usize) -> Option<ClosedLine> {
     match entry {
-        Entry::Decided(_) => Some(Closing { dropped: None, at, length }),
-        Entry::Dropped { reason, .. } => Some(Closing { dropped: Some(*reason), at, length }),
+        Entry::Decided(_) => Some(ClosedLine { dropped: None, at, length }),
+        Entry::Dropped { reason, .. } => Some(ClosedLine { dropped: Some(*reason), at, length }),
         Entry::Opened(_) | Entry::Settled(_) | Entry::Closed { .. } => None,
     }
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => JournalError::Held { path: path.to_owned() },
+        TryLockError::WouldBlock => JournalError::Locked { path: path.to_owned() },
         TryLockError::Error(source) => JournalError::Open { path: path.to_owned(), source },
     })
 }
 
-/// A journal that cannot be used.
+/// Reason why a journal cannot be used.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("journal {}: {source}", path.display())]
     Open {
         /// The file.
@@ -217,23 +221,23 @@ pub enum JournalError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A group has one leader, and a journal one writer.
+    /// Another process writes the journal.
     #[error("journal {}: another process has it open; stop that one or choose another file", path.display())]
-    Held {
+    Locked {
         /// The file.
         path: PathBuf,
     },
-    /// A whole line in it is not an entry: it was altered, or is not a journal.
+    /// A whole line is no entry: the file was altered, or is no journal.
     #[error("journal {}: line {line} is not an entry ({reason}); move the file away to begin a new one", path.display())]
     NotAnEntry {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Why the line is no entry.
         reason: String,
     },
-    /// It cannot be written, so nothing more may be decided.
+    /// The file cannot be written, so that no more samples may be decided.
     #[error("journal {}: writing: {source}; no decision is published that is not in the journal", path.display())]
     Write {
         /// The file.

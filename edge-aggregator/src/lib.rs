@@ -1,39 +1,48 @@
-//! The aggregator: leads a group's decisions over MQTT and asks the cloud when it is not sure.
+//! The aggregator: leads the decisions of groups over MQTT and asks the cloud for unsure samples.
 //!
-//! One task owns the decision state machine and everything it changes:
+//! One task per group owns the decision state machine and everything that its actions change:
 //!
 //! ```text
-//! broker ──link──> inbox (topic, payload → event) ──┐
-//! cloud  ──client, breaker──> answer or failure ────┼──> leader ──actions──> journal, then publish, then ask
-//! clock  ──next wake──────────────────────────────┘
+//! broker ──link──> inbox (topic, payload -> event) ──┐
+//! cloud  ──client, breaker──> answer or failure ─────┼──> leader ──actions──> journal, then publish, then ask
+//! clock  ──next timer────────────────────────────────┘
 //! ```
 //!
-//! Edge sections of its own process (`edge/`) overhear what the leader hears. An edge that is a process of its own, in a network
-//! with several, is the same crate in another role: it hears requests and features, and answers the leader over the broker.
+//! Local edges (`edge/`) take the same events as the leader. An edge of a network with several edges is a process of its own: the same
+//! crate in another role, which takes requests and features and answers the leader over the broker.
 //!
-//! What to decide is not known here: that is the state machine's (`headwater_inference::leader`).
+//! The crate does not know how a sample is decided: the state machine does (`headwater_inference::leader`).
 
+mod aggregator;
 mod breaker;
 mod clock;
 mod cloud;
 mod config;
 mod device;
 mod edge;
-mod edges;
-mod effective;
 mod inbox;
 mod journal;
+mod leader;
+mod member;
+mod metrics;
 mod outbox;
 mod registry;
+mod remote_edges;
 mod report;
-mod service;
+mod settings;
 mod worker;
 
+pub use aggregator::{Aggregator, AggregatorError, GroupEnd, GroupReport, Shared, run};
 pub use breaker::BreakerConfig;
-pub use config::{AggregatorConfig, JournalConfig, JournalSync, Role};
-pub use edge::{Edge, EdgeHandle};
-pub use journal::JournalError;
-pub use report::{
-    AggregatorReport, CloudAccount, DeviceRefusals, EdgeRefusals, EdgeReport, JournalAccount, LeaderAccount,
+pub use config::{
+    AggregatorConfig, CloudConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, JournalSync,
+    Role, SharedConfig,
 };
-pub use service::{Aggregator, AggregatorError, AggregatorHandle, Finished, run};
+pub use edge::GroupEdge;
+pub use journal::JournalError;
+pub use leader::GroupLeader;
+pub use member::{Member, MemberReport};
+pub use report::{
+    CloudCounts, DeviceRefusals, EdgeRefusals, EdgeReport, JournalCounts, LeaderCounts, LeaderReport,
+};
+pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};

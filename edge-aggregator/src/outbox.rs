@@ -1,4 +1,4 @@
-//! Messages to the group. Results wait for a broker that is away; the rest is worth nothing later.
+//! Messages to the group. Results wait for an absent broker; other messages are useless later.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use headwater_protocol::{
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-/// Results that wait for the broker. Without a broker no samples come, so only those open at its loss can be decided.
-const MOST_WAITING: usize = 16_384;
+/// Results that wait for the broker. Without a broker no new samples come; only samples that are open already are decided.
+const MAX_WAITING: usize = 16_384;
 
-/// Results of the last moments before a connection was found lost are said again: the broker may not have had them. A dead
-/// peer is found after one and a half keep-alives.
+/// Results of this time before a connection was found lost are published again: the broker may not have received them. A dead peer is
+/// found after one and a half keep-alive times.
 const RECENT: Duration = Duration::from_secs(15);
-const MOST_RECENT: usize = 4096;
+const MAX_RECENT: usize = 4096;
 
-/// Writes and publishes.
+/// Encodes and publishes messages.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Link,
@@ -49,14 +49,14 @@ impl Outbox {
         }
     }
 
-    /// Asks slots of devices that run a network for features. One that is lost costs the wait for features, no more.
+    /// Requests features from slots under a network. A lost request costs only the wait for features.
     pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: SlotSet) {
         let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
         let mut payload = Vec::new();
-        // A request is as long in every network.
+        // A request has the same length in every network.
         let limits = Limits::default();
         if let Err(error) = encode(&Message { header, body: Body::Request(slots) }, &limits, &mut payload) {
-            warn!(%error, "a request that cannot be written");
+            warn!(%error, "a request cannot be encoded");
             return;
         }
         if let Err(error) = self.link.publish(self.request_topic.as_str(), payload, self.request_qos, false) {
@@ -64,10 +64,10 @@ impl Outbox {
         }
     }
 
-    /// Publishes a decision, now or when the broker is back.
+    /// Publishes a decision now, or when the broker is back.
     pub(crate) fn result(&mut self, decision: &Decision, now: Instant) {
         let Some(payload) = json(decision) else { return };
-        if self.waiting.len() == MOST_WAITING {
+        if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
             self.unsent += 1;
         }
@@ -75,7 +75,7 @@ impl Outbox {
         self.flush(now);
     }
 
-    /// Publishes a deeper answer; a courtesy, so not repeated.
+    /// Publishes a later, better answer. A lost revision is not repeated.
     pub(crate) fn revision(&self, decision: &Decision) {
         let Some(payload) = json(decision) else { return };
         if let Err(error) = self.link.publish(self.revision_topic.as_str(), payload, QoS::AtLeastOnce, false)
@@ -84,13 +84,13 @@ impl Outbox {
         }
     }
 
-    /// Publishes the account; the next one says more than this one lost. Whether it was taken.
+    /// Publishes the settled samples; returns whether the link took the message. A later message includes a lost one.
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
         let Some(payload) = json(notice) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
     }
 
-    /// Publishes waiting results, oldest first, as long as the link takes them.
+    /// Publishes waiting results, oldest first, until the link takes no more.
     pub(crate) fn flush(&mut self, now: Instant) {
         while let Some(payload) = self.waiting.front() {
             match self.link.publish(self.result_topic.as_str(), payload.clone(), QoS::AtLeastOnce, false) {
@@ -100,7 +100,7 @@ impl Outbox {
                 }
                 Err(LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed) => return,
                 Err(error) => {
-                    warn!(%error, "a result that cannot be published");
+                    warn!(%error, "a result cannot be published");
                     self.waiting.pop_front();
                     self.unsent += 1;
                 }
@@ -108,30 +108,30 @@ impl Outbox {
         }
     }
 
-    /// The connection was found lost: what lies too far back had certainly arrived.
+    /// The connection was found lost: older results have certainly arrived.
     pub(crate) fn disconnected(&mut self, now: Instant) {
         self.recent.retain(|(at, _)| now.duration_since(*at) < RECENT);
     }
 
-    /// The connection is new: what went into the old one's last moments goes again. Duplicates are normal.
+    /// A new connection: the last results of the old one go out again. Consumers expect duplicates.
     pub(crate) fn reconnected(&mut self, now: Instant) {
         let again: Vec<_> = self.recent.drain(..).map(|(_, payload)| payload).collect();
         again.into_iter().rev().for_each(|payload| self.waiting.push_front(payload));
         self.flush(now);
     }
 
-    /// Results that wait.
+    /// Results that wait for the broker.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Results given up.
+    /// Results that were given up.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent
     }
 
     fn remember(&mut self, now: Instant, sent: Option<Bytes>) {
-        if self.recent.len() == MOST_RECENT {
+        if self.recent.len() == MAX_RECENT {
             self.recent.pop_front();
         }
         self.recent.extend(sent.map(|payload| (now, payload)));
@@ -142,7 +142,7 @@ fn json(value: &impl serde::Serialize) -> Option<Bytes> {
     match serde_json::to_vec(value) {
         Ok(text) => Some(text.into()),
         Err(error) => {
-            warn!(%error, "a message that cannot be written");
+            warn!(%error, "a message cannot be encoded");
             None
         }
     }

@@ -1,32 +1,32 @@
-//! Which device fills which slot, from what devices say of themselves.
+//! Devices of a group and the slots that they fill, from birth certificates and status messages.
 //!
-//! A device fills its slot from the moment its birth and its status `up` name the same boot, until its status or last will
-//! says `down` for that boot. One that comes while its slot is taken is refused, and let in when the slot falls free.
+//! A device fills its slot while its birth and its status `up` name the same boot. A device whose slot is taken is refused, and fills
+//! the slot when the slot becomes free.
 
 use std::collections::HashMap;
 
+use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
-use headwater_protocol::{Birth, Boot, DeviceId, Fault, NetworkId, SampleId, Slot, Status};
+use headwater_protocol::{Birth, Boot, DeviceId, Fault, NetworkId, SampleId, Slot, SlotSet, Status};
 
-use crate::device::{Device, Place};
+use crate::device::{Device, NetworkSlot};
 use crate::report::DeviceRefusals;
 
-/// Most devices that are remembered; more than a group has, less than a flood of made-up names would need.
-const MOST_DEVICES: usize = 1024;
+/// Devices that are remembered: more than a group has, fewer than a flood of made-up names would need.
+const MAX_DEVICES: usize = 1024;
 
-/// A slot changed hands.
+/// A change of the device in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// A device fills it.
-    Up(Place),
-    /// Nobody fills it.
-    Down(Place),
+pub(crate) enum SlotChange {
+    /// A device fills the slot.
+    Up(NetworkSlot),
+    /// No device fills the slot.
+    Down(NetworkSlot),
 }
 
-/// A network whose devices are let in.
+/// A network whose devices are accepted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) generation: Generation,
+pub(crate) struct DeviceNetwork {
     pub(crate) network: NetworkId,
     pub(crate) slots: usize,
 }
@@ -38,25 +38,25 @@ pub(crate) struct DeviceIndex(usize);
 /// All devices of the group.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    networks: Vec<Known>,
+    networks: PerNetwork<DeviceNetwork>,
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
-    /// Which device fills each slot, and under which network: a slot has one device, whichever of the networks it runs.
+    /// The device in each slot, with the network that it runs. A slot has one device, whichever network that device runs.
     holders: Vec<Option<(DeviceIndex, Generation)>>,
 }
 
 impl Registry {
-    pub(crate) fn new(networks: Vec<Known>) -> Self {
-        let slots = networks.iter().map(|known| known.slots).max().unwrap_or(0);
+    pub(crate) fn new(networks: PerNetwork<DeviceNetwork>) -> Self {
+        let slots = networks.iter().map(|(_, network)| network.slots).max().unwrap_or(0);
         Self { networks, devices: Vec::new(), by_id: HashMap::new(), holders: vec![None; slots] }
     }
 
-    /// The device of that name; `None` when no more are remembered.
+    /// The device of that name; `None` when [`MAX_DEVICES`] others are remembered.
     pub(crate) fn device(&mut self, id: &DeviceId) -> Option<DeviceIndex> {
         if let Some(&index) = self.by_id.get(id) {
             return Some(index);
         }
-        if self.devices.len() == MOST_DEVICES {
+        if self.devices.len() == MAX_DEVICES {
             return None;
         }
         let index = DeviceIndex(self.devices.len());
@@ -65,141 +65,149 @@ impl Registry {
         Some(index)
     }
 
-    /// A device introduces itself.
-    pub(crate) fn birth(&mut self, index: DeviceIndex, birth: &Birth, changes: &mut Vec<Change>) {
-        let known = self.networks.iter().find(|known| known.network == birth.network);
+    /// Takes the birth certificate of a device.
+    pub(crate) fn set_birth(&mut self, index: DeviceIndex, birth: &Birth, changes: &mut Vec<SlotChange>) {
+        let known = self.networks.iter().find(|(_, known)| known.network == birth.network);
+        let generation = known.map_or(Generation::Current, |(generation, _)| generation);
+        let refusal = self.refusal(index, birth, known.map(|(_, known)| known.slots));
         let device = &mut self.devices[index.0];
-        let refusal = if birth.device != device.id {
-            Some((
-                Fault::Malformed,
-                format!("birth: the topic names {}, the text {}", device.id, birth.device),
-            ))
-        } else if let Some(Known { slots, .. }) = known {
-            (birth.slot.index() >= *slots).then(|| {
-                (Fault::Malformed, format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot))
-            })
-        } else {
-            let ours: Vec<String> = self.networks.iter().map(|known| known.network.short()).collect();
-            let (ours, theirs) = (ours.join(" or "), birth.network.short());
-            Some((
-                Fault::WrongNetwork,
-                format!("network: expected {ours}, found {theirs}: give it this group's bundle"),
-            ))
-        };
-        let generation = known.map_or(Generation::Current, |known| known.generation);
-        device.introduced(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
+        device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         if let Some((fault, why)) = refusal {
             device.refuse(fault, &why);
         }
-        self.settle(index, changes);
+        self.update_holders(index, changes);
     }
 
-    /// A device says that it is up or down, or its last will does.
-    pub(crate) fn status(&mut self, index: DeviceIndex, status: Status, changes: &mut Vec<Change>) {
-        self.devices[index.0].says(status);
-        self.settle(index, changes);
+    /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
+    fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<(Fault, String)> {
+        let id = &self.devices[index.0].id;
+        if birth.device != *id {
+            let why = format!("birth: the topic names {id}, the text {}", birth.device);
+            return Some((Fault::Malformed, why));
+        }
+        let Some(slots) = slots else {
+            return Some((
+                Fault::WrongNetwork,
+                wrong_network(self.networks.as_ref().map(|_, it| it.network), birth.network),
+            ));
+        };
+        let why = || format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
+        (birth.slot.index() >= slots).then(|| (Fault::Malformed, why()))
+    }
+
+    /// Takes the status of a device, which its last will may have sent.
+    pub(crate) fn set_status(&mut self, index: DeviceIndex, status: Status, changes: &mut Vec<SlotChange>) {
+        self.devices[index.0].set_status(status);
+        self.update_holders(index, changes);
     }
 
     /// The retained birth was cleared: the device left for good.
-    pub(crate) fn forget(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        self.devices[index.0].forgotten();
-        self.settle(index, changes);
+    pub(crate) fn clear_birth(&mut self, index: DeviceIndex, changes: &mut Vec<SlotChange>) {
+        self.devices[index.0].clear_birth();
+        self.update_holders(index, changes);
     }
 
-    /// The network that the device said it runs, by which its messages are read; the current one of a device that said nothing yet.
+    /// The network that the device runs by its birth, under which its messages are read; the current network before a birth.
     pub(crate) fn generation(&self, index: DeviceIndex) -> Generation {
-        self.devices[index.0].life().map_or(Generation::Current, |life| life.place.generation)
+        self.devices[index.0].session().map_or(Generation::Current, |session| session.claim.generation)
     }
 
-    /// The slot for which a message of this boot speaks.
+    /// The slot of a message with this boot.
     ///
     /// # Errors
-    /// [`Fault::UnknownDevice`] before the birth of that life, [`Fault::SlotTaken`] while another device fills the slot, or
+    /// [`Fault::UnknownDevice`] before the birth of that boot, [`Fault::SlotTaken`] while another device fills the slot, or
     /// the fault for which the birth was refused.
     pub(crate) fn admit(&self, index: DeviceIndex, boot: Boot) -> Result<Slot, Fault> {
-        let life =
-            self.devices[index.0].life().filter(|life| life.boot == boot).ok_or(Fault::UnknownDevice)?;
-        if let Some(fault) = life.refusal {
+        let session = self.devices[index.0].session().filter(|session| session.boot == boot);
+        let session = session.ok_or(Fault::UnknownDevice)?;
+        if let Some(fault) = session.refusal {
             return Err(fault);
         }
-        let slot = life.place.slot;
+        let slot = session.claim.slot;
         match self.holders.get(slot.index()).copied().flatten() {
-            // A slot that nobody fills yet: its status is on the way, or its last messages still are.
+            // An empty slot: the status of this device is on the way, or the last messages of its session are.
             None => Ok(slot),
             Some((holder, _)) if holder == index => Ok(slot),
             Some(_) => Err(Fault::SlotTaken),
         }
     }
 
-    /// The id of the device's samples when its life began; 0 where triggers give the ids.
-    pub(crate) fn sample_at_birth(&self, index: DeviceIndex) -> SampleId {
-        self.devices[index.0].life().map_or(SampleId(0), |life| life.sample)
+    /// Id of the device's first sample in its session; 0 where triggers give the ids.
+    pub(crate) fn first_sample(&self, index: DeviceIndex) -> SampleId {
+        self.devices[index.0].session().map_or(SampleId(0), |session| session.first_sample)
     }
 
-    /// The newest of those of all devices that fill a slot.
-    pub(crate) fn newest_at_birth(&self) -> SampleId {
+    /// The newest first sample of all devices that fill a slot.
+    pub(crate) fn newest_first_sample(&self) -> SampleId {
         let holders = self.holders.iter().flatten();
-        holders.map(|(holder, _)| self.sample_at_birth(*holder)).max().unwrap_or_default()
+        holders.map(|(holder, _)| self.first_sample(*holder)).max().unwrap_or_default()
     }
 
-    /// Counts a refusal under its device.
+    /// Counts a refusal of a device.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
         self.devices[index.0].refuse(fault, why);
     }
 
-    /// Refusals of every device that has any.
+    /// Every device with refusals.
     pub(crate) fn refusals(&self) -> Vec<DeviceRefusals> {
-        let some = self.devices.iter().filter(|device| !device.refusals().is_empty());
-        some.map(|device| DeviceRefusals { device: device.id.clone(), refused: device.refusals().clone() })
+        let with_refusals = self.devices.iter().filter(|device| !device.refusals().is_empty());
+        with_refusals
+            .map(|device| DeviceRefusals { device: device.id.clone(), refused: device.refusals().clone() })
             .collect()
     }
 
-    /// Bit `i` set where a device fills slot `i`.
-    pub(crate) fn filled(&self) -> u64 {
-        let holders = self.holders.iter().enumerate();
-        holders.fold(0, |mask, (slot, holder)| mask | u64::from(holder.is_some()) << slot)
+    /// Slots that a device fills.
+    pub(crate) fn filled(&self) -> SlotSet {
+        let slots = Slot::first(self.holders.len()).zip(&self.holders);
+        slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
     }
 
-    /// Brings the holders in line with what the device now wants.
-    fn settle(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let wanted = self.devices[index.0].wanted_place();
-        let held = self.holders.iter().enumerate().find_map(|(slot, holder)| {
+    /// Updates the holders of slots after a change of one device.
+    fn update_holders(&mut self, index: DeviceIndex, changes: &mut Vec<SlotChange>) {
+        let claim = self.devices[index.0].claimed_slot();
+        let holds = Slot::first(self.holders.len()).zip(&self.holders).find_map(|(slot, holder)| {
             let (_, generation) = holder.filter(|(holder, _)| *holder == index)?;
-            Some(Place { slot: Slot::try_from(slot as u8).ok()?, generation })
+            Some(NetworkSlot { slot, generation })
         });
-        if let Some(held) = held.filter(|held| wanted != Some(*held)) {
-            self.holders[held.slot.index()] = None;
-            changes.push(Change::Down(held));
-            if wanted.map(|place| place.slot) != Some(held.slot) {
-                let wants = |other: &DeviceIndex| {
-                    self.devices[other.0].wanted_place().map(|place| place.slot) == Some(held.slot)
+        if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
+            self.holders[left.slot.index()] = None;
+            changes.push(SlotChange::Down(left));
+            if claim.map(|claim| claim.slot) != Some(left.slot) {
+                let claims = |other: &DeviceIndex| {
+                    self.devices[other.0].claimed_slot().map(|claim| claim.slot) == Some(left.slot)
                 };
-                if let Some(heir) = (0..self.devices.len()).map(DeviceIndex).find(wants) {
-                    self.fill(heir, changes);
+                if let Some(successor) = (0..self.devices.len()).map(DeviceIndex).find(claims) {
+                    self.fill(successor, changes);
                 }
             }
         }
         self.fill(index, changes);
     }
 
-    fn fill(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let Some(place) = self.devices[index.0].wanted_place() else { return };
-        let Some(holder) = self.holders.get_mut(place.slot.index()) else { return };
+    /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
+    fn fill(&mut self, index: DeviceIndex, changes: &mut Vec<SlotChange>) {
+        let Some(claim) = self.devices[index.0].claimed_slot() else { return };
+        let Some(holder) = self.holders.get_mut(claim.slot.index()) else { return };
         match *holder {
             None => {
-                *holder = Some((index, place.generation));
-                changes.push(Change::Up(place));
+                *holder = Some((index, claim.generation));
+                changes.push(SlotChange::Up(claim));
             }
             Some((holder, _)) if holder == index => {}
             Some((holder, _)) => {
-                let why = format!(
-                    "slot {} is filled by {}: give one of them another slot",
-                    place.slot, self.devices[holder.0].id
-                );
+                let holder = &self.devices[holder.0].id;
+                let why = format!("slot {} is filled by {holder}: give one of them another slot", claim.slot);
                 self.devices[index.0].refuse(Fault::SlotTaken, &why);
             }
         }
     }
+}
+
+/// The sentence for a device or edge with the bundle of another group.
+pub(crate) fn wrong_network(ours: PerNetwork<NetworkId>, found: NetworkId) -> String {
+    let ours: Vec<String> = ours.iter().map(|(_, network)| network.short()).collect();
+    let (ours, found) = (ours.join(" or "), found.short());
+    format!("network: expected {ours}, found {found}: give it this group's bundle")
 }
 
 #[cfg(test)]

@@ -1,53 +1,53 @@
-//! What the aggregator counts.
+//! Counts of an aggregator.
 
 use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
-use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, Exit};
+use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, SlotSet};
 use serde::Serialize;
 
-/// What an aggregator did since it started.
+/// Counts of a group's leader since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct AggregatorReport {
-    /// Decisions made in this life.
+pub struct LeaderReport {
+    /// Decisions.
     pub decided: u64,
     /// Decisions by exit.
     pub exits: BTreeMap<Exit, u64>,
-    /// Decisions by reason for being degraded; one may have several.
+    /// Degraded decisions by reason; one decision may have several reasons.
     pub degraded: BTreeMap<Degraded, u64>,
-    /// Samples given up, by reason.
+    /// Dropped samples by reason.
     pub dropped: BTreeMap<Dropped, u64>,
-    /// Sample-slot pairs missing in decisions.
+    /// Missing views in decisions, one for each sample and slot.
     pub missing: u64,
-    /// Deeper answers that came after a decision.
+    /// Cloud answers that came after a decision and were published as revisions.
     pub revisions: u64,
-    /// Decisions of an earlier life published again.
+    /// Decisions of an earlier process that were published again.
     pub republished: u64,
     /// Samples open now.
     pub open: u64,
-    /// Slots that a device fills now: bit i set for slot i.
-    pub filled_slots: u64,
+    /// Slots that a device fills now.
+    pub filled_slots: SlotSet,
     /// Devices with refused messages or births.
     pub refused: Vec<DeviceRefusals>,
     /// Edges with refused messages.
     pub refused_edges: Vec<EdgeRefusals>,
-    /// Edges that are there now, in this process or elsewhere: bit i set for edge i.
-    pub edges_up: u64,
-    /// Messages that belong to no device.
-    pub strays: u64,
+    /// Edges that are up now, in this process or another.
+    pub edges_up: EdgeSet,
+    /// Messages on foreign topics or of unknown names, and unreadable triggers.
+    pub unroutable: u64,
     /// Results that wait for the broker.
     pub results_waiting: u64,
-    /// Results given up because too many waited; they stay in the journal.
+    /// Results given up because too many waited. They stay in the journal.
     pub results_unsent: u64,
-    /// What the state machine ignored.
-    pub leader: LeaderAccount,
-    /// The hop to the cloud.
-    pub cloud: CloudAccount,
+    /// Messages that the decision state machine ignored.
+    pub leader: LeaderCounts,
+    /// Requests to the cloud.
+    pub cloud: CloudCounts,
     /// The journal.
-    pub journal: JournalAccount,
-    /// Bytes written to the broker's socket, all of them.
+    pub journal: JournalCounts,
+    /// Bytes written to the broker's socket, with all protocol headers above TCP.
     pub wire_sent_bytes: u64,
-    /// Bytes read from the broker's socket, all of them.
+    /// Bytes read from the broker's socket, with all protocol headers above TCP.
     pub wire_received_bytes: u64,
 }
 
@@ -69,45 +69,45 @@ pub struct EdgeRefusals {
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// What an edge that is a process of its own did since it started.
+/// Counts of an edge beside the leader since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EdgeReport {
-    /// Answers with scores and a map.
+    /// Answers with scores and a feature map.
     pub answered: u64,
-    /// Samples of which no features came.
+    /// Samples without features.
     pub gone: u64,
-    /// Runs of the section that failed.
+    /// Failed runs of the section.
     pub section_failures: u64,
     /// Answers that could not be sent.
     pub unsent: u64,
-    /// Slots that a device fills now: bit i set for slot i.
-    pub filled_slots: u64,
+    /// Slots that a device fills now.
+    pub filled_slots: SlotSet,
     /// Devices with refused messages or births.
     pub refused: Vec<DeviceRefusals>,
-    /// Messages that belong to no device.
-    pub strays: u64,
-    /// Bytes written to the broker's socket, all of them.
+    /// Messages on foreign topics or of unknown names, and unreadable triggers.
+    pub unroutable: u64,
+    /// Bytes written to the broker's socket, with all protocol headers above TCP.
     pub wire_sent_bytes: u64,
-    /// Bytes read from the broker's socket, all of them.
+    /// Bytes read from the broker's socket, with all protocol headers above TCP.
     pub wire_received_bytes: u64,
 }
 
 /// Messages that changed nothing; see [`Counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeaderAccount {
-    /// A slot answered twice.
+pub struct LeaderCounts {
+    /// Second answers of a slot.
     pub duplicates: u64,
-    /// The sample was closed before the message came.
+    /// Messages for closed samples.
     pub after_close: u64,
     /// Vectors of the wrong length.
     pub misfits: u64,
-    /// New samples too far ahead of what a trigger or a second device named.
+    /// New samples too far ahead of any sample that a trigger or a second device named.
     pub implausible: u64,
-    /// Bit `i` set where slot `i` named one.
-    pub implausible_slots: u64,
-    /// Features or cloud answers that nobody waited for.
+    /// Slots that named such a sample.
+    pub implausible_slots: SlotSet,
+    /// Features, edge answers and cloud answers that were not requested.
     pub unasked: u64,
-    /// Answers under one network for samples that were decided under the other.
+    /// Answers under one network for samples of the other network.
     pub other_network: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
@@ -115,8 +115,8 @@ pub struct LeaderAccount {
 
 /// Requests to the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CloudAccount {
-    /// Requests begun.
+pub struct CloudCounts {
+    /// Requests started.
     pub asked: u64,
     /// Answers with logits, late ones included.
     pub answered: u64,
@@ -126,40 +126,40 @@ pub struct CloudAccount {
     pub body_sent_bytes: u64,
     /// Bytes of answer bodies.
     pub body_received_bytes: u64,
-    /// How often the breaker opened.
+    /// Number of times that the breaker opened, for the requests of all groups.
     pub breaker_opened: u64,
 }
 
-/// The journal since the start.
+/// Counts of the journal since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct JournalAccount {
+pub struct JournalCounts {
     /// Entries written.
     pub entries: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Times it was rewritten because it had reached its bound.
+    /// Compactions at the bound.
     pub compactions: u64,
-    /// Bytes of a torn last line found at the start and cut off.
+    /// Bytes of a torn last line that the start cut off.
     pub torn_bytes: u64,
 }
 
 impl EdgeReport {
-    /// What both did, under two networks in one process.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    /// Sum of two reports: an edge under two networks in one process.
+    pub(crate) fn plus(mut self, other: Self) -> Self {
         self.answered += other.answered;
         self.gone += other.gone;
         self.section_failures += other.section_failures;
         self.unsent += other.unsent;
         self.filled_slots |= other.filled_slots;
         self.refused.extend(other.refused);
-        self.strays += other.strays;
+        self.unroutable += other.unroutable;
         self.wire_sent_bytes += other.wire_sent_bytes;
         self.wire_received_bytes += other.wire_received_bytes;
         self
     }
 }
 
-impl AggregatorReport {
+impl LeaderReport {
     pub(crate) fn count(&mut self, decision: &Decision) {
         self.decided += 1;
         self.missing += u64::from(decision.presence.missing_count());
@@ -170,14 +170,14 @@ impl AggregatorReport {
     }
 }
 
-impl From<&Counts> for LeaderAccount {
+impl From<&Counts> for LeaderCounts {
     fn from(counts: &Counts) -> Self {
         Self {
             duplicates: counts.duplicates,
             after_close: counts.after_close,
             misfits: counts.misfits,
             implausible: counts.implausible,
-            implausible_slots: counts.implausible_slots.bits(),
+            implausible_slots: counts.implausible_slots,
             unasked: counts.unasked,
             other_network: counts.other_network,
             windows_timed_out: counts.windows_timed_out,

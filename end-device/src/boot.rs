@@ -1,4 +1,4 @@
-//! The boot number: it tells messages of one start of the device from those of another.
+//! The boot number: it distinguishes messages of different starts of the device.
 
 use std::fs;
 use std::io::ErrorKind;

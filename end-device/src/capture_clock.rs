@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use headwater_protocol::SampleId;
 
+use crate::config::Capture;
 use crate::timestamp::Timestamp;
 
 /// Shortest time between two log lines about missed captures.
@@ -41,8 +42,16 @@ pub(crate) struct DueCapture {
 }
 
 impl CaptureClock {
+    /// The clock of a device, if it captures by the clock.
+    pub(crate) fn of(capture: Capture) -> Option<Self> {
+        match capture {
+            Capture::Clock { period_ms } => Some(Self::new(period_ms)),
+            Capture::Trigger | Capture::Source => None,
+        }
+    }
+
     /// `period_ms` of at least 1.
-    pub(crate) fn new(period_ms: u64) -> Self {
+    fn new(period_ms: u64) -> Self {
         Self { period_us: period_ms.max(1).saturating_mul(1000), newest: None, unlogged: 0, log_from_us: 0 }
     }
 

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
-use headwater_link::{Link, LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{Birth, Boot, DeviceState, Exit, NetworkId, SampleId, Status};
-use tokio::sync::watch;
+use headwater_link::Link;
+use headwater_protocol::{DeviceState, Exit, NetworkId, Status};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -19,15 +19,14 @@ use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::frame_ids::FrameIds;
+use crate::link_setup::{DeviceTopics, link_config};
 use crate::publisher::{Publisher, SharedReport, lock};
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
 use crate::report::DeviceReport;
-use crate::section_runner::SectionRunner;
+use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::{FaultCounter, FrameUse, Source};
 use crate::spool::Spool;
-use crate::timestamp::since_1970;
-use crate::topics::DeviceTopics;
 use crate::unsettled_answers::UnsettledAnswers;
 
 /// The device agent.
@@ -66,36 +65,26 @@ impl Device {
         Self::check(&config, &bundle, &source)?;
         let state_dir = config.state_dir.as_deref();
         let boot = next_boot(state_dir, SystemTime::now())?;
-        let frame_use = match config.capture {
-            Capture::Source => FrameUse::EachIsASample,
-            Capture::Trigger | Capture::Clock { .. } => FrameUse::NewestAnswers,
+        let (frame_use, frame_ids) = match config.capture {
+            Capture::Source => (FrameUse::EachIsASample, Some(FrameIds::open(state_dir)?)),
+            Capture::Trigger | Capture::Clock { .. } => (FrameUse::NewestAnswers, None),
         };
-        let is_each = frame_use == FrameUse::EachIsASample;
-        let frame_ids = is_each.then(|| FrameIds::open(state_dir)).transpose()?;
         let network = bundle.network_id();
         let spool = open_spool(&config, network)?;
         let limits = bundle.manifest().limits();
         let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
-        let (slot, queue_samples) = (config.slot, config.queue_samples);
-        let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
-        let loading = tokio::task::spawn_blocking(move || {
-            let section = engine::load(choice, onnxruntime.as_deref(), &bundle, slot)?;
-            SectionRunner::start(section, queue_samples)
-        });
-        let (section, results) = loading.await.map_err(|e| DeviceError::Thread(e.into()))??;
-
+        let (section, results) = load_section(&config, bundle).await?;
         let topics = DeviceTopics::new(&config);
-        let identity = Identity { boot, network };
-        let mut link = link_config(&config, &topics, identity)?;
+        let mut link = link_config(&config, &topics, boot, network)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), slot, boot)));
+        let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), config.slot, boot)));
         let source = source.start(frame_use, FaultCounter::new(Arc::clone(&report)))?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(config.grace_ms);
         let agent = Agent {
-            slot,
+            slot: config.slot,
             source,
             frame_ids,
             section,
@@ -111,10 +100,7 @@ impl Device {
                 topics,
                 report: Arc::clone(&report),
             },
-            capture_clock: match config.capture {
-                Capture::Trigger | Capture::Source => None,
-                Capture::Clock { period_ms } => Some(CaptureClock::new(period_ms)),
-            },
+            capture_clock: CaptureClock::of(config.capture),
             grace,
             start,
             spool_served: start,
@@ -123,7 +109,7 @@ impl Device {
             has_been_connected: false,
         };
         info!(
-            device = %config.id, %slot, boot = boot.0, network = network.short(), broker = %config.broker,
+            device = %config.id, slot = %config.slot, boot = boot.0, network = network.short(), broker = %config.broker,
             start_ms = start.elapsed().as_millis() as u64, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
@@ -241,61 +227,24 @@ impl Drop for DeviceHandle {
     }
 }
 
+/// Loads the section on a thread that may block, and drops the bundle.
+async fn load_section(
+    config: &DeviceConfig,
+    bundle: Arc<Bundle>,
+) -> Result<(SectionRunner, mpsc::Receiver<JobResult>), DeviceError> {
+    let (slot, queue_samples) = (config.slot, config.queue_samples);
+    let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
+    let loading = tokio::task::spawn_blocking(move || {
+        let section = engine::load(choice, onnxruntime.as_deref(), &bundle, slot)?;
+        SectionRunner::start(section, queue_samples)
+    });
+    loading.await.map_err(|e| DeviceError::Thread(e.into()))?
+}
+
 fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
     match (config.spool_bytes, &config.state_dir) {
         (0, _) => Ok(None),
         (bytes, None) => Ok(Some(Spool::in_memory(bytes, network))),
         (bytes, Some(dir)) => Spool::open(dir.join("spool"), bytes, network).map(Some),
     }
-}
-
-/// Numbers that a birth message names.
-#[derive(Clone, Copy)]
-struct Identity {
-    boot: Boot,
-    network: NetworkId,
-}
-
-fn link_config(
-    config: &DeviceConfig,
-    topics: &DeviceTopics,
-    Identity { boot, network }: Identity,
-) -> Result<LinkConfig, DeviceError> {
-    let birth = Birth {
-        device: config.id.clone(),
-        slot: config.slot,
-        boot,
-        software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
-        network,
-        sample: first_sample(config.capture),
-        capabilities: Vec::new(),
-    };
-    let status = |state| json(&topics.status, &Status { state, boot });
-    let client_id = format!("{}.{}.{}", config.site, config.group, config.id);
-    let mut link = LinkConfig::new(config.broker.clone(), client_id)
-        .subscribe(&topics.request, QoS::AtLeastOnce)
-        .subscribe(&topics.settled, QoS::AtMostOnce)
-        .subscribe(&topics.status, QoS::AtLeastOnce);
-    if config.capture == Capture::Trigger {
-        link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
-    }
-    // Birth comes before the status, so that a reader of the status knows the device.
-    link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];
-    link.last_will = Some(status(DeviceState::Down)?);
-    link.keep_alive_s = config.keep_alive_s;
-    Ok(link)
-}
-
-/// The present sample id, if the clock gives the ids.
-fn first_sample(capture: Capture) -> Option<SampleId> {
-    match capture {
-        Capture::Trigger => None,
-        Capture::Clock { period_ms } => Some(CaptureClock::new(period_ms).sample_at(since_1970())),
-        Capture::Source => Some(SampleId(u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX))),
-    }
-}
-
-fn json(topic: &str, value: &impl serde::Serialize) -> Result<RetainedMessage, DeviceError> {
-    let payload = serde_json::to_vec(value).map_err(|e| DeviceError::Thread(e.into()))?;
-    Ok(RetainedMessage::new(topic, payload))
 }

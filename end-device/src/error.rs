@@ -56,7 +56,7 @@ pub enum DeviceError {
     /// The frames hold no sample.
     #[error("loading the frames: {}: expected at least one sample, found none", .0.display())]
     NoFrames(PathBuf),
-    /// A frame is broken, and the settings say not to start then.
+    /// A frame is broken, and `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
     /// The frames were loaded for another slot or for views of another shape.

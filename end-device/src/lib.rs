@@ -14,6 +14,7 @@ mod device;
 mod engine;
 mod error;
 mod frame_ids;
+mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
 mod policy;
@@ -26,7 +27,6 @@ mod settings;
 mod source;
 mod spool;
 mod timestamp;
-mod topics;
 mod unsettled_answers;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};

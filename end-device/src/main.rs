@@ -24,8 +24,12 @@ fn main() -> ExitCode {
         return fail(BAD_USAGE, &error.into());
     }
     if settings.command_line.check_config {
-        return match settings.open() {
-            Ok(_) => {
+        let checked = settings.open().and_then(|opened| {
+            let OpenedSettings { config, bundle, source } = opened;
+            Device::check(&config, &bundle, &source)
+        });
+        return match checked {
+            Ok(()) => {
                 print!("{}", loaded.to_toml(None));
                 ExitCode::SUCCESS
             }

@@ -9,8 +9,8 @@ use headwater_protocol::{
 };
 use tracing::error;
 
+use crate::link_setup::DeviceTopics;
 use crate::report::DeviceReport;
-use crate::topics::DeviceTopics;
 
 /// The report, shared by the agent, the source and the handle.
 pub(crate) type SharedReport = Arc<Mutex<DeviceReport>>;

@@ -44,7 +44,7 @@ pub(crate) enum Submitted {
     Done(JobResult),
     /// The job is queued; its result comes later.
     Queued,
-    /// The job is queued, and the oldest one, given back, made place for it.
+    /// The job is queued in place of the oldest one, which is returned.
     Shed(Job),
 }
 

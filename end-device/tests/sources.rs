@@ -384,7 +384,7 @@ mod http {
         (url, received)
     }
 
-    fn http(url: String, timeout_ms: u64) -> SourceConfig {
+    fn http(url: &str, timeout_ms: u64) -> SourceConfig {
         let auth = HttpAuth::Given(Secret("user:s3cret".into()));
         source(SourceKind::Http { url: url.parse().unwrap(), timeout_ms, auth })
     }
@@ -393,7 +393,7 @@ mod http {
     async fn a_snapshot_is_asked_for_at_each_capture_with_user_and_password() {
         let (url, mut received) = camera(vec![CameraReply::Image(png(1)), CameraReply::Image(png(2))]).await;
         let mut leader = leader_of("snapshot").await;
-        let device = started("snapshot", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for seed in [1, 2] {
             leader.triggers(seed);
             assert_eq!(receives_summaries(&mut leader, [seed]).await, [seed as u32]);
@@ -422,7 +422,7 @@ mod http {
         let bad = script.len() as u64 - 1;
         let (url, _heard) = camera(script).await;
         let mut leader = leader_of("no-image").await;
-        let device = started("no-image", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("no-image", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for sample in 1..=bad {
             leader.triggers(sample);
             until(&device, |report| report.frame_faults.values().sum::<u64>() == sample).await;
@@ -440,7 +440,7 @@ mod http {
     async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
         let (url, _heard) = camera(vec![CameraReply::Nothing, CameraReply::Image(png(2))]).await;
         let mut leader = leader_of("hangs").await;
-        let device = started("hangs", Capture::Trigger, open(&http(url, 3_000)).unwrap()).await;
+        let device = started("hangs", Capture::Trigger, open(&http(&url, 3_000)).unwrap()).await;
         leader.triggers(1);
         until(&device, |report| report.frame_faults.get("timeout") == Some(&1)).await;
         leader.triggers(2);
@@ -450,7 +450,7 @@ mod http {
         let url = format!("http://{}/", listener.local_addr().unwrap());
         drop(listener);
         let leader = leader_of("no-camera").await;
-        let device = started("no-camera", Capture::Trigger, open(&http(url, 10_000)).unwrap()).await;
+        let device = started("no-camera", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         leader.triggers(1);
         until(&device, |report| report.frame_faults.get("unreachable") == Some(&1)).await;
     }
@@ -459,7 +459,7 @@ mod http {
     async fn captures_beyond_the_unanswered_requests_of_a_slow_camera_are_dropped_at_once() {
         let (url, _heard) = camera((0..8).map(|_| CameraReply::Nothing).collect()).await;
         let leader = leader_of("slow-camera").await;
-        let device = started("slow-camera", Capture::Trigger, open(&http(url, 60_000)).unwrap()).await;
+        let device = started("slow-camera", Capture::Trigger, open(&http(&url, 60_000)).unwrap()).await;
         (1..=10).for_each(|sample| leader.triggers(sample));
         until(&device, |report| report.captured == 10).await;
         assert_eq!(faults(&device, "busy"), 6);

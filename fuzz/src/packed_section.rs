@@ -1,21 +1,21 @@
-//! Any bytes as a packed section: refused, or run the same on every path.
+//! Random bytes as a packed section: either refused, or run with equal results on every code path.
 //!
-//! Bytes of a wrong length are tried once more in the length that their header leads to: otherwise hardly any shape but those of the
-//! seeds would ever be run.
+//! Bytes of a wrong length are also tried in the length that their header implies. Without this, hardly any shapes but those of the
+//! seeds would run.
 
 #![no_main]
 
-use headwater_kernels::{OwnedSection, PackedError, CodePath, Plan};
+use headwater_kernels::{CodePath, OwnedSection, PackedError, Plan};
 use libfuzzer_sys::fuzz_target;
 
-/// Larger maps are run elsewhere; here they would only be slow.
-const VALUES_MAX: usize = 1 << 14;
-/// Longest section that is filled up.
-const BYTES_MAX: usize = 1 << 16;
+/// Largest number of values of a map: larger maps would be slow, and property tests run them.
+const MAX_VALUES: usize = 1 << 14;
+/// Largest section that is filled up to its length.
+const MAX_BYTES: usize = 1 << 16;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Err(PackedError::Length { expected, .. }) = Plan::read(bytes)
-        && expected <= BYTES_MAX
+        && expected <= MAX_BYTES
     {
         let mut bytes = bytes.to_vec();
         bytes.resize(expected, 0);
@@ -30,7 +30,7 @@ fn run(bytes: &[u8]) {
         let work = block.convolved().len() * block.taps();
         block.input.len().max(block.output().len()).max(work / 64)
     });
-    if largest.max() > Some(VALUES_MAX) {
+    if largest.max() > Some(MAX_VALUES) {
         return;
     }
     let input: Vec<u8> = (0..plan.input_bytes()).map(|i| (i * 37 + bytes.len()) as u8).collect();
@@ -40,5 +40,5 @@ fn run(bytes: &[u8]) {
         Some((scores.to_vec(), features.to_vec()))
     });
     let first = answers.next().expect("there is a portable path");
-    assert!(answers.all(|answer| answer == first), "paths differ");
+    assert!(answers.all(|answer| answer == first), "code paths differ");
 }

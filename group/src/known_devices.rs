@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, Slot, Status};
+use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, Slot, SlotSet, Status};
 use serde_json::from_slice;
 
 /// Every device whose birth or status the client has received.
@@ -12,41 +12,27 @@ pub struct KnownDevices {
 }
 
 /// Latest birth and status of one device.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KnownDevice {
-    /// Slot, software and network of the device.
-    pub birth: Option<Birth>,
-    /// Whether the device is up, and in which boot.
-    pub status: Option<Status>,
+#[derive(Clone, Debug, Default)]
+struct KnownDevice {
+    birth: Option<Birth>,
+    status: Option<Status>,
 }
 
 impl KnownDevice {
-    /// Whether birth and status name the same boot, and the device is up in it.
-    pub fn is_up(&self) -> bool {
-        match (&self.birth, &self.status) {
-            (Some(birth), Some(status)) => status.state == DeviceState::Up && status.boot == birth.boot,
-            _ => false,
-        }
+    /// Slot of a device that is up: birth and status name the same boot.
+    fn slot_up(&self) -> Option<Slot> {
+        let (birth, status) = (self.birth.as_ref()?, self.status.as_ref()?);
+        (status.state == DeviceState::Up && status.boot == birth.boot).then_some(birth.slot)
     }
 }
 
 impl KnownDevices {
-    /// Every known device, by id.
-    pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &KnownDevice)> {
-        self.by_id.iter()
+    /// Slots whose device is up.
+    pub fn slots_up(&self) -> SlotSet {
+        self.by_id.values().filter_map(KnownDevice::slot_up).collect()
     }
 
-    /// Slots whose device is up, in order.
-    pub fn slots_up(&self) -> Vec<Slot> {
-        let up = self.by_id.values().filter(|device| device.is_up());
-        let mut slots: Vec<_> =
-            up.filter_map(|device| device.birth.as_ref()).map(|birth| birth.slot).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        slots
-    }
-
-    /// Reads a birth or a status. A message that cannot be read clears what was known, as an empty one does.
+    /// Reads a birth or a status. An empty or unreadable message clears the stored one.
     pub(crate) fn receive(&mut self, id: DeviceId, leaf: DeviceTopic, payload: &[u8]) {
         let device = self.by_id.entry(id).or_default();
         match leaf {
@@ -89,15 +75,15 @@ mod tests {
 
     #[test]
     fn a_slot_is_up_when_birth_and_status_agree_on_the_boot() {
-        assert_eq!(devices(1, 1, DeviceState::Up).slots_up(), [Slot::new(3).unwrap()]);
-        assert_eq!(devices(1, 2, DeviceState::Up).slots_up(), []);
-        assert_eq!(devices(1, 1, DeviceState::Down).slots_up(), []);
+        assert_eq!(devices(1, 1, DeviceState::Up).slots_up(), SlotSet::single(Slot::new(3).unwrap()));
+        assert_eq!(devices(1, 2, DeviceState::Up).slots_up(), SlotSet::EMPTY);
+        assert_eq!(devices(1, 1, DeviceState::Down).slots_up(), SlotSet::EMPTY);
     }
 
     #[test]
     fn an_unreadable_birth_takes_the_slot_down() {
         let mut devices = devices(1, 1, DeviceState::Up);
         devices.receive(id(), DeviceTopic::Birth, b"{\"device\":");
-        assert_eq!(devices.slots_up(), []);
+        assert_eq!(devices.slots_up(), SlotSet::EMPTY);
     }
 }

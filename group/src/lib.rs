@@ -22,5 +22,5 @@ mod waits;
 
 pub use client::{ClientSettings, GroupClient, GroupEvent};
 pub use error::GroupError;
-pub use known_devices::{KnownDevice, KnownDevices};
+pub use known_devices::KnownDevices;
 pub use sample_account::{AccountedSample, SampleAccount};

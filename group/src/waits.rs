@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use headwater_protocol::{Decision, SampleId, Settled, Slot};
+use headwater_protocol::{Decision, SampleId, Settled, SlotSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::GroupClient;
@@ -81,10 +81,9 @@ impl GroupClient {
     ///
     /// # Errors
     /// As [`GroupClient::decide`].
-    pub async fn wait_for_devices(&mut self, slots: &[Slot]) -> Result<(), GroupError> {
+    pub async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError> {
         self.wait(&format!("devices in the slots {slots:?}"), |client| {
-            let up = client.devices().slots_up();
-            slots.iter().all(|slot| up.contains(slot)).then_some(())
+            slots.is_subset(client.devices().slots_up()).then_some(())
         })
         .await
     }

@@ -2,6 +2,9 @@
 //!
 //! Pure: opens no socket, reads no clock and no environment, starts no thread.
 
+// A new variant of our enums must not fall into an arm for the rest.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod aggregate;
 pub mod bundle;
 pub mod cascade;

@@ -1,14 +1,14 @@
-//! `network.json`: what a bundle says about the trained network.
+//! `network.json`: the manifest of a trained network.
 //!
-//! The manifest is everything a tier must know to run its part: labels, shapes, encodings, sections. The network id is the
-//! SHA-256 of the bytes of this file as stored, so tiers agree on all of it or refuse each other.
+//! The manifest has everything that a tier needs to run its part: labels, shapes, encodings, sections. The network id is the SHA-256 of
+//! its bytes as stored, so tiers with the same id agree on all of it.
 
 mod check;
 
 use headwater_protocol::{Exit, Limits, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
-pub use check::{CLASSES_MAX, ELEMENTS_MAX, ManifestError, PRIOR_SUM_TOLERANCE};
+pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
 
 /// Version of `network.json` that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -17,7 +17,7 @@ pub const FORMAT_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkManifest {
-    /// Version of this file's form; [`FORMAT_VERSION`].
+    /// Format version of the file; [`FORMAT_VERSION`].
     pub format: u32,
     /// Name of the network, as in its spec.
     pub name: String,
@@ -25,48 +25,48 @@ pub struct NetworkManifest {
     pub configuration: Configuration,
     /// Class names; their number is the number of classes.
     pub labels: Vec<String>,
-    /// Share of each class in the training part; answers a sample that no device saw. Sums to 1.
+    /// Share of each class in the training part; the sum is 1. It answers samples that no device saw.
     pub class_prior: Vec<f32>,
-    /// How a frame becomes the input of a device section.
+    /// Conversion of a frame to the input of a device section.
     pub preprocessing: Preprocessing,
     /// Number of device slots.
     pub slots: u8,
-    /// How scores travel.
+    /// Encoding of scores in messages.
     pub scores: ScoreEncoding,
-    /// The map that a device sends upward: features, or its whole view where it has no section.
+    /// The map that a device sends: features, or the view where it has no section.
     pub features: FeatureMap,
-    /// How the score vectors of the devices are joined for the exit `local`; not looked at where there is none.
+    /// Join of the devices' scores for the exit `local`; ignored in networks without that exit.
     pub local_aggregation: Aggregation,
     /// The edges between devices and cloud, in configurations that have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<EdgeTier>,
-    /// How the maps that reach the cloud are joined for its section: the devices', or those of the edges.
+    /// Join of the maps for the cloud's section: the devices' maps, or the edges'.
     pub cloud_aggregation: Aggregation,
     /// All sections, device sections first, by slot.
     pub sections: Vec<SectionManifest>,
-    /// The spec this network was trained from, for people and for `inspect`.
+    /// The spec from which the network was trained, for people and for `inspect`.
     pub spec: serde_json::Value,
 }
 
-/// The edges of a network: each runs a section of its own over the maps of its slots.
+/// The edges of a network. Each runs its own section over the maps of its slots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTier {
     /// Slots of each edge; every slot belongs to one.
     pub groups: Vec<Vec<Slot>>,
-    /// How the maps of an edge's devices are joined for its section.
+    /// Join of the maps of an edge's devices for its section.
     pub aggregation: Aggregation,
-    /// How the scores of the edges are joined for the exit `edge`.
+    /// Join of the scores of the edges for the exit `edge`.
     pub fusion: Aggregation,
     /// The map that an edge sends to the cloud.
     pub features: FeatureMap,
 }
 
-/// DDNN configuration of the network (DDNN, figure 2; see the table in the design).
+/// Configuration of the network (DDNN, figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Configuration {
-    /// Cloud alone: devices send their views.
+    /// Cloud only: devices send their views.
     A,
     /// One device with an exit of its own, cloud.
     B,
@@ -80,7 +80,7 @@ pub enum Configuration {
     F,
 }
 
-/// How the views of several devices are joined, over those present.
+/// Join of scores or maps over the sources that are present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregation {
@@ -102,19 +102,19 @@ pub struct Preprocessing {
     pub height: u32,
     /// Columns.
     pub width: u32,
-    /// How a pixel becomes a number.
+    /// Conversion of a pixel to a number.
     pub scale: PixelScale,
 }
 
-/// How a pixel in `0..=255` becomes a number.
+/// Conversion of a pixel in `0..=255` to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PixelScale {
-    /// `x / 255`; no mean subtraction, which zero padding would break.
+    /// `x / 255`. The mean is not subtracted, because zero padding needs 0 to be black.
     Unit,
 }
 
-/// How class scores travel in a summary.
+/// Encoding of class scores in a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScoreEncoding {
@@ -132,47 +132,47 @@ pub struct FeatureMap {
     pub height: u32,
     /// Columns.
     pub width: u32,
-    /// How an element travels.
+    /// Encoding of an element in messages.
     #[serde(default, skip_serializing_if = "FeatureEncoding::is_bits")]
     pub encoding: FeatureEncoding,
 }
 
-/// How the elements of a map travel, in CHW order.
+/// Encoding of a map's elements in messages, in CHW order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureEncoding {
     /// Signs, one bit an element, least significant bit first.
     #[default]
     Bits,
-    /// The pixels of a view, one byte an element; the section behind them gets `x / 255`.
+    /// The pixels of a view, one byte an element; the next section gets `x / 255`.
     Pixels,
     /// Little-endian `f32`, four bytes an element.
     F32,
 }
 
-/// One section: a part of the network that one tier runs in one piece.
+/// One section: the part of the network that one tier runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SectionManifest {
-    /// `device-0`, …, `local`, `edge-0`, …, `edge` (which joins the scores of several edges), `cloud`.
+    /// Name: `device-0`, …, `local`, `edge-0`, …, `edge` (over the scores of several edges) or `cloud`.
     pub name: String,
     /// The tier that runs it.
     pub tier: Tier,
     /// The device slot, for device sections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
-    /// What the section takes.
+    /// Input of the section.
     pub input: SectionInput,
-    /// What it gives, in the order of the ONNX outputs.
+    /// Outputs, in the order of the ONNX outputs.
     pub outputs: Vec<SectionOutput>,
     /// Trainable parameters.
     pub parameters: u64,
     /// Multiply-accumulates for one sample.
     pub macs: u64,
-    /// SHA-256 of the section's ONNX member as stored, hex. Filled in by the writer.
+    /// SHA-256 of the section's ONNX member as stored, hex; the writer fills it in.
     #[serde(default)]
     pub sha256: String,
-    /// SHA-256 of the section's packed member as stored, hex; `None` where it has no packed form. Filled in by the writer.
+    /// SHA-256 of the section's packed member as stored, hex; `None` without a packed form. The writer fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed_sha256: Option<String>,
 }
@@ -193,13 +193,13 @@ pub enum Tier {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SectionInput {
-    /// Pixels are scaled by the engine as [`Preprocessing::scale`] says; floats go in as they are.
+    /// Kind of the elements. The engine scales pixels by [`Preprocessing::scale`].
     pub kind: InputKind,
     /// Shape of one sample, e.g. `[3, 32, 32]`.
     pub shape: Vec<usize>,
 }
 
-/// What a section takes.
+/// Kind of a section's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
@@ -215,13 +215,13 @@ pub enum InputKind {
 pub struct SectionOutput {
     /// Name of the ONNX output: `scores`, `features` or `logits`.
     pub name: String,
-    /// Floats, or signs that the engine packs into bits.
+    /// Kind of the elements.
     pub kind: OutputKind,
     /// Shape of one sample.
     pub shape: Vec<usize>,
 }
 
-/// What a section gives.
+/// Kind of a section's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputKind {
@@ -237,13 +237,13 @@ impl NetworkManifest {
         self.labels.len()
     }
 
-    /// Body lengths of the messages that the network's tiers exchange.
+    /// Body lengths of the messages between the network's tiers.
     pub fn limits(&self) -> Limits {
         let has_section = self.configuration.has_device_section();
         Limits {
             score_bytes: self.score_bytes(),
             feature_bits: self.features.bits(),
-            // Where devices have a section no view is ever sent, and none is to be taken.
+            // Devices with a section never send views.
             view_bytes: if has_section { 0 } else { self.preprocessing.view_bytes() },
             edge_bits: self.edge.as_ref().map_or(0, |edge| edge.features.bits()),
         }
@@ -281,22 +281,22 @@ impl Configuration {
         }
     }
 
-    /// Whether a sample may leave there.
+    /// Whether the configuration has this exit.
     pub fn has(self, exit: Exit) -> bool {
         self.exits().contains(&exit)
     }
 
-    /// Whether devices run a section; without one they send their views.
+    /// Whether devices run a section. Without one they send their views.
     pub const fn has_device_section(self) -> bool {
         !matches!(self, Self::A)
     }
 
-    /// Whether devices send their map without being asked: there is nobody in front of the next tier who could be sure.
+    /// Whether devices send their map unasked, because no exit lies between them and the next tier.
     pub const fn pushes_maps(self) -> bool {
         matches!(self, Self::A | Self::B | Self::D)
     }
 
-    /// The letter in DDNN's figure 2.
+    /// Letter in DDNN's figure 2.
     pub const fn letter(self) -> char {
         match self {
             Self::A => 'a',
@@ -310,12 +310,12 @@ impl Configuration {
 }
 
 impl NetworkManifest {
-    /// Number of maps that the cloud section joins: one a slot, or one an edge.
+    /// Number of maps that the cloud section joins: one for each slot, or one for each edge.
     pub fn cloud_sources(&self) -> usize {
         self.edge.as_ref().map_or(usize::from(self.slots), |edge| edge.groups.len())
     }
 
-    /// The map that each of those sends.
+    /// The map that each of these sources sends.
     pub fn cloud_map(&self) -> FeatureMap {
         self.edge.as_ref().map_or(self.features, |edge| edge.features)
     }
@@ -338,7 +338,7 @@ impl FeatureEncoding {
         }
     }
 
-    /// Whether bytes of the right length are a map: floats must be finite, any bits and pixels are good.
+    /// Whether bytes of the right length are a valid map: floats must be finite.
     pub fn takes(self, bytes: &[u8]) -> bool {
         let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
         self != Self::F32 || bytes.chunks(4).all(finite)

@@ -197,7 +197,7 @@ impl Whole {
         cloud: &[f32],
     ) -> Result<WholeAnswer, SectionError> {
         let mask: Vec<bool> = devices.iter().map(Option::is_some).collect();
-        let presence = Presence::from_mask(&mask);
+        let presence = Presence::from_row(&mask);
         let present = presence.present_count();
         let mut logits = ExitLogits::default();
         for &exit in self.exits.iter().filter(|_| present > 0) {

@@ -1,11 +1,11 @@
-//! A packed section by itself, on every path of this processor, one thread:
+//! Time of a packed section on every code path of this processor, one thread:
 //! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
 //!
-//! A word after `--` picks the rows whose name holds it, and a second the path. `--runs=N` only runs them so many times, for
+//! Two words after `--` select rows and code paths whose names contain them. `--runs=N` makes N runs and measures nothing, for
 //! programs that count instructions.
 //!
-//! Rounds go through all paths in turn; the table has medians of the rounds, in microseconds a view. Weights are drawn; no path's time
-//! depends on them. Against other engines: the bench `device_sections` of `headwater-models`.
+//! Each round runs every code path once; the table shows medians of the rounds, in microseconds a view. Weights are random; no time
+//! depends on them. For a comparison with other engines see the bench `device_sections` of `headwater-models`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn bits(count: usize, seed: u64) -> Vec<bool> {
         .collect()
 }
 
-/// A section of blocks with so many filters each.
+/// A section with one block for each number of filters.
 fn section(kind: InputKind, input: Map, filters: &[usize]) -> Vec<u8> {
     let mut map = input;
     let shapes: Vec<_> = filters
@@ -66,7 +66,7 @@ fn load(bytes: &[u8], path: CodePath) -> (OwnedSection, Vec<u8>) {
     (section, input)
 }
 
-/// Median microseconds of a view on each path.
+/// Median microseconds of a view on each code path.
 fn measure(bytes: &[u8], paths: &[CodePath]) -> Vec<f64> {
     let (mut sections, inputs): (Vec<_>, Vec<_>) = paths.iter().map(|&path| load(bytes, path)).unzip();
     let input = &inputs[0];
@@ -93,14 +93,14 @@ fn measure(bytes: &[u8], paths: &[CodePath]) -> Vec<f64> {
 }
 
 fn main() {
-    // `cargo test --benches` runs this too, and wants to know only that it would.
+    // `cargo test --benches` only checks that the program starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
     let runs: Option<u32> = std::env::args().find_map(|word| word.strip_prefix("--runs=")?.parse().ok());
-    let picked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_picked = |place: usize, name: &str| picked.get(place).is_none_or(|word| name.contains(word));
-    let paths: Vec<CodePath> = CodePath::available().filter(|path| is_picked(1, path.name())).collect();
+    let selected: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_selected = |index: usize, name: &str| selected.get(index).is_none_or(|word| name.contains(word));
+    let paths: Vec<CodePath> = CodePath::available().filter(|path| is_selected(1, path.name())).collect();
     if runs.is_none() {
         print!("{:<32}", "input, filters of the blocks");
         paths.iter().for_each(|path| print!("{:>10}", path.name()));
@@ -122,7 +122,7 @@ fn main() {
     ] {
         let Map { channels, height, width } = view;
         let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");
-        if !is_picked(0, &name) {
+        if !is_selected(0, &name) {
             continue;
         }
         if let Some(runs) = runs {

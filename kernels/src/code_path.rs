@@ -73,28 +73,12 @@ impl CodePath {
 
     /// Whether the processor looks up many bytes with one instruction.
     pub(crate) fn has_byte_lookup(self) -> bool {
-        struct HasByteLookup;
-        impl PathCode for HasByteLookup {
-            type Output = bool;
-            #[inline(always)]
-            fn run<S: Simd>(self, simd: S) -> bool {
-                simd.byte_lookup().is_some()
-            }
-        }
-        self.run(HasByteLookup)
+        self.instructions != Instructions::Portable
     }
 
     /// Whether the processor counts the bits of eight words with one instruction.
     pub(crate) fn has_word_popcount(self) -> bool {
-        struct HasWordPopcount;
-        impl PathCode for HasWordPopcount {
-            type Output = bool;
-            #[inline(always)]
-            fn run<S: Simd>(self, simd: S) -> bool {
-                simd.word_popcount().is_some()
-            }
-        }
-        self.run(HasWordPopcount)
+        self.instructions == Instructions::Avx512
     }
 
     /// Runs code with these instructions.

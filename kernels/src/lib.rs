@@ -8,6 +8,10 @@
 //!
 //! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions.
 #![no_std]
+#![cfg_attr(
+    not(all(target_arch = "x86_64", feature = "std")),
+    allow(dead_code, reason = "other targets lack the instructions of some kernels")
+)]
 
 #[cfg(any(test, feature = "std"))]
 extern crate std;

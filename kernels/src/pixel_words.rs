@@ -143,7 +143,7 @@ impl PixelWords {
         let pooled_height = self.shape.output().height;
         let (first, end) = (word * WORD_PIXELS, (word + 1) * WORD_PIXELS);
         for y in first / self.pitch..end.div_ceil(self.pitch).min(height) {
-            // Only a part of the row may lie in the word: it begins at this column of the row and this bit of the word.
+            // Maybe only a part of the row is in the word: from `column` of the row, and from bit `from` of the word.
             let (start, column) = (y * self.pitch, first.saturating_sub(y * self.pitch));
             if column >= width {
                 continue;

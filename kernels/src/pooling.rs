@@ -67,7 +67,11 @@ fn pool_along(pool: Window, width: usize, flipped: bool, row_words: usize, rows:
         // The pooling of DDNN has no loop over the window.
         let is_ddnn = pool == Window { kernel: 3, stride: 2, pad: 1 };
         for row in rows {
-            let any = if is_ddnn { every(2, *row | *row << 1 | *row >> 1) } else { pool_word(pool, *row) };
+            let any = if is_ddnn {
+                every(2, *row | *row << 1 | *row >> 1)
+            } else {
+                every(pool.stride, pool_words(pool, [0, *row, 0]))
+            };
             *row = (any ^ inverted) & inside;
         }
         return;
@@ -89,19 +93,6 @@ fn clear_from(length: usize, row: &mut [u64]) {
     row.iter_mut().skip(length.div_ceil(64)).for_each(|word| *word = 0);
 }
 
-/// Sets bit `x` to the OR of the bits `x * stride - pad + (0..kernel)`.
-fn pool_word(pool: Window, word: u64) -> u64 {
-    let mut any = 0;
-    for column in 0..pool.kernel {
-        any |= if column < pool.pad {
-            word.checked_shl((pool.pad - column) as u32).unwrap_or(0)
-        } else {
-            word.checked_shr((column - pool.pad) as u32).unwrap_or(0)
-        };
-    }
-    every(pool.stride, any)
-}
-
 /// Collects the bits `0, stride, 2 * stride, ..` at the low end of a word.
 #[inline(always)]
 fn every(stride: usize, word: u64) -> u64 {
@@ -120,7 +111,7 @@ fn every(stride: usize, word: u64) -> u64 {
     }
 }
 
-/// Pools a row of several words into `length` bits, as [`pool_word`] does.
+/// Pools a row of several words into `length` bits.
 fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
     let mut before = 0;
     for at in 0..length.div_ceil(64) {

@@ -13,7 +13,7 @@ pub fn dot(a: &[bool], b: &[bool]) -> i32 {
 /// Computes a `convp` block into `[filters, height, width]`; `input(channel, row, column)` is a number of `0..=255` or ±1.
 ///
 /// # Panics
-/// When a slice has another length than `shape` says.
+/// If a slice has another length than `shape` requires.
 pub fn convp(
     shape: Convp,
     input: impl Fn(usize, usize, usize) -> i32,

@@ -1,4 +1,4 @@
-//! Every path of a packed section against the reference, over shapes; and what is no section is refused.
+//! Packed sections against the reference on every code path, over many shapes, and bytes that are refused.
 
 use headwater_kernels::{
     Affine, BlockParts, CodePath, Convp, HeadParts, InputKind, Map, OwnedSection, PackedError, Plan,
@@ -6,7 +6,7 @@ use headwater_kernels::{
 };
 use proptest::prelude::*;
 
-/// A section in parts, as it is trained.
+/// The parts of a section before they are packed.
 #[derive(Clone, Debug)]
 struct Parts {
     input: InputKind,
@@ -32,7 +32,7 @@ impl Parts {
         if self.input == InputKind::Pixels { values } else { packed_len(values) }
     }
 
-    /// Scores and features by the definitions.
+    /// Scores and features by the plain reference.
     fn reference(&self, input: &[u8]) -> (Vec<i32>, Vec<bool>) {
         let mut features: Vec<bool> = Vec::new();
         if self.input == InputKind::Bits {
@@ -61,7 +61,7 @@ impl Parts {
     }
 }
 
-/// Reads the bytes and runs them on one path, twice: what a run leaves must not matter to the next.
+/// Reads a section and runs it twice on one code path: the first run must not change the second.
 fn run(bytes: &[u8], input: &[u8], path: CodePath) -> Result<(Vec<i32>, Vec<u8>), PackedError> {
     let mut section = OwnedSection::load(bytes, path)?;
     section.run(&input.iter().map(|byte| !byte).collect::<Vec<_>>());
@@ -83,12 +83,12 @@ fn check(parts: &Parts, input: &[u8]) {
     }
 }
 
-fn any_window(most: usize) -> impl Strategy<Value = Window> {
-    (1..=most, 1usize..=3)
+fn any_window(max_kernel: usize) -> impl Strategy<Value = Window> {
+    (1..=max_kernel, 1usize..=3)
         .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
 }
 
-/// Mostly DDNN's windows, sometimes any.
+/// Windows of a block: half of them are those of DDNN.
 fn block_windows(kernel: usize) -> impl Strategy<Value = (Window, Window)> {
     let ddnn = Window { kernel: 3, stride: 1, pad: 1 };
     prop_oneof![
@@ -99,11 +99,11 @@ fn block_windows(kernel: usize) -> impl Strategy<Value = (Window, Window)> {
 }
 
 fn fits(shape: Convp) -> bool {
-    let room = |window: Window, map: Map| {
+    let window_fits = |window: Window, map: Map| {
         let side = map.height.min(map.width) + 2 * window.pad;
         window.kernel <= side
     };
-    room(shape.conv, shape.input) && room(shape.pool, shape.convolved())
+    window_fits(shape.conv, shape.input) && window_fits(shape.pool, shape.convolved())
 }
 
 /// Shapes of one to three blocks.
@@ -136,7 +136,7 @@ fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = 
         .map(|(index, shape)| {
             let reach =
                 (shape.taps() * if index == 0 && input == InputKind::Pixels { 255 } else { 1 }) as i32;
-            // Sums lie near zero, so most thresholds do; some lie at the ends of what is allowed.
+            // Most sums are near zero, so most thresholds are; some are the first and last that are allowed.
             let near = (reach / 8).max(1);
             let from = prop_oneof![8 => -near..=near, 1 => Just(-reach), 1 => Just(reach + 1)];
             let threshold = (from, any::<bool>()).prop_map(|(from, flipped)| Threshold { from, flipped });
@@ -159,7 +159,7 @@ fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = 
     })
 }
 
-/// A block whose convolved rows take two words and whose pooled rows one.
+/// A block whose rows take two words before pooling and one word after it.
 fn two_words_to_one() -> impl Strategy<Value = (Parts, Vec<u8>)> {
     let input = Map { channels: 2, height: 3, width: 65 };
     let (conv, pool) = (Window { kernel: 3, stride: 1, pad: 1 }, Window { kernel: 2, stride: 2, pad: 0 });
@@ -171,7 +171,7 @@ fn two_words_to_one() -> impl Strategy<Value = (Parts, Vec<u8>)> {
     })
 }
 
-/// Sections over pixels or bits of so many channels, with sides in a range.
+/// Sections over pixels or bits, with channels and sides in a range.
 fn any_case(
     channels: std::ops::Range<usize>,
     sides: std::ops::Range<usize>,
@@ -194,7 +194,7 @@ proptest! {
     // The reference takes long here.
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn many_filters_over_rows_longer_than_a_word((parts, pixels) in any_case(1..6, 50..80, 3, 40)) {
+    fn many_filters_over_rows_longer_than_a_word_equal_the_reference((parts, pixels) in any_case(1..6, 50..80, 3, 40)) {
         check(&parts, &pixels);
     }
 }
@@ -203,44 +203,44 @@ proptest! {
     // The reference takes long here.
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn many_channels_over_maps_of_several_words((parts, pixels) in any_case(33..140, 8..20, 4, 70)) {
+    fn many_channels_over_maps_of_several_words_equal_the_reference((parts, pixels) in any_case(33..140, 8..20, 4, 70)) {
         check(&parts, &pixels);
     }
 }
 
 proptest! {
     #[test]
-    fn every_path_gives_the_bits_of_the_reference((parts, pixels) in any_case(1..6, 1..24, 5, 9)) {
+    fn every_code_path_equals_the_reference((parts, pixels) in any_case(1..6, 1..24, 5, 9)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn rows_longer_than_a_word_and_many_channels_too((parts, pixels) in any_case(1..6, 50..80, 3, 3)) {
+    fn rows_longer_than_a_word_equal_the_reference((parts, pixels) in any_case(1..6, 50..80, 3, 3)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn channels_that_fill_words_too((parts, pixels) in any_case(1..150, 3..8, 3, 140)) {
+    fn channels_that_fill_words_equal_the_reference((parts, pixels) in any_case(1..150, 3..8, 3, 140)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn many_filters_with_long_kernels_too((parts, pixels) in any_case(1..12, 1..20, 8, 70)) {
+    fn many_filters_with_long_kernels_equal_the_reference((parts, pixels) in any_case(1..12, 1..20, 8, 70)) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn rows_that_pooling_brings_from_two_words_to_one((parts, pixels) in two_words_to_one()) {
+    fn rows_pooled_from_two_words_to_one_equal_the_reference((parts, pixels) in two_words_to_one()) {
         check(&parts, &pixels);
     }
 
     #[test]
-    fn garbage_is_refused_or_runs(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(Plan::read(&bytes).is_err());
     }
 
     #[test]
-    fn no_change_of_a_byte_makes_it_panic((parts, pixels) in any_case(1..6, 1..10, 3, 4), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn a_changed_byte_never_panics((parts, pixels) in any_case(1..6, 1..10, 3, 4), at in any::<prop::sample::Index>(), to in any::<u8>()) {
         let mut bytes = parts.bytes().unwrap();
         let at = at.index(bytes.len());
         bytes[at] = to;
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_is_read((parts, _) in any_case(1..6, 1..10, 3, 4), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_section_is_refused((parts, _) in any_case(1..6, 1..10, 3, 4), cut in any::<prop::sample::Index>()) {
         let bytes = parts.bytes().unwrap();
         prop_assert!(Plan::read(&bytes[..cut.index(bytes.len())]).is_err());
     }
@@ -285,7 +285,7 @@ fn refused(change: impl FnOnce(&mut Parts), message: &str) {
 }
 
 #[test]
-fn what_does_not_fit_is_named_when_it_is_written() {
+fn a_fault_in_the_parts_is_named_when_they_are_written() {
     refused(
         |parts| parts.blocks[0].2[0].from = 9 * 255 + 2,
         "packed section, block 0, threshold: expected -2295 to 2296, found 2297",
@@ -312,7 +312,7 @@ impl Parts {
 }
 
 #[test]
-fn what_does_not_fit_is_named_when_it_is_read() {
+fn a_fault_in_the_bytes_is_named_when_they_are_read() {
     let bytes = small().bytes().unwrap();
     let read = |at: usize, to: u8| {
         let mut bytes = bytes.clone();

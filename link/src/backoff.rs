@@ -7,8 +7,7 @@ use std::time::Duration;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Life of a connection after which the waits begin again at the first one. A broker that accepts connections and drops them at
-/// once is not healthy.
+/// Lifetime of a connection that resets the waits. A broker that accepts connections and drops them at once resets nothing.
 const HEALTHY: Duration = Duration::from_secs(1);
 
 /// Waits of one series of failures.

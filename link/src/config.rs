@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn settings_out_of_range_are_refused() {
         check(|c| c.client_id.clear(), "client id");
         check(|c| c.broker = Endpoint::http("http://broker").expect("an address"), "http://broker");
         check(|c| c.keep_alive_s = 0, "keep_alive_s");

@@ -51,7 +51,7 @@ impl Counters {
     }
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

@@ -168,8 +168,8 @@ impl Driver {
         self.send(Incoming::Message { topic, payload, retain }).await;
     }
 
-    /// Passes an event to the owner. While the owner is slow the socket is not read, so TCP slows the broker down. An event for an
-    /// owner that is gone or closing is dropped.
+    /// Passes an event to the owner. While the owner is slow the socket is not read, so TCP slows the broker down. The event is
+    /// dropped when the owner has dropped the channel or closes the link.
     async fn send(&self, incoming: Incoming) {
         let mut closing = self.closing.clone();
         tokio::select! {

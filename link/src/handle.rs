@@ -115,7 +115,7 @@ impl Link {
         Ok((Self { inner: Arc::new(inner) }, receiver))
     }
 
-    /// Queues a message without waiting. An accepted message is lost with its connection: `QoS` 1 holds within one connection.
+    /// Queues a message without waiting. A queued message is lost with its connection: `QoS` 1 is kept within one connection.
     ///
     /// # Errors
     /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`], after which the link
@@ -214,7 +214,7 @@ impl Link {
         Ok((topic, payload))
     }
 
-    /// The configured limit, or the room in the broker's largest packet where that is less.
+    /// The smaller of the configured limit and the payload of the broker's largest packet.
     fn max_payload_bytes(&self, topic_bytes: usize) -> usize {
         let limit = self.inner.max_payload_bytes;
         match self.inner.shared.broker_max_packet_bytes.load(Ordering::Relaxed) {
@@ -253,7 +253,7 @@ impl Drop for Inner {
     }
 }
 
-/// A driver that ends when nobody waits for it any more.
+/// A driver task that is aborted when this value is dropped.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl AbortOnDrop {

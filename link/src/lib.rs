@@ -1,8 +1,13 @@
 //! The MQTT connection of every tier: counted bytes, reconnect, resubscribe, bounded queues.
 //!
 //! A [`Link`] is a handle that is cheap to clone. One task owns the socket and connects for as long as the link lives. After every
-//! connect the task subscribes again, publishes the retained messages again, and then passes messages to one bounded channel. The crate
-//! knows topics and bytes; it does not know what a message means.
+//! connect the task subscribes again and publishes the retained messages again. Messages that arrive go to one bounded channel. The
+//! crate knows topics and bytes, and not what a message means.
+//!
+//! ```text
+//! owner ── Link::publish ──> queue ──> driver task ──> Connection (transport) ──> broker
+//! owner <── channel of Incoming ────── driver task <── Connection (transport) <── broker
+//! ```
 
 mod backoff;
 #[cfg(feature = "broker")]
@@ -18,4 +23,4 @@ pub use config::{LinkConfig, QoS, RetainedMessage, Subscription};
 pub use counts::LinkCounts;
 pub use error::LinkError;
 pub use handle::{Incoming, Link};
-pub use headwater_transport::{Endpoint as BrokerAddress, WireBytes};
+pub use headwater_transport::{Endpoint, Endpoint as BrokerAddress, WireBytes};

@@ -42,8 +42,14 @@ pub(crate) fn mqtt_options(config: &LinkConfig) -> MqttOptions {
     options
 }
 
-/// Largest packet that does not end the connection. The limit is well above that of payloads: a retained message over this limit
-/// would end every connection, one between the two limits is dropped alone.
+/// Largest packet that does not end the connection.
+///
+/// ```text
+/// payload:  0 ──── max_payload_bytes ──── 4 × that ────
+///             delivered      dropped alone    ends the connection
+/// ```
+///
+/// A retained message that ends the connection would do so after every connect, so this limit is well above that of payloads.
 fn max_packet_bytes(config: &LinkConfig) -> u32 {
     u32::try_from(config.max_payload_bytes.saturating_mul(4).saturating_add(MAX_TOPIC_BYTES))
         .unwrap_or(u32::MAX)

@@ -1,11 +1,17 @@
-//! Feature bits on the wire: CHW order as in ONNX, least significant bit first, 1 = +1, tail bits zero.
+//! Feature bits on the wire: CHW order as in ONNX, 1 = +1.
+//!
+//! ```text
+//! bit of a byte   7  6  5  4  3  2  1  0
+//! byte 0          f7 f6 f5 f4 f3 f2 f1 f0
+//! last byte       0  0  0  0  0  f10 f9 f8    bits after the last feature are zero
+//! ```
 
-/// Bytes that `bits` feature bits take: rounded up to whole bytes.
+/// Number of bytes of `bits` feature bits.
 pub const fn packed_len(bits: usize) -> usize {
     bits.div_ceil(8)
 }
 
-/// Whether the bits after the last feature bit are zero, as they must be.
+/// Whether the bits after the last feature bit are zero.
 pub fn tail_is_clear(bytes: &[u8], bits: usize) -> bool {
     match (bits % 8, bytes.last()) {
         (0, _) | (_, None) => true,

@@ -1,4 +1,4 @@
-//! The answer to one sample, and the account of all of them.
+//! The answer to one sample, and the account of all samples.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::presence::Presence;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// The head on the device (one device only).
+    /// Head on the device, in networks of one device.
     Device,
-    /// The aggregated scores of the devices.
+    /// Aggregated scores of the devices.
     Local,
-    /// The edge section.
+    /// Scores of the edge sections.
     Edge,
-    /// The last exit.
+    /// Section of the cloud, the last exit.
     Cloud,
 }
 
@@ -25,7 +25,7 @@ impl Exit {
     /// Every exit, shallowest first.
     pub const ALL: [Self; 4] = [Self::Device, Self::Local, Self::Edge, Self::Cloud];
 
-    /// Its word in metrics and reports.
+    /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -36,7 +36,7 @@ impl Exit {
     }
 }
 
-/// Why an answer is not the one the network would have given with everything in place.
+/// Reason why an answer may differ from that of the complete network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Degraded {
@@ -46,18 +46,18 @@ pub enum Degraded {
     CloudRefused,
     /// No connection to the cloud.
     CloudUnreachable,
-    /// The cloud failed so often that it was not asked.
+    /// The cloud was not asked because it had failed too often.
     CloudBreakerOpen,
-    /// A device that had a view did not deliver its features in time.
+    /// A device with a view did not deliver its features in time.
     FeaturesMissing,
-    /// No device had a view: the class prior answered.
+    /// No device had a view, so the class prior answered.
     NoView,
-    /// Decided after its time, from spooled messages.
+    /// The sample was decided after its deadline, from spooled messages.
     Late,
 }
 
 impl Degraded {
-    /// Its word in metrics and reports.
+    /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CloudTimeout => "cloud_timeout",
@@ -71,20 +71,20 @@ impl Degraded {
     }
 }
 
-/// Why a sample was given up without an answer.
+/// Reason why a sample got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dropped {
-    /// It was open when the leader stopped.
+    /// The sample was open when the leader stopped.
     Restart,
     /// Too many samples were open.
     Shed,
-    /// Every device that saw it had to give it up: its spool was full, or what was in it is of no use any more.
+    /// Every device with a view gave the sample up, because its spool was full or holds answers of an old network.
     SpoolFull,
 }
 
 impl Dropped {
-    /// Its word in metrics and reports.
+    /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Restart => "restart",
@@ -94,27 +94,27 @@ impl Dropped {
     }
 }
 
-/// The answer to one sample. There is never a second, different one.
+/// The answer to one sample. A sample never has two different decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Which sample.
+    /// The sample.
     pub sample: SampleId,
     /// Index of the class in the network's labels.
     pub class: u16,
-    /// Name of the class.
+    /// Name of the class in the network's labels.
     pub label: String,
     /// One minus the exit's uncertainty, in `[0, 1]`.
     pub confidence: f32,
-    /// Where it left. With [`Degraded::NoView`] no exit fired and this is the shallowest one.
+    /// Exit at which the sample left; the shallowest one with [`Degraded::NoView`], where no exit was applied.
     pub exit: Exit,
-    /// The slots that contributed at that exit.
+    /// View of each slot at that exit.
     pub presence: Presence,
-    /// Why the answer is less than it could be; empty for a whole one.
+    /// Reasons why the answer may differ from that of the complete network; usually none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<Degraded>,
-    /// The network it was decided under.
+    /// The network that decided.
     pub network: NetworkId,
-    /// The policy it was decided under.
+    /// The policy under which it decided.
     pub policy: PolicyId,
     /// Time at each stage.
     pub stages: Stages,
@@ -122,37 +122,37 @@ pub struct Decision {
     pub bytes: HopBytes,
 }
 
-/// Microseconds from capture to the end of each stage; 0 where the sample did not pass the stage.
+/// Microseconds from capture to the end of each stage; 0 for a stage that the sample did not reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// First summary at the leader (its age at sending, rounded to ms, as the device wrote it).
+    /// First message at the leader: its age at sending in ms, as the device wrote it.
     pub opened_us: u64,
-    /// Last summary in, or the window's end.
+    /// End of the window: the last summary, or the time limit.
     pub window_us: u64,
-    /// Last features in, or the end of the wait for them.
+    /// End of the wait for features.
     pub features_us: u64,
-    /// The last answer of an edge in, or the end of the wait for them.
+    /// End of the wait for edges.
     #[serde(default)]
     pub edge_us: u64,
-    /// The cloud's answer, or its failure.
+    /// Answer or failure of the cloud.
     pub cloud_us: u64,
-    /// The decision, as journalled.
+    /// The decision.
     pub decided_us: u64,
 }
 
-/// Body bytes (scores, maps, a device's own decision) that this sample cost on each hop.
+/// Bytes of message bodies that the sample needed on each hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopBytes {
-    /// Devices to leader, or to the edge in front of it.
+    /// Hop from the devices to the leader or an edge.
     pub device_edge: u64,
-    /// Edges to leader, where they are processes of their own.
+    /// Hop to the leader from edges that are processes of their own.
     #[serde(default)]
     pub edge_leader: u64,
-    /// Leader to cloud.
+    /// Hop from the leader to the cloud.
     pub edge_cloud: u64,
 }
 
-/// The leader's account: by it devices free features and spool, and anyone can see that nothing is lost.
+/// The leader's account of all samples. Devices free memory and spool by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     /// Every sample up to this id is decided or dropped.
@@ -164,29 +164,28 @@ pub struct Settled {
     pub dropped: BTreeMap<Dropped, u64>,
 }
 
-/// What the leader publishes on `settled`: the account, and for which samples a device may take its word.
+/// The message on `settled`: the account, and the samples for which it holds.
 ///
-/// A leader cannot know of a sample whose messages never reached it. So a device takes `highest` for samples that it sent on its
-/// present connection, from `since` on, and for all others (sent before a connection was lost, or while no leader was there) only their
-/// ids in `late`: it sends those again, marked late, until it reads them there.
+/// The leader does not know of samples whose messages never reached it. So `highest` holds only for samples that a device sent on its
+/// present connection, from `since` on. A device sends all others again, marked late, until it reads their ids in `late`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettledNotice {
-    /// Decided, dropped, highest.
+    /// The account.
     #[serde(flatten)]
     pub account: Settled,
-    /// The first sample that the leader opened since it is connected; nothing before the first.
+    /// First sample that the leader opened since it connected; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<SampleId>,
-    /// Samples of which late messages came and which are decided or dropped, each said once for every such message.
+    /// Samples of late messages that are decided or dropped now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<SampleId>,
 }
 
 impl SettledNotice {
-    /// Most ids in [`SettledNotice::late`] of one message; the rest follows in the next.
+    /// Largest number of ids in [`SettledNotice::late`]; the others follow in the next message.
     pub const MAX_LATE: usize = 1024;
 
-    /// Whether a sample that was sent on the present connection is decided or dropped.
+    /// Whether a sample that was sent on the present connection is settled.
     pub fn covers(&self, sample: SampleId) -> bool {
         self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest
     }
@@ -198,7 +197,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_are_the_words_of_the_json() {
+    fn names_equal_the_json() {
         for exit in Exit::ALL {
             assert_eq!(serde_json::to_value(exit).unwrap(), json!(exit.name()));
         }
@@ -218,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_an_account_that_says_what_it_vouches_for() {
+    fn a_notice_names_the_samples_for_which_its_account_holds() {
         let account = Settled { highest: SampleId(9), decided: 8, dropped: BTreeMap::new() };
         let mut notice = SettledNotice { account, ..SettledNotice::default() };
         let text = serde_json::to_string(&notice).unwrap();
         assert_eq!(text, r#"{"highest":9,"decided":8}"#);
         assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
-        assert!(!notice.covers(SampleId(9)), "it opened nothing since it is connected");
+        assert!(!notice.covers(SampleId(9)), "the leader opened no sample since it connected");
         (notice.since, notice.late) = (Some(SampleId(5)), vec![SampleId(2)]);
         let text = serde_json::to_string(&notice).unwrap();
         assert_eq!(text, r#"{"highest":9,"decided":8,"since":5,"late":[2]}"#);

@@ -1,18 +1,18 @@
-//! The one error table: what went wrong between two parts, its code, HTTP status, MQTT handling and metric label.
+//! The error table: each error between two tiers, with code, HTTP status, MQTT handling and metric label.
 
 use serde::{Deserialize, Serialize};
 
-/// An error that crosses a boundary. Clients see the code and a message of their own mistake, never our internals.
+/// An error between two tiers. Clients see the code and a message about their own mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// Not a message of ours: kind, length or contents do not fit.
+    /// The message has an unknown kind, another length or contents that do not fit.
     Malformed,
-    /// A protocol version this build does not speak.
+    /// A protocol version that this build does not have.
     WrongVersion,
     /// Larger than the limit for its kind.
     Oversize,
-    /// Made by another network than this tier holds.
+    /// The message belongs to a network that this tier does not run.
     WrongNetwork,
     /// A device that has not introduced itself, or is not allowed here.
     UnknownDevice,
@@ -28,16 +28,16 @@ pub enum Fault {
     DeadlineExceeded,
     /// The tier is starting or stopping.
     Unavailable,
-    /// A fault of ours; the log has it.
+    /// An internal error; the log has the details.
     Internal,
 }
 
-/// What a tier does with an MQTT message that ended in a fault.
+/// Handling of an MQTT message that ended in a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MqttHandling {
-    /// Count it under its device and go on.
+    /// The message is counted under its device.
     CountAndIgnore,
-    /// Also name the device in the log, once per life of it.
+    /// The message is counted and the device is named in the log, once for each start.
     CountAndName,
 }
 
@@ -58,17 +58,17 @@ impl Fault {
         Self::Internal,
     ];
 
-    /// Stable word: the code in answers and the label in metrics.
+    /// Code in answers and label in metrics; it never changes.
     pub const fn code(self) -> &'static str {
         self.row().0
     }
 
-    /// HTTP status of an answer that carries it.
+    /// HTTP status of an answer with the fault.
     pub const fn http_status(self) -> u16 {
         self.row().1
     }
 
-    /// What a tier does with an MQTT message that ended in it.
+    /// Handling of an MQTT message that ended in the fault.
     pub const fn mqtt(self) -> MqttHandling {
         self.row().2
     }

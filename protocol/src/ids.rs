@@ -1,4 +1,4 @@
-//! Ids as types: each is checked once, where it enters, and then passed as what it is.
+//! Ids as types, each checked once when it is made.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use thiserror::Error;
 
 use crate::bit_set::Position;
 
-/// One event seen by a group at one time. Ids of a group only grow; they never restart.
+/// Id of one event seen by a group. Ids of a group only grow; they never restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SampleId(pub u64);
 
 impl SampleId {
-    /// The half that travels in a header.
+    /// The low half, which a header carries.
     pub const fn low(self) -> u32 {
         self.0 as u32
     }
 
-    /// The id with this low half that lies nearest to `near` (half the range, 2^31 samples, each way).
+    /// The id with this low half that is nearest to `near`; at most 2^31 samples away.
     pub const fn widen(low: u32, near: Self) -> Self {
         let offset = low.wrapping_sub(near.0 as u32) as i32;
         Self(near.0.wrapping_add_signed(offset as i64))
@@ -156,23 +156,23 @@ impl Position for Source {
     }
 }
 
-/// Counts the starts of one device, so that a message of an earlier life is told from one of this life. Wraps.
+/// Number of a device's start; it wraps. Messages of an earlier start have another number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Boot(pub u16);
 
-/// SHA-256 of a bundle's `network.json` as stored. All tiers of a group must agree on it.
+/// SHA-256 of a bundle's `network.json` as stored. All tiers of a group must have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NetworkId(pub [u8; 32]);
 
 impl NetworkId {
-    /// The first two bytes, which every binary message carries.
+    /// First two bytes of the id, which every binary message carries.
     pub const fn tag(self) -> NetworkTag {
         NetworkTag([self.0[0], self.0[1]])
     }
 
-    /// First 12 hex digits, for people.
+    /// First 12 hex digits of the id, for people.
     pub fn short(self) -> String {
         hex(&self.0[..6])
     }
@@ -188,7 +188,7 @@ impl fmt::Display for NetworkTag {
     }
 }
 
-/// First eight bytes of the SHA-256 of a policy as stored; names the thresholds a decision was made under.
+/// First eight bytes of the SHA-256 of a policy as stored. A decision names the policy it was made under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PolicyId(pub [u8; 8]);
@@ -244,7 +244,7 @@ macro_rules! name_id {
 
         impl $name {
             /// # Errors
-            /// [`IdError::Name`] unless it is 1 to 64 of `a-z A-Z 0-9 . _ -`: it becomes one level of a topic.
+            /// [`IdError::Name`] unless the name is 1 to 64 of `a-z A-Z 0-9 . _ -`; it becomes one level of a topic.
             pub fn new(name: impl Into<String>) -> Result<Self, IdError> {
                 let name = name.into();
                 if is_name(&name) { Ok(Self(name)) } else { Err(IdError::Name { what: $what, found: clipped(&name) }) }
@@ -285,12 +285,12 @@ macro_rules! name_id {
 }
 
 name_id!(
-    /// Name of a device; one level of its topics, so that a broker can pin the device to them.
+    /// Name of a device. It is one level of the device's topics, so that a broker can limit the device to them.
     DeviceId,
     "device id"
 );
 name_id!(
-    /// Name of an edge; one level of its topics.
+    /// Name of an edge. It is one level of the edge's topics.
     EdgeId,
     "edge id"
 );
@@ -300,16 +300,16 @@ name_id!(
     "site"
 );
 name_id!(
-    /// Name of a group: the devices whose views form one sample.
+    /// Name of a group: devices whose views form one sample.
     GroupId,
     "group"
 );
 
 /// Longest name of a device, edge, site or group, in bytes.
-const NAME_MAX: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 fn is_name(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.len())
+    (1..=MAX_NAME_BYTES).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
@@ -341,7 +341,7 @@ fn parse_hex(text: &str, out: &mut [u8]) -> bool {
         })
 }
 
-/// An id that cannot be used.
+/// An id that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdError {
     /// Slot out of range.
@@ -353,9 +353,9 @@ pub enum IdError {
     /// Not the hex digits of an id.
     #[error("id: expected {digits} hex digits, found {found:?}")]
     Hex {
-        /// Digits expected.
+        /// Expected number of digits.
         digits: usize,
-        /// What stood there, clipped.
+        /// The text found, clipped.
         found: String,
     },
     /// A name that cannot be one level of a topic.
@@ -363,9 +363,9 @@ pub enum IdError {
         "{what}: expected 1 to 64 of a-z A-Z 0-9 . _ - (it becomes one level of an MQTT topic), found {found:?}"
     )]
     Name {
-        /// Which id.
+        /// Kind of id.
         what: &'static str,
-        /// What stood there, clipped.
+        /// The text found, clipped.
         found: String,
     },
 }

@@ -1,7 +1,7 @@
-//! The nouns and messages of Headwater: ids, presence, decisions, errors, topics, and how each message looks as bytes.
+//! Ids, presence, decisions, errors, topics, and the messages between the tiers as bytes.
 //!
-//! Pure: opens no socket, reads no clock, knows no model maths. Everything a peer sends passes through here first, and
-//! nothing here allocates by a length that a peer names before that length was checked against [`Limits`].
+//! The crate opens no socket, reads no clock and knows no model maths. Every message of a peer is decoded here. A length that a peer
+//! names is checked against [`Limits`] before anything is allocated.
 
 mod bit_set;
 pub mod bits;

@@ -7,13 +7,21 @@
 //! +----+----+--------+-----------------+-----------------------------------+-----------------+-----------------+
 //! ```
 //!
-//! All little endian; version is the high half of byte 0. The age is in ms and saturates at 65,535. Bodies: `trigger` the whole
-//! sample id (u64); `summary` the scores, one `f32` a class; `not_in_view` and `gone` nothing (`gone` marked late on the topic
-//! `summary`: the device had to give the whole sample up); `request` the slots asked, a [`SlotSet`] (u64); `features` the
-//! packed bits; `input` the view as pixels; `decided` class (u16), confidence (f32) and policy id (8 bytes) of a device that decided
-//! by itself; `edge_features` what an edge made of its devices' features: the slots that contributed, a [`SlotSet`] (u64), scores (one
-//! `f32` a class), its map.
-//! (device, boot, kind, sample) identifies a message; duplicates are normal.
+//! Numbers are little endian. The version is the high half of byte 0. The age is in ms and saturates at 65,535.
+//!
+//! | kind | body |
+//! | --- | --- |
+//! | `trigger` | whole sample id (u64) |
+//! | `summary` | scores, one `f32` a class |
+//! | `not_in_view` | nothing |
+//! | `request` | slots asked, a [`SlotSet`] (u64) |
+//! | `features` | packed map |
+//! | `gone` | nothing; on the topic `summary`, marked late: the device gave the whole sample up |
+//! | `input` | the view as pixels |
+//! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
+//! | `edge_features` | slots in it, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
+//!
+//! Device, boot, kind and sample identify a message; duplicates are normal.
 
 use thiserror::Error;
 
@@ -22,7 +30,7 @@ use crate::bits;
 use crate::fault::Fault;
 use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
 
-/// Version of the binary messages this build speaks.
+/// Version of the binary messages of this build.
 pub const VERSION: u8 = 1;
 
 /// Bytes before the body.
@@ -31,52 +39,52 @@ pub const HEADER_BYTES: usize = 12;
 /// A decoded message, borrowing its body from the payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// The twelve bytes.
+    /// The first twelve bytes.
     pub header: Header,
-    /// What follows them.
+    /// The bytes after the header.
     pub body: Body<'a>,
 }
 
-/// The header, less version and kind, which follow from the build and the body.
+/// The header without version and kind, which follow from the build and the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Sent from the spool, after the sample's time.
+    /// Whether the message comes from the spool, after the sample's time.
     pub late: bool,
     /// First bytes of the sender's network id.
     pub network: NetworkTag,
-    /// Low half of the sample id; [`SampleId::widen`] finds the rest.
+    /// Low half of the sample id; [`SampleId::widen`] finds the whole id.
     pub sample_low: u32,
-    /// The sender's life.
+    /// Number of the sender's start.
     pub boot: Boot,
     /// Time from capture to sending, ms, saturating.
     pub age_ms: u16,
 }
 
-/// Milliseconds of an age given in microseconds, as a header carries it: rounded down, saturating.
+/// An age in microseconds as a header carries it: milliseconds, rounded down, saturating.
 pub fn age_ms(age_us: u64) -> u16 {
     u16::try_from(age_us / 1000).unwrap_or(u16::MAX)
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body<'a> {
-    /// Capture now, under this id.
+    /// Every device captures now, under this id.
     Trigger(SampleId),
     /// Class scores, little-endian `f32`.
     Summary(&'a [u8]),
-    /// The device is up and sees nothing of the sample.
+    /// The device is up and has no view of the sample.
     NotInView,
     /// These slots are asked for their features.
     Request(SlotSet),
-    /// Feature bits, packed as [`bits`] says.
+    /// Feature bits; see [`bits`].
     Features(&'a [u8]),
-    /// The features asked for are no longer kept; marked late on the topic `summary`: the whole sample had to be given up.
+    /// The device does not keep the features any more. Marked late on the topic `summary`: it gave the whole sample up.
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
-    /// A device that is alone was sure (configurations b and d).
+    /// A device that is alone decided by itself (configurations b and d).
     Decided(DeviceDecision),
-    /// What an edge says of a sample, to the leader (configuration f).
+    /// Output of an edge's section, for the leader (configuration f).
     EdgeFeatures {
         /// Slots whose features reached the edge in time; never empty.
         slots: SlotSet,
@@ -87,14 +95,14 @@ pub enum Body<'a> {
     },
 }
 
-/// The answer of a device that decides by itself.
+/// The decision of a device that is alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceDecision {
     /// Index of the class in the network's labels.
     pub class: u16,
     /// One minus the uncertainty, in `[0, 1]`.
     pub confidence: f32,
-    /// The policy whose threshold it met.
+    /// The policy under which the device decided.
     pub policy: PolicyId,
 }
 
@@ -122,7 +130,7 @@ pub enum Kind {
     EdgeFeatures = 9,
 }
 
-/// Body lengths that the receiver's network allows; anything else is refused before it is looked at.
+/// Body lengths of the receiver's network; a message of another length is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a summary's scores.
@@ -136,7 +144,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The largest payload any of our messages has under these limits.
+    /// Bytes of the largest message under these limits.
     pub fn largest_payload(&self) -> usize {
         let bodies = Kind::ALL.map(|kind| self.body_bytes(kind));
         HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
@@ -144,7 +152,7 @@ impl Limits {
 }
 
 impl<'a> Body<'a> {
-    /// The kind that says it.
+    /// Kind of the message.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Trigger(_) => Kind::Trigger,
@@ -175,7 +183,7 @@ impl<'a> Body<'a> {
         self.len() == 0
     }
 
-    /// The scores of a summary or of an edge; empty for every other kind.
+    /// Scores of a summary or of an edge; empty for the other kinds.
     pub fn scores(&self) -> impl ExactSizeIterator<Item = f32> + 'a {
         let bytes: &'a [u8] = match *self {
             Self::Summary(scores) | Self::EdgeFeatures { scores, .. } => scores,
@@ -199,7 +207,7 @@ impl Kind {
         Self::EdgeFeatures,
     ];
 
-    /// Its word in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Trigger => "trigger",
@@ -222,7 +230,7 @@ impl Kind {
 /// Appends a message to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] when the body is longer than the receiver's limits allow; `out` is then as it was.
+/// [`EncodeError`] when the body has not the length of the limits; `out` is then as it was.
 pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let Message { header, body } = message;
     let kind = body.kind();
@@ -262,8 +270,7 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
 /// Reads one whole payload.
 ///
 /// # Errors
-/// [`DecodeError`] for anything that is not exactly one message of ours under these limits. Scores must be finite and
-/// tail bits zero: a device that sends garbage is refused here and nowhere later.
+/// [`DecodeError`] for bytes that are not exactly one message under these limits. Scores must be finite and tail bits zero.
 pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, DecodeError> {
     if payload.len() > limits.largest_payload() {
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
@@ -364,7 +371,7 @@ fn whole_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// A message that does not fit the receiver's network.
+/// A body that does not fit the receiver's network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind} message: expected a body of {expected} bytes, got {found}")]
 pub struct EncodeError {
@@ -376,7 +383,7 @@ pub struct EncodeError {
     pub found: usize,
 }
 
-/// A payload that is not a message of ours.
+/// A payload that is not a message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Shorter than a header.
@@ -432,10 +439,10 @@ pub enum DecodeError {
     /// A score that is NaN or infinite.
     #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,
-    /// A confidence that is none.
+    /// A confidence outside `[0, 1]`.
     #[error("decided message: expected a confidence in [0, 1], found another number")]
     Confidence,
-    /// An edge that says something of no slot.
+    /// An edge message without any slot.
     #[error("edge_features message: expected at least one slot, found none")]
     NoSlots,
     /// Bits set after the last feature.
@@ -444,7 +451,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The row of the error table it belongs to.
+    /// Row of the error table.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Version { .. } => Fault::WrongVersion,

@@ -1,15 +1,15 @@
-//! What a device or an edge says of itself, retained at the broker, in JSON because people read it.
+//! Retained messages by which devices and edges introduce themselves; JSON, because people read them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Boot, DeviceId, EdgeIndex, NetworkId, SampleId, Slot};
 
-/// `dev/{id}/status`, retained; the `down` form is the device's last will.
+/// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Up or down.
     pub state: DeviceState,
-    /// The life this status speaks of: a will of an earlier life must not end a later one.
+    /// The start that this status belongs to. The will of an earlier start must not end a later one.
     pub boot: Boot,
 }
 
@@ -17,45 +17,45 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
-    /// Connected and answering.
+    /// The connection stands.
     Up,
-    /// Gone, by itself or by its last will.
+    /// The device or edge left, or its last will came.
     Down,
 }
 
-/// `dev/{id}/birth`, retained: who the device is.
+/// Message on `dev/{id}/birth`, retained: identity of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
-    /// Its id, as in the topic.
+    /// Id of the device, as in the topic.
     pub device: DeviceId,
-    /// The slot it fills.
+    /// The slot that the device fills.
     pub slot: Slot,
-    /// This life.
+    /// Number of this start.
     pub boot: Boot,
-    /// Name and version of its software.
+    /// Name and version of the software.
     pub software: String,
-    /// The network it runs.
+    /// The network that it runs.
     pub network: NetworkId,
-    /// Where ids of samples come from its clock: the id of the moment of its start. Headers carry the low half of an id, and the rest is
-    /// found near this one while nothing newer is known.
+    /// Sample id at the device's start, where ids come from its clock. Short ids in headers are widened near it until a newer id is
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<SampleId>,
-    /// What it can do beyond the version's basics; unknown words are ignored.
+    /// Abilities beyond those of the version; unknown names are ignored.
     #[serde(default)]
     pub capabilities: Vec<String>,
 }
 
-/// `edge/{id}/status`, retained: which edge of the network it is; the `down` form is its last will.
+/// Message on `edge/{id}/status`, retained; the `down` form is the edge's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeStatus {
     /// Up or down.
     pub state: DeviceState,
-    /// The life this status speaks of.
+    /// The start that this status belongs to.
     pub boot: Boot,
     /// Position of the edge in the network.
     pub edge: EdgeIndex,
-    /// The network it runs.
+    /// The network that it runs.
     pub network: NetworkId,
-    /// Name and version of its software.
+    /// Name and version of the software.
     pub software: String,
 }

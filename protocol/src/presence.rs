@@ -1,19 +1,19 @@
-//! Presence: what is known of each slot's part in a sample.
+//! Presence: the view of each slot in a sample.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bit_set::SlotSet;
 use crate::ids::Slot;
 
-/// What one slot contributed to a sample.
+/// Contribution of one slot to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
-    /// It sent a summary.
+    /// The slot sent a summary.
     Present,
-    /// It is up and says that it does not see the object. Does not vote, is not missing.
+    /// The device is up and does not see the object. The slot does not vote and is not missing.
     NotInView,
-    /// Down, late or refused.
+    /// The device is down, late or refused.
     Missing,
 }
 
@@ -27,15 +27,15 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// All of `slots` slots missing; at most [`Slot::MAX`].
+    /// Presence of `slots` slots (at most [`Slot::MAX`]), all missing.
     pub fn missing(slots: usize) -> Self {
         Self { slots: slots.min(Slot::MAX) as u8, present: SlotSet::EMPTY, not_in_view: SlotSet::EMPTY }
     }
 
-    /// Presence from a mask of those present; the others count as not in view.
-    pub fn from_mask(mask: &[bool]) -> Self {
-        let mut presence = Self::missing(mask.len());
-        for (slot, &present) in Slot::first(mask.len()).zip(mask) {
+    /// Presence from a row that is true where a slot is present; the others are not in view.
+    pub fn from_row(row: &[bool]) -> Self {
+        let mut presence = Self::missing(row.len());
+        for (slot, &present) in Slot::first(row.len()).zip(row) {
             presence.set(slot, if present { View::Present } else { View::NotInView });
         }
         presence
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_silence_counts_as_missing() {
+    fn a_slot_that_did_not_answer_is_missing() {
         let mut presence = Presence::missing(3);
         presence.set(Slot::new(0).unwrap(), View::Present);
         presence.set(Slot::new(2).unwrap(), View::NotInView);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn presence_survives_json() {
-        let presence = Presence::from_mask(&[true, false, true]);
+        let presence = Presence::from_row(&[true, false, true]);
         let text = serde_json::to_string(&presence).unwrap();
         assert_eq!(text, r#"["present","not_in_view","present"]"#);
         assert_eq!(serde_json::from_str::<Presence>(&text).unwrap(), presence);

@@ -34,7 +34,7 @@ pub enum Topic {
 pub enum DeviceTopic {
     /// Up or down; retained, and the last will.
     Status,
-    /// Who it is; retained.
+    /// Identity of the device; retained.
     Birth,
     /// Scores, or `not_in_view`.
     Summary,
@@ -42,7 +42,7 @@ pub enum DeviceTopic {
     Features,
     /// The device's own decision (one device).
     Decision,
-    /// A frame asked for.
+    /// A frame that was requested.
     Frame,
     /// A command to the device.
     Cmd,
@@ -51,7 +51,7 @@ pub enum DeviceTopic {
 /// Last level of an edge's topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EdgeTopic {
-    /// Who it is, up or down; retained, and the last will.
+    /// Identity and state of the edge; retained, and the last will.
     Status,
     /// Scores and map of a sample, or `gone`.
     Features,
@@ -63,7 +63,7 @@ impl Topics {
         Self { prefix: format!("headwater/v1/{site}/{group}/") }
     }
 
-    /// The whole name of a topic.
+    /// Full name of a topic.
     pub fn name(&self, topic: &Topic) -> String {
         let prefix = &self.prefix;
         match topic {
@@ -173,10 +173,10 @@ pub enum TopicError {
     /// Another site, group or version.
     #[error("topic {0:?} does not belong to this group")]
     Foreign(String),
-    /// Of this group, but no form we know.
+    /// A topic of this group with an unknown form.
     #[error("topic {0:?} is not one of this protocol's")]
     Unknown(String),
-    /// The device id in it cannot be one.
+    /// The id in the topic is not valid.
     #[error(transparent)]
     Id(#[from] IdError),
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_unknown_topics_are_told_apart() {
+    fn foreign_and_unknown_topics_have_different_errors() {
         for foreign in ["", "headwater/v1/plant/other/result", "headwater/v2/plant/gate/result"] {
             assert!(matches!(topics().parse(foreign), Err(TopicError::Foreign(_))), "{foreign}");
         }

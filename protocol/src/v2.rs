@@ -7,8 +7,8 @@
 //! response = JSON header, logits FP32 [n, classes]
 //! ```
 //!
-//! Our extras stand in `parameters`: the whole network id and the milliseconds that are left; never a wall time.
-//! JSON `data` instead of binary tensors is read too, so that any client of the protocol works.
+//! `parameters` carries our additions: the network id, and the milliseconds left (never a wall time). Tensors as JSON `data` are read too,
+//! so that any client of the protocol works.
 
 mod error;
 
@@ -29,10 +29,9 @@ const LOGITS: &str = "logits";
 /// One request: `n` samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InferRequest {
-    /// The caller's id, given back.
+    /// The caller's id, repeated in the answer.
     pub id: Option<String>,
-    /// The network that made the features: it answers, or the request is refused when the cloud holds others alone. Absent: the
-    /// cloud's current one.
+    /// The network that made the features and must answer; absent: the cloud's current one.
     pub network: Option<NetworkId>,
     /// Milliseconds left to the caller; absent: the server's own limit.
     pub deadline_ms: Option<u32>,
@@ -51,14 +50,14 @@ pub struct FeatureBatch {
     pub presence: Vec<bool>,
 }
 
-/// Shapes that the server's network gives.
+/// Shapes of the server's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureShape {
-    /// Maps of one sample: device slots, or edges where the network has some.
+    /// Maps of one sample: one for each device slot, or for each edge where there are edges.
     pub slots: usize,
     /// Bits of one map.
     pub bits: usize,
-    /// Most samples in one request.
+    /// Largest number of samples in one request.
     pub max_samples: usize,
 }
 
@@ -136,7 +135,7 @@ enum Input {
     Presence,
 }
 
-/// Whether an answer's tensor goes as bytes or as JSON, as the request asked.
+/// Form of an answer's tensor, as the request asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Binary tensor after the JSON.
@@ -170,7 +169,7 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
     (body, head_bytes)
 }
 
-/// A request whose JSON part is read, and whose tensors are not: it says for which network, and so for which shapes, it is.
+/// A request of which only the JSON part is read. Its network decides the shapes by which the tensors are read.
 #[derive(Debug)]
 pub struct OpenedRequest<'a> {
     head: Head,
@@ -180,16 +179,16 @@ pub struct OpenedRequest<'a> {
 /// Reads the JSON part of a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
 ///
 /// # Errors
-/// [`V2Error`] when it cannot be read.
+/// [`V2Error`] when the JSON part cannot be read.
 pub fn open_request(body: &[u8], head_bytes: Option<usize>) -> Result<OpenedRequest<'_>, V2Error> {
     let (head, tensors) = split(body, head_bytes)?;
     Ok(OpenedRequest { head, tensors })
 }
 
-/// Reads a whole request of one known shape: [`open_request`], then [`OpenedRequest::read`].
+/// Reads a whole request of a known shape.
 ///
 /// # Errors
-/// As those two.
+/// As [`open_request`] and [`OpenedRequest::read`].
 pub fn decode_request(
     body: &[u8],
     head_bytes: Option<usize>,
@@ -199,7 +198,7 @@ pub fn decode_request(
 }
 
 impl OpenedRequest<'_> {
-    /// The network that made the features, where the request names one.
+    /// The network that the request names.
     pub fn network(&self) -> Option<NetworkId> {
         self.head.parameters.network
     }
@@ -207,7 +206,7 @@ impl OpenedRequest<'_> {
     /// Reads the tensors.
     ///
     /// # Errors
-    /// [`V2Error`] for anything that does not fit `shape`; nothing is allocated by a number the peer named.
+    /// [`V2Error`] for tensors that do not fit `shape`. Sizes that the peer names allocate nothing.
     pub fn read(self, shape: &FeatureShape) -> Result<(InferRequest, Form), V2Error> {
         let Self { head, tensors: mut rest } = self;
         let mut features = None;
@@ -247,7 +246,7 @@ impl OpenedRequest<'_> {
             let slots = shape.slots.max(1);
             return Err(V2Error::TailBits { sample: map / slots, slot: map % slots, bits: shape.bits });
         }
-        let form = form_asked(&head);
+        let form = requested_form(&head);
         let request = InferRequest {
             id: head.id,
             network: head.parameters.network,
@@ -290,7 +289,7 @@ pub fn encode_response(response: &InferResponse, form: Form) -> (Vec<u8>, Option
 /// Reads an answer of `samples` samples and `classes` classes.
 ///
 /// # Errors
-/// [`V2Error`] when it is not that.
+/// [`V2Error`] for any other body.
 pub fn decode_response(
     body: &[u8],
     head_bytes: Option<usize>,
@@ -350,8 +349,8 @@ fn binary_tensor(name: &str, datatype: &str, shape: Vec<usize>, bytes: usize) ->
     }
 }
 
-/// What an output says for itself goes before what the request says for all.
-fn form_asked(head: &Head) -> Form {
+/// The form that the request asks for. The output's own parameter goes before the request's.
+fn requested_form(head: &Head) -> Form {
     let of_logits = head.outputs.iter().find(|tensor| tensor.name == LOGITS);
     let binary = of_logits
         .and_then(|tensor| tensor.parameters.binary_data)

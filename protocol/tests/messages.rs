@@ -1,4 +1,4 @@
-//! Messages against hostile bytes: every message survives its bytes, nothing else is taken for one.
+//! Messages against hostile bytes: every message survives encoding, other bytes are refused.
 
 use headwater_protocol::{
     Body, Boot, DecodeError, DeviceDecision, HEADER_BYTES, Header, Limits, Message, NetworkTag, PolicyId,

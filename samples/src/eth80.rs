@@ -20,7 +20,7 @@ use crate::{DataError, Shape, files, idx};
 /// Declaration of ETH-80.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "eth80",
-    content: "objects on a turntable, 1, 2, 4, 8 or 16 slots, 3x32x32",
+    content: "real objects of eight classes, 1, 2, 4, 8 or 16 slots, 3x32x32",
     files: FILES,
     licence: "none stated by the authors, published for research; cite Leibe and Schiele 2003",
     parts: PartsOrigin::Fixed,

@@ -111,6 +111,11 @@ pub fn load<S: Settings>(sources: Sources) -> Result<Loaded<S>, Stop> {
     loaded.filter(|_| mistakes.is_empty()).ok_or(Stop::Mistakes(mistakes))
 }
 
+/// Keys of a declaration.
+pub fn keys<S: Settings>() -> Vec<String> {
+    Declared::of::<S>().into_iter().filter(Declared::is_setting).map(|option| option.key).collect()
+}
+
 /// Settings of which none is set, in tests and for parts that a program starts itself.
 ///
 /// # Errors
@@ -162,8 +167,10 @@ pub(crate) struct Inputs {
 impl Inputs {
     fn new<S: Settings>(sources: Sources, mistakes: &mut Vec<String>) -> Self {
         let path = conf::find_parameter("config", &sources.arguments).or_else(|| {
-            let config = Declared::of::<S>().into_iter().find(|option| option.key == "config")?;
-            sources.environment.get(&config.environment?).cloned()
+            let declared = Declared::of::<S>().into_iter().find(|option| option.key == "config")?.environment;
+            let aliases = S::ALIASES.iter().filter(|(_, key)| *key == "config").map(|(alias, _)| *alias);
+            let mut names = declared.as_deref().into_iter().chain(aliases);
+            names.find_map(|name| sources.environment.get(name)).cloned()
         });
         let table = sources.table(path.map(Into::into)).unwrap_or_else(|error| {
             mistakes.push(error);

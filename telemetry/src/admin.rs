@@ -1,4 +1,4 @@
-//! The admin port: `/metrics` for Prometheus, `/live` for whoever restarts processes.
+//! The admin port: `/metrics` for Prometheus, `/live` for a supervisor of processes.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,7 +30,7 @@ impl AdminServer {
     /// Listens on an address and answers; `is_live` is false once only a new process helps.
     ///
     /// # Errors
-    /// The system's error when the address cannot be had.
+    /// The system's error when the address is not available.
     pub async fn start(
         address: SocketAddr,
         metrics: Metrics,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_and_life_are_answered_and_nothing_else() {
+    async fn metrics_and_liveness_are_answered_and_nothing_else() {
         let (metrics, live) = (Metrics::new(), Arc::new(AtomicBool::new(true)));
         metrics.counter("headwater_test_frames_total", "Frames taken.").inc();
         let is_live = {

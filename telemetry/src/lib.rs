@@ -1,8 +1,8 @@
 //! Logs, metrics and the admin port: one set-up for all services.
 //!
-//! A service declares its metrics in one file and registers them with [`Metrics`]. There are two kinds of declaration: counters that
-//! the service increments itself, and [`ReportMetric`]s that are read from a report when somebody asks. The crate does not know what
-//! a service measures.
+//! A service declares its metrics in one file and registers them with [`Metrics`]. Counters and histograms are changed by the
+//! service itself. A [`ReportMetric`] is read from a report of the service at each request for the metrics. The crate does not know
+//! what a service measures.
 
 mod admin;
 mod logs;

@@ -17,7 +17,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Filters below those of the caller. The embedded broker logs what is normal here at error level: probes, clients that left.
+/// Filter that the caller's extends. The embedded broker logs normal events as errors: probes, clients that left.
 const BASE_FILTER: &str = "rumqttd=off";
 
 /// Starts logging for this process; called once, by a `main.rs`.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_of_the_caller_goes_over_the_base_filter() {
+    fn the_filter_of_the_caller_wins_over_the_base_filter() {
         let filter = env_filter("info,rumqttd=warn").expect("a filter").to_string();
         assert!(filter.contains("rumqttd=warn") && !filter.contains("rumqttd=off"), "{filter}");
     }

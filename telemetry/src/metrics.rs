@@ -15,8 +15,8 @@ pub const METRICS_CONTENT_TYPE: &str = TEXT_FORMAT;
 
 /// Metrics of one process; clones share them.
 ///
-/// Every method that declares a metric panics on a name or label that Prometheus does not take, or on one that is declared twice:
-/// names are constants of the program.
+/// Names and labels are constants of the program: a method that declares a metric panics when the name is malformed or declared
+/// twice.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     registry: Registry,
@@ -57,7 +57,7 @@ impl Metrics {
     /// All metrics in the Prometheus text format 0.0.4.
     pub fn text(&self) -> String {
         let mut text = Vec::new();
-        // Families that were registered have names, and writing to a vector does not fail.
+        // Encoding fails for a family without a name, which the registry refuses, and for a writer that fails.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         String::from_utf8(text).unwrap_or_default()
     }
@@ -95,7 +95,7 @@ mod tests {
             "headwater_test_frames_total 3",
             "headwater_test_open 2",
             &format!("# TYPE {stage} histogram"),
-            // A bound belongs to its bucket, and buckets count what is below.
+            // Buckets are cumulative, and a bound belongs to its bucket.
             &format!("{stage}_bucket{{stage=\"queue\",le=\"0.00005\"}} 1"),
             &format!("{stage}_bucket{{stage=\"queue\",le=\"0.0001\"}} 2"),
             &format!("{stage}_bucket{{stage=\"queue\",le=\"1\"}} 2"),

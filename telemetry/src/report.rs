@@ -1,4 +1,4 @@
-//! Metrics that are read from a report of a service when somebody asks for them.
+//! Metrics that are read from a report of a service at each request for the metrics.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct ReportMetric<R> {
     values: Values<R>,
 }
 
-/// Where the values of a metric stand in the report.
+/// Access to the values of a metric in the report.
 #[derive(Debug)]
 enum Values<R> {
     One(fn(&R) -> u64),
@@ -88,7 +88,7 @@ impl<R> ReportMetric<R> {
 }
 
 impl Metrics {
-    /// Registers the metrics of a report; `read` makes the report each time that the metrics are asked for.
+    /// Registers the metrics of a report; `read` makes the report at each request for the metrics.
     ///
     /// `labels` stand on every metric, for example the group in a process of several groups.
     pub fn register_report<R: 'static>(
@@ -103,7 +103,7 @@ impl Metrics {
     }
 }
 
-/// A report as the registry wants it.
+/// A report in the form that the registry takes.
 struct ReportCollector<R: 'static, F> {
     metrics: &'static [ReportMetric<R>],
     labels: HashMap<String, String>,

@@ -9,7 +9,7 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding}
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Degraded, Dropped, Exit, View};
+use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, View};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, start,
 };
@@ -20,7 +20,7 @@ const SAMPLES: usize = 60;
 /// Samples in flight at once.
 const IN_FLIGHT: usize = 8;
 
-/// A network of the configuration for the shipped frames: six slots, or the first alone.
+/// A network of the configuration for the shipped frames: six slots, or only the first.
 fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration.has(Exit::Device) { 1 } else { 6 };
     let edges = match configuration {
@@ -141,7 +141,7 @@ async fn edges_and_then_the_leader_are_killed_and_restarted() {
     let mut client = client_of(&group).await;
     let first = 11 * shipped::frames().len() as u64;
     let mut next = first;
-    for (edge, slots) in edge_slots.iter().enumerate() {
+    for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(&edge_slots) {
         for is_running in [true, false, true] {
             match (is_running, group.is_running(Service::Edge(edge))) {
                 (false, true) => group.kill(Service::Edge(edge)).await,

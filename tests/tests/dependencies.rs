@@ -173,7 +173,7 @@ fn our_crates_import_in_one_direction_only() {
         let name = text(package, "name");
         let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is not in the list of crates"));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Tests and build scripts may reach wider; what ships may not.
+            // Tests and build scripts may import more.
             let imported = text(dependency, "name").strip_prefix("headwater-");
             if let Some(imported) = imported.filter(|_| dependency["kind"].is_null()) {
                 assert!(allowed.contains(&imported), "{name} imports {imported}");
@@ -197,4 +197,29 @@ fn only_the_training_crate_links_burn() {
             text(package, "name")
         );
     }
+}
+
+fn read(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn clippy_refuses_more_than_five_parameters_in_every_crate() {
+    let root = headwater_tests::shipped::root();
+    let toml = |path: &std::path::Path| read(path).parse::<toml::Table>().expect("TOML");
+    assert_eq!(toml(&root.join("clippy.toml"))["too-many-arguments-threshold"].as_integer(), Some(5));
+    // The lint belongs to the group `all`.
+    let workspace = toml(&root.join("Cargo.toml"));
+    assert_eq!(workspace["workspace"]["lints"]["clippy"]["all"]["level"].as_str(), Some("warn"));
+    let metadata = metadata();
+    for package in packages(&metadata).iter().filter(|package| package["source"].is_null()) {
+        let manifest = toml(text(package, "manifest_path").as_ref());
+        assert_eq!(manifest["lints"]["workspace"].as_bool(), Some(true), "{}", text(package, "name"));
+    }
+}
+
+#[test]
+fn a_new_variant_fails_to_compile_where_inference_does_not_handle_it() {
+    let library = read(&headwater_tests::shipped::root().join("inference/src/lib.rs"));
+    assert!(library.contains("#![warn(clippy::wildcard_enum_match_arm)]"));
 }

@@ -8,7 +8,7 @@ use headwater_group::{GroupClient, GroupError};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Dropped, Exit, SampleId, Slot, View};
+use headwater_protocol::{Dropped, EdgeIndex, Exit, SampleId, Slot, View};
 use headwater_tests::group::{WAIT_LIMIT, bundle, client, ids, patient, programs};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::mosquitto;
@@ -58,16 +58,16 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
 
     // Samples that were triggered while the leader was running.
     let mut triggered = Vec::new();
-    for (edge, slots) in edge_slots.iter().enumerate() {
+    for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(edge_slots) {
         let samples = ids(last.0 + 1, 60);
         trigger_all(&mut client, &samples[..20]).await.unwrap();
         group.kill(Service::Edge(edge));
         trigger_all(&mut client, &samples[20..40]).await.unwrap();
         // The last of these samples is decided without the edge before the edge restarts.
-        let alone = client.wait_for_decisions(&samples[20..40]).await.unwrap();
-        let is_absent = |slot: &Slot| alone[&samples[39]].presence.get(*slot) != View::Present;
-        assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", alone[&samples[39]]);
-        assert!(alone.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
+        let without_edge = client.wait_for_decisions(&samples[20..40]).await.unwrap();
+        let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != View::Present;
+        assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", without_edge[&samples[39]]);
+        assert!(without_edge.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
         group.start(Service::Edge(edge)).unwrap();
         trigger_all(&mut client, &samples[40..]).await.unwrap();
         let decided = client.wait_for_decisions(&samples).await.unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_edge_aggregator::AggregatorHandle;
+use headwater_edge_aggregator::GroupLeader;
 use headwater_end_device::{Capture, Device, DeviceHandle, DeviceReport, Frames};
 use headwater_group::start::{InProcessGroup, Program, Service, free_port};
 use headwater_inference::manifest::Configuration;
@@ -87,7 +87,7 @@ impl OutageGroup {
             if is_so(&self.journal(), &reports) {
                 return;
             }
-            let leader = self.services.leader().map(AggregatorHandle::report);
+            let leader = self.services.leader().map(GroupLeader::report);
             assert!(Instant::now() < until, "waiting for {expected}: {reports:?}\n{leader:?}");
             sleep(Duration::from_millis(20)).await;
         }

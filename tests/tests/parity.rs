@@ -74,7 +74,7 @@ async fn answers_are_equal_when_all_samples_leave_locally_at_qos_1() {
     check(settings, &[Exit::Local]).await;
 }
 
-/// One HTTP request with many samples gives each sample the logits that the sample gets alone.
+/// One HTTP request with many samples gives each sample the logits of a request with one sample.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
     use http_body_util::{BodyExt, Full};
@@ -95,7 +95,7 @@ async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
         }
     }
     let mut cloud_section = CloudSection::load(&bundle, &engine).expect("the section loads");
-    let alone: Vec<f32> = (0..BATCH)
+    let single: Vec<f32> = (0..BATCH)
         .flat_map(|sample| {
             let features = &batch.features[sample * slots * packed..][..slots * packed];
             let presence = &batch.presence[sample * slots..][..slots];
@@ -120,8 +120,8 @@ async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
     let head = response.headers().get(HEADER_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     let body = response.into_body().collect().await.expect("a whole body").to_bytes();
     let answer = decode_response(&body, head, BATCH, bundle.manifest().classes()).expect("an answer of ours");
-    for (index, (together, alone)) in answer.logits.iter().zip(&alone).enumerate() {
-        assert!((together - alone).abs() <= CONFIDENCE_TOLERANCE, "logit {index}: {together} and {alone}");
+    for (index, (together, single)) in answer.logits.iter().zip(&single).enumerate() {
+        assert!((together - single).abs() <= CONFIDENCE_TOLERANCE, "logit {index}: {together} and {single}");
     }
     cloud.shutdown().await;
 }

@@ -1,7 +1,7 @@
 //! The programs over Mosquitto: SIGKILL of the leader, and memory of a device.
 
 use headwater_group::start::Service;
-use headwater_protocol::SampleId;
+use headwater_protocol::{SampleId, SlotSet};
 use headwater_tests::group::{client, ids, patient, programs, slot};
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
@@ -46,7 +46,7 @@ async fn a_device_takes_less_than_40_mb() {
     group.start(Service::Leader).unwrap();
     group.start(device).unwrap();
     let mut client = client(broker, shipped::bundle().network_id()).await;
-    client.wait_for_devices(&[slot(0)]).await.unwrap();
+    client.wait_for_devices(SlotSet::single(slot(0))).await.unwrap();
     for sample in ids(3000, 300) {
         client.decide(sample).await.unwrap();
     }

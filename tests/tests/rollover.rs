@@ -63,12 +63,12 @@ async fn switch_device(group: &mut InProcessGroup, slot: Slot) {
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
 }
 
-/// Restarts cloud, leader and edges with the next network alone.
+/// Restarts cloud, leader and edges with only the next network.
 async fn keep_only_next(group: &mut InProcessGroup) {
     group.settings.networks = Arc::clone(group.settings.networks.next().expect("a next network")).into();
     group.settings.policy = None;
-    let services = [Service::Leader, Service::Cloud, Service::Edge(0), Service::Edge(1)];
-    for service in services.into_iter().filter(|service| group.is_running(*service)).collect::<Vec<_>>() {
+    let running = group.running_services();
+    for service in running.into_iter().filter(|service| !matches!(service, Service::Device(_))) {
         group.stop(service).await.unwrap();
         group.start_service(service).await.unwrap();
     }

@@ -1,8 +1,14 @@
 //! A TCP stream that counts its bytes, and acknowledges those of a broker at once.
 //!
-//! Brokers that leave Nagle's algorithm on (rumqttd does, mosquitto by default) hold a second small packet back until the first is
-//! acknowledged. Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends it at once. The kernel takes the option
-//! back by itself, so the option is set again after every read.
+//! Brokers with Nagle's algorithm (rumqttd, mosquitto by default) send a second small packet only after the first is acknowledged.
+//! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. The kernel resets the option by
+//! itself, so the option is set again after every read.
+//!
+//! ```text
+//! broker ── packet 1 ──> here          packet 2 waits in the broker ...
+//! broker <─── ACK ────── here          ... up to 40 ms without TCP_QUICKACK
+//! broker ── packet 2 ──> here
+//! ```
 
 use std::io;
 use std::pin::Pin;
@@ -21,10 +27,10 @@ pub struct Connection {
     acknowledgement: Acknowledgement,
 }
 
-/// When received bytes are acknowledged.
+/// Time at which received bytes are acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acknowledgement {
-    /// When the kernel likes.
+    /// The kernel chooses, and may wait for 40 ms.
     Delayed,
     /// After every read.
     Immediate,

@@ -19,22 +19,22 @@ pub struct Connector {
     wire: Arc<WireCounters>,
 }
 
-/// Certificate and key that this process shows to a peer. A reload changes the value for later connections.
+/// Certificate and key of this process. A reload changes the value for later connections.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Identity {
-    /// No certificate: plain TCP alone.
+    /// No certificate: TCP without TLS.
     #[default]
     None,
 }
 
 impl Connector {
-    /// A connector that shows the identity of the channel, as it is at the time of each connection.
+    /// A connector with an identity; each new connection uses the newest value of the channel.
     pub fn new(identity: watch::Receiver<Identity>) -> Self {
         Self { identity, wire: Arc::default() }
     }
 
-    /// Connects to the first address of the host that answers, with `TCP_NODELAY`.
+    /// Connects to the first address of the host that accepts, with `TCP_NODELAY`.
     ///
     /// # Errors
     /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS.

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// Address of a peer, written `scheme://host:port` and for HTTP `scheme://host:port/path?query`.
 ///
-/// The port may be left out. Without a scheme the address is one of MQTT. Display and Debug leave the query out: cameras take
-/// passwords there.
+/// The port may be left out. An address without a scheme is one of plain MQTT. Display and Debug leave the query out, because
+/// cameras take passwords there.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     scheme: Scheme,
@@ -95,7 +95,7 @@ impl Endpoint {
         }
     }
 
-    /// The address of a broker that speaks plain MQTT.
+    /// The address of a broker without TLS.
     ///
     /// # Errors
     /// As [`Endpoint::new`].
@@ -103,10 +103,10 @@ impl Endpoint {
         Self::new(Scheme::Mqtt, host, port)
     }
 
-    /// Reads the address of an MQTT broker; without a scheme the broker speaks plain MQTT.
+    /// Reads the address of an MQTT broker; an address without a scheme is one without TLS.
     ///
     /// # Errors
-    /// [`EndpointError`] for anything but `mqtt://` or `mqtts://`, host and port.
+    /// [`EndpointError`] for another scheme, a malformed host or port, or a path.
     pub fn broker(text: &str) -> Result<Self, EndpointError> {
         let endpoint: Self = text.parse()?;
         let found = endpoint.scheme;
@@ -119,7 +119,7 @@ impl Endpoint {
     /// Reads the address of an HTTP server; the scheme is required.
     ///
     /// # Errors
-    /// [`EndpointError`] for anything but `http://` or `https://`, host, port, path and query.
+    /// [`EndpointError`] for another scheme, or a malformed host, port or path.
     pub fn http(text: &str) -> Result<Self, EndpointError> {
         let endpoint: Self = text.parse()?;
         let found = if text.contains("://") { endpoint.scheme.name() } else { "none" };
@@ -223,30 +223,30 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The beginning of a piece of an address, without what stands before an `@`.
+/// The beginning of a piece of an address, without a user and a password before an `@`.
 fn shown(text: &str) -> String {
     let text = text.rsplit_once('@').map_or(text, |(_, after)| after);
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// Text that is no address of a peer. No message repeats a password, a path or a query.
+/// Mistake in the text of an address. No message repeats a password, a path or a query.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// Not host and port, a path that cannot be one, or a path of a broker.
+    /// The text is not a host and a port, or the path is malformed, or a broker has a path.
     #[error("expected scheme://host:port (a path only for http and https), found the host {0:?}")]
     Form(String),
-    /// A port outside 1 to 65535.
+    /// The port is outside 1 to 65535.
     #[error("expected a port from 1 to 65535, found {0:?}")]
     Port(String),
-    /// A scheme that is unknown, or not the one for this peer.
+    /// The scheme is unknown, or wrong for this peer.
     #[error("expected the scheme {expected}, found {found:?}")]
     Scheme {
-        /// Schemes that would do.
+        /// Schemes of this peer.
         expected: &'static str,
         /// The scheme of the text.
         found: String,
     },
-    /// A user or a password stands in the address.
+    /// The address has a user or a password.
     #[error("expected an address without user and password, found one with them: they belong in a file")]
     Credentials,
 }

@@ -33,7 +33,7 @@ pub struct HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// A client that connects by `connector`.
+    /// A client with these limits, on a connector.
     pub fn client(self, connector: Connector) -> HttpClient {
         Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -44,7 +44,7 @@ impl HttpClientConfig {
 }
 
 impl Endpoint {
-    /// The address as hyper wants it.
+    /// The address in the form that hyper takes.
     ///
     /// # Errors
     /// [`EndpointError::Form`] for a path that hyper does not take.
@@ -54,7 +54,7 @@ impl Endpoint {
     }
 }
 
-/// The connector as hyper wants it.
+/// The connector in the form that hyper takes.
 #[derive(Clone, Debug)]
 pub struct HttpConnector {
     connector: Connector,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::{ServerLimits, WireBytes, listen, serve};
 
-    /// Longer than anything takes on a busy machine.
+    /// Longer than any step of a test takes on a busy machine.
     const LONG: Duration = Duration::from_secs(20);
 
     /// A server that answers with path, query and the header `Host`.

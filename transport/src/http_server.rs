@@ -29,7 +29,7 @@ pub struct ServerLimits {
     pub grace: Duration,
 }
 
-/// Pause after the system refused a connection, for example for want of file handles.
+/// Pause after a failed accept, for example without free file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Listens on an address; port 0 takes a free one.
@@ -48,7 +48,8 @@ pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop` ends; then closes the listener, lets requests in flight finish, and cuts what is left after the grace time.
+/// Serves until `stop` ends; then closes the listener and lets requests in flight finish. Connections that are left after the grace
+/// time are cut.
 ///
 /// `service` is called once for each accepted connection. Dropping the future cuts every connection at once.
 pub async fn serve<S, B>(

@@ -1,7 +1,8 @@
 //! Addresses and TCP connections of every tier.
 //!
-//! An [`Endpoint`] says where a peer is. A [`Connector`] connects to it, counts bytes on the socket, and is the one place that will
-//! know TLS. The features `http-client` and `http-server` add HTTP/1 on top. The crate does not know what is sent.
+//! An [`Endpoint`] is the address of a peer. A [`Connector`] opens connections to endpoints, counts the bytes on their sockets, and
+//! is the one place that will know TLS. The features `http-client` and `http-server` add HTTP/1. The crate does not know what the
+//! bytes mean.
 
 mod connection;
 mod connector;

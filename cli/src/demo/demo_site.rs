@@ -79,7 +79,7 @@ impl DemoSite {
         Ok(Self::Programs { group, folder })
     }
 
-    /// Whether samples must be tried until one is complete, because programs cannot be asked whether they are ready.
+    /// Whether trial samples must show that the services have found each other. Programs cannot be asked.
     pub(super) fn needs_trial_samples(&self) -> bool {
         matches!(self, Self::Programs { .. })
     }
@@ -100,7 +100,7 @@ impl DemoSite {
         }
     }
 
-    /// Ends every service in order and sums up what the devices counted.
+    /// Ends every service in order and sums up the devices' counts.
     pub(super) async fn shutdown(self) -> anyhow::Result<DeviceTotals> {
         Ok(match self {
             Self::InProcess(group) => group.shutdown().await?,

@@ -29,7 +29,7 @@ enum Origin {
     Memory(Vec<u8>),
 }
 
-/// Reads the bundle and the frames that the arguments name; without a name, those that the program contains.
+/// Reads the bundle and the frames that the arguments name. The program contains the defaults.
 pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
     let (bundle, bundle_origin) = match &args.bundle {
         Some(path) => {

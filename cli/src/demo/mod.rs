@@ -12,10 +12,10 @@ mod table;
 use std::path::Path;
 
 use anyhow::Context;
-use headwater_group::start::Service;
+use headwater_group::start::{Service, separate_edges};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
-use headwater_protocol::Exit;
+use headwater_protocol::{EdgeSet, Exit};
 use headwater_samples::archive::Archive;
 
 use crate::BadUsage;
@@ -95,17 +95,18 @@ fn check(args: &DemoArgs, bundle: &Bundle, frames: &Archive) -> Result<(), BadUs
             expected.channels, expected.height, expected.width
         )));
     }
-    let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
+    let edges: EdgeSet = separate_edges(network).collect();
     for kill in &args.kill {
         match kill.service {
             Service::Device(slot) if slot.index() >= slots => {
                 let last = slots.saturating_sub(1);
                 return Err(BadUsage(format!("--kill device:{slot}: the network has the slots 0 to {last}")));
             }
-            Service::Edge(edge) if edges < 2 || edge >= edges => {
-                let separate = if edges < 2 { 0 } else { edges };
-                let why = format!("--kill edge:{edge}: the network has {separate} separate edges, from 0");
-                return Err(BadUsage(why));
+            Service::Edge(edge) if !edges.contains(edge) => {
+                let count = edges.len();
+                return Err(BadUsage(format!(
+                    "--kill edge:{edge}: the network has {count} separate edges, from 0"
+                )));
             }
             Service::Device(_) | Service::Edge(_) | Service::Leader | Service::Cloud => {}
         }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use headwater_group::start::Service;
-use headwater_protocol::Slot;
+use headwater_protocol::{EdgeIndex, Slot};
 use thiserror::Error;
 
 /// Samples per second, or as fast as decisions come back.
@@ -54,7 +54,9 @@ impl FromStr for Kill {
             Some(("device", slot)) => Service::Device(
                 slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?,
             ),
-            Some(("edge", edge)) => Service::Edge(edge.parse::<u8>().map_err(|_| wrong())?.into()),
+            Some(("edge", edge)) => Service::Edge(
+                edge.parse::<u8>().ok().and_then(|edge| EdgeIndex::new(edge).ok()).ok_or_else(wrong)?,
+            ),
             _ => return Err(wrong()),
         };
         Ok(Self { service, at: duration(at).ok_or_else(wrong)? })
@@ -97,7 +99,7 @@ mod tests {
     fn a_kill_has_a_service_and_a_time() {
         check_kill("cloud@2s", Service::Cloud, 2000);
         check_kill("device:2@4s", Service::Device(Slot::new(2).unwrap()), 4000);
-        check_kill("edge:1@1s", Service::Edge(1), 1000);
+        check_kill("edge:1@1s", Service::Edge(EdgeIndex::new(1).unwrap()), 1000);
         check_kill("device:0@250ms", Service::Device(Slot::new(0).unwrap()), 250);
         for bad in [
             "",

@@ -105,7 +105,7 @@ pub struct ExitReport {
     pub count: u64,
     /// Share of these samples whose class was right.
     pub accuracy: f64,
-    /// Time from the trigger to the decision, both at this program: the whole way of the sample, and the broker at both ends.
+    /// Time from the trigger to the decision, both at this program. The broker is passed at both ends.
     pub latency_ms: Percentiles,
     /// Median milliseconds from capture to the end of each of [`STAGES`], at the leader; 0 for a stage that the samples do not pass.
     pub stages_ms: BTreeMap<&'static str, f64>,

@@ -19,9 +19,9 @@ use crate::args::DemoArgs;
 
 /// Limit for the broker to accept the demo.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Time between two looks at whether a program has ended by itself.
+/// Time between two checks whether a program has ended by itself.
 const END_POLL: Duration = Duration::from_millis(250);
-/// Ids that are kept free below those of the run, in runs through all frames, for samples that are tried before the run.
+/// Passes through all frames whose ids are left free below the first id of the run, for trial samples.
 const TRIAL_RUNS: u64 = 1000;
 /// Time after a sample's deadline, without any news, at which the sample counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(5);
@@ -189,8 +189,8 @@ impl Run {
     }
 }
 
-/// First id of a run. Ids only grow, also from run to run: seconds since 1970 in the upper bits leave room for a million samples
-/// per second. The id is a multiple of the number of frames, so that the first sample is the first frame.
+/// First id of a run. Seconds since 1970 in the upper bits make ids grow from run to run, up to a million samples per second. The
+/// id is a multiple of the number of frames, so that the first sample is the first frame.
 fn first_sample(frames: u64) -> SampleId {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let first = seconds << 20;

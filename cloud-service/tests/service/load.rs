@@ -51,8 +51,8 @@ async fn a_request_whose_deadline_passes_in_the_queue_is_refused_in_time_and_nev
     let mut first = Box::pin(cloud.infer(1, 1));
     poll_once(&mut first).await;
     cloud.model.entered(1).await;
-    let hurried = InferRequest { deadline_ms: Some(5), ..request(2, 1) };
-    cloud.ask(infer(&hurried).map(Into::into)).await.is_refused(504, "deadline_exceeded");
+    let short = InferRequest { deadline_ms: Some(5), ..request(2, 1) };
+    cloud.ask(infer(&short).map(Into::into)).await.is_refused(504, "deadline_exceeded");
     cloud.model.run();
     assert_eq!(first.await.status, StatusCode::OK);
     assert_eq!(cloud.infer(3, 1).await.status, StatusCode::OK);
@@ -64,8 +64,8 @@ async fn a_request_whose_deadline_passes_in_the_queue_is_refused_in_time_and_nev
 async fn no_caller_waits_longer_than_the_deadline_of_the_service() {
     let cloud = Direct::with("http.deadline_ms = 5").await;
     cloud.model.stop();
-    let patient = InferRequest { deadline_ms: Some(3_600_000), ..request(2, 1) };
-    cloud.ask(infer(&patient).map(Into::into)).await.is_refused(504, "deadline_exceeded");
+    let long = InferRequest { deadline_ms: Some(3_600_000), ..request(2, 1) };
+    cloud.ask(infer(&long).map(Into::into)).await.is_refused(504, "deadline_exceeded");
     cloud.model.run();
 }
 
@@ -76,9 +76,9 @@ async fn a_request_whose_caller_has_left_is_skipped_and_counted() {
     let mut first = Box::pin(cloud.infer(1, 1));
     poll_once(&mut first).await;
     cloud.model.entered(1).await;
-    let mut fickle = Box::pin(cloud.infer(2, 1));
-    poll_once(&mut fickle).await;
-    drop(fickle);
+    let mut dropped = Box::pin(cloud.infer(2, 1));
+    poll_once(&mut dropped).await;
+    drop(dropped);
     cloud.model.run();
     assert_eq!(first.await.status, StatusCode::OK);
     assert_eq!(cloud.infer(3, 1).await.status, StatusCode::OK);

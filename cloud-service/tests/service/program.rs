@@ -63,11 +63,11 @@ fn checked_settings_are_a_file_that_the_program_accepts() {
 
 #[test]
 fn checked_settings_name_every_file_that_cannot_be_opened() {
-    let arguments = ["--check-config", "--bundle", "none.hwb", "--next-bundle", "gone.hwb"];
+    let arguments = ["--check-config", "--bundle", "none.hwb", "--next-bundle", "no-next.hwb"];
     let output = cloud(&arguments, &[]);
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{log}");
-    assert!(log.contains("none.hwb") && log.contains("gone.hwb"), "{log}");
+    assert!(log.contains("none.hwb") && log.contains("no-next.hwb"), "{log}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ async fn bodies_that_do_not_fit_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_sample_that_nobody_saw_is_refused_at_the_door() {
+async fn a_sample_without_a_present_slot_is_refused_at_once() {
     let cloud = Direct::new().await;
     let mut unseen = request(1, 2);
     unseen.batch.presence[SLOTS..].fill(false);

@@ -1,8 +1,19 @@
+use std::collections::BTreeMap;
+
 use headwater_protocol::v2::{FeatureShape, InferResponse, decode_request, encode_response};
+use headwater_settings::{Bounded, defaults};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::breaker::BreakerConfig;
+
+/// Inference endpoint of a cloud.
+struct Target(Uri);
+
+fn endpoint(url: &str, model: &str) -> Result<Uri, String> {
+    infer_endpoint(&Endpoint::http(url).map_err(|error| error.to_string())?, model)
+}
 
 const NETWORK: NetworkId = NetworkId([5; 32]);
 const NEXT: NetworkId = NetworkId([6; 32]);
@@ -15,9 +26,9 @@ struct Cloud {
 }
 
 impl Cloud {
-    async fn listens() -> (Self, CloudTarget) {
+    async fn listens() -> (Self, Target) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let target = target(&format!("http://{}", listener.local_addr().unwrap()));
+        let target = Target(endpoint(&format!("http://{}", listener.local_addr().unwrap()), "m").unwrap());
         (Self { listener, socket: None }, target)
     }
 
@@ -37,10 +48,10 @@ impl Cloud {
 #[tokio::test]
 async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
     let (mut cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     let features = vec![1, 2, 3];
     let presence = vec![true];
-    let next = Question { generation: Generation::Next, features, presence, ..question(1) };
+    let next = CloudQuestion { generation: Generation::Next, features, presence, ..question(1) };
     client.ask(next, Instant::now()).unwrap();
     let cloud_side = async {
         let socket = cloud.connection().await;
@@ -55,21 +66,19 @@ async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
     assert_eq!(reply.result, Ok(vec![0.5, 1.5]));
 }
 
-fn target(url: &str) -> CloudTarget {
-    CloudTarget {
-        uri: endpoint(url, "m").unwrap(),
-        networks: vec![
-            Tail { network: NETWORK, sources: 2, classes: 3 },
-            Tail { network: NEXT, sources: 1, classes: 2 },
-        ],
-        most_requests: 4,
-        linger: Duration::ZERO,
-        breaker: BreakerConfig::default(),
-    }
+fn client(target: Target) -> CloudClient {
+    client_with(target, CloudConfig { linger_ms: Bounded::new(0).unwrap(), ..defaults().unwrap() })
 }
 
-fn question(sample: u64) -> Question {
-    Question {
+fn client_with(Target(uri): Target, config: CloudConfig) -> CloudClient {
+    let current = CloudShape { network: NETWORK, sources: 2, classes: 3 };
+    let next = CloudShape { network: NEXT, sources: 1, classes: 2 };
+    let model = CloudModel { uri, shapes: PerNetwork { current, next: Some(next) } };
+    CloudClient::new(Some((Arc::new(CloudConnection::new(&config)), model)))
+}
+
+fn question(sample: u64) -> CloudQuestion {
+    CloudQuestion {
         generation: Generation::Current,
         sample: SampleId(sample),
         features: vec![1, 2, 3, 4, 5, 6],
@@ -125,7 +134,7 @@ async fn answers_status(socket: &mut TcpStream, status: u16) {
 #[tokio::test]
 async fn two_questions_go_over_one_connection_in_the_open_inference_protocol() {
     let (mut cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     for sample in [1, 2] {
         client.ask(question(sample), Instant::now()).unwrap();
         let cloud_side = async {
@@ -142,30 +151,31 @@ async fn two_questions_go_over_one_connection_in_the_open_inference_protocol() {
         let (reply, ()) = tokio::join!(client.next(), cloud_side);
         assert_eq!(reply, CloudReply { sample: SampleId(sample), result: Ok(vec![1.0, -2.0, 0.5]) });
     }
-    let account = client.account();
-    assert_eq!((account.asked, account.answered), (2, 2));
-    assert!(account.body_sent_bytes > 2 * 8 && account.body_received_bytes > 2 * 12);
+    let counts = client.counts();
+    assert_eq!((counts.asked, counts.answered), (2, 2));
+    assert!(counts.body_sent_bytes > 2 * 8 && counts.body_received_bytes > 2 * 12);
 }
 
 #[tokio::test]
 async fn a_cloud_that_hangs_is_a_timeout_at_the_deadline() {
     let (cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
-    client.ask(Question { deadline_ms: 20, ..question(1) }, Instant::now()).unwrap();
+    let mut client = client(target);
+    client.ask(CloudQuestion { deadline_ms: 20, ..question(1) }, Instant::now()).unwrap();
     let (reply, _socket) = tokio::join!(client.next(), cloud.accepts());
     assert_eq!(reply.result, Err(Degraded::CloudTimeout));
-    assert_eq!(client.account().failed, BTreeMap::from([(Degraded::CloudTimeout, 1)]));
+    assert_eq!(client.counts().failed, BTreeMap::from([(Degraded::CloudTimeout, 1)]));
 }
 
 #[tokio::test]
 async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     let (cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(CloudTarget { linger: Duration::from_secs(30), ..target }));
-    client.ask(Question { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
+    let mut client =
+        client_with(target, CloudConfig { linger_ms: Bounded::new(30_000).unwrap(), ..defaults().unwrap() });
+    client.ask(CloudQuestion { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
         // The client has counted the timeout before the cloud answers.
-        while client_failures(&client.hop) == 0 {
+        while failures(&client) == 0 {
             tokio::task::yield_now().await;
         }
         request(&mut socket).await;
@@ -173,19 +183,19 @@ async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     };
     cloud_side.await;
     assert_eq!(client.next().await.result, Ok(vec![1.0, 2.0, 3.0]));
-    let account = client.account();
-    assert_eq!((account.answered, account.failed[&Degraded::CloudTimeout]), (1, 1));
+    let counts = client.counts();
+    assert_eq!((counts.answered, counts.failed[&Degraded::CloudTimeout]), (1, 1));
 }
 
-fn client_failures(hop: &Option<Arc<Hop>>) -> u64 {
-    hop.as_ref().map_or(0, |hop| hop.shared().account.failed.values().sum())
+fn failures(client: &CloudClient) -> u64 {
+    client.counts().failed.values().sum()
 }
 
 #[tokio::test]
 async fn a_cloud_that_is_not_there_is_unreachable() {
     let (cloud, target) = Cloud::listens().await;
     drop(cloud);
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     client.ask(question(1), Instant::now()).unwrap();
     assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));
 }
@@ -193,7 +203,7 @@ async fn a_cloud_that_is_not_there_is_unreachable() {
 #[tokio::test]
 async fn a_connection_that_breaks_before_the_answer_is_unreachable() {
     let (cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     client.ask(question(1), Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
@@ -206,7 +216,7 @@ async fn a_connection_that_breaks_before_the_answer_is_unreachable() {
 #[tokio::test]
 async fn statuses_other_than_200_are_refusals_and_504_is_a_timeout() {
     let (mut cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     for (status, reason) in
         [(500, Degraded::CloudRefused), (429, Degraded::CloudRefused), (504, Degraded::CloudTimeout)]
     {
@@ -224,7 +234,7 @@ async fn statuses_other_than_200_are_refusals_and_504_is_a_timeout() {
 #[tokio::test]
 async fn an_answer_of_another_network_or_shape_is_a_refusal() {
     let (mut cloud, target) = Cloud::listens().await;
-    let mut client = CloudClient::new(Some(target));
+    let mut client = client(target);
     for (network, logits) in [(NetworkId([6; 32]), &[1.0, 2.0, 3.0][..]), (NETWORK, &[1.0, 2.0])] {
         client.ask(question(1), Instant::now()).unwrap();
         let cloud_side = async {
@@ -241,25 +251,25 @@ async fn an_answer_of_another_network_or_shape_is_a_refusal() {
 async fn after_five_failures_in_a_row_nobody_is_asked() {
     let (cloud, target) = Cloud::listens().await;
     drop(cloud);
-    let breaker =
-        BreakerConfig { first_wait_ms: 600_000, longest_wait_ms: 600_000, ..BreakerConfig::default() };
-    let mut client = CloudClient::new(Some(CloudTarget { breaker, ..target }));
+    let wait = Bounded::new(600_000).unwrap();
+    let breaker = BreakerConfig { first_wait_ms: wait, max_wait_ms: wait, ..defaults().unwrap() };
+    let mut client = client_with(target, CloudConfig { breaker, ..defaults().unwrap() });
     for _ in 0..5 {
         client.ask(question(1), Instant::now()).unwrap();
         assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));
     }
     assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudBreakerOpen));
-    let account = client.account();
-    assert_eq!((account.asked, account.breaker_opened), (5, 1));
+    let counts = client.counts();
+    assert_eq!((counts.asked, counts.breaker_opened), (5, 1));
     let failed = BTreeMap::from([(Degraded::CloudUnreachable, 5), (Degraded::CloudBreakerOpen, 1)]);
-    assert_eq!(account.failed, failed);
+    assert_eq!(counts.failed, failed);
 }
 
 #[tokio::test]
 async fn without_a_cloud_every_question_fails_at_once() {
     let mut client = CloudClient::new(None);
     assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudUnreachable));
-    assert_eq!(client.account().failed, BTreeMap::from([(Degraded::CloudUnreachable, 1)]));
+    assert_eq!(client.counts().failed, BTreeMap::from([(Degraded::CloudUnreachable, 1)]));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Edge sections: those in the leader's process, and an edge that is a process of its own.
+//! Edge sections: local ones in the leader's process, and an edge that is a process of its own.
 
-mod handle;
+mod local;
 mod model;
-mod own;
-mod service;
+mod process;
+mod worker;
 
-pub use handle::{Edge, EdgeHandle};
-pub(crate) use own::{EdgeReply, OwnEdges};
+pub(crate) use local::{EdgeReply, LocalEdges};
+pub use process::GroupEdge;

@@ -1,4 +1,4 @@
-//! Runs an edge section on a thread of its own, off the async threads.
+//! Thread of an edge section, apart from the async threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -10,44 +10,46 @@ use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
 
-/// What an edge says of a sample.
+use crate::remote_edges::NetworkEdge;
+
+/// Answer of an edge for one sample.
 #[derive(Debug)]
 pub(crate) struct EdgeReply {
     pub(crate) generation: Generation,
-    /// Which edge of the network.
+    /// Position of the edge in the network.
     pub(crate) edge: EdgeIndex,
     pub(crate) sample: SampleId,
-    /// Slots that have a part in it.
+    /// Slots whose features are in the answer.
     pub(crate) slots: SlotSet,
-    /// Scores and map; `None` where no features came or the section failed.
+    /// Scores and feature map; `None` where no features came or the section failed.
     pub(crate) output: Option<EdgeOutput>,
     /// Whether the section failed.
     pub(crate) failed: bool,
 }
 
-/// The way to a thread with a section; it ends after what is queued once this is dropped.
+/// Queue of a section's thread. Once the queue is dropped, the thread runs the queued jobs and ends.
 #[derive(Debug)]
 pub(crate) struct EdgeModel(SyncSender<EdgeJob>);
 
 impl EdgeModel {
-    /// Starts the thread of an edge; at most `most` jobs wait. There is one reply a job, so their number is bounded too.
+    /// Starts the thread of an edge with a queue of `max_jobs`. Every job has one reply, so that the number of replies is bounded too.
     ///
     /// # Errors
-    /// Whatever the system says when it has no thread to give.
+    /// The system's error when no thread can be started.
     pub(crate) fn start(
-        (generation, edge): (Generation, EdgeIndex),
+        at: NetworkEdge,
         section: EdgeSection,
-        most: usize,
+        max_jobs: usize,
         replies: UnboundedSender<EdgeReply>,
     ) -> std::io::Result<Self> {
-        let (jobs, queue) = sync_channel(most);
+        let (jobs, queue) = sync_channel(max_jobs);
         thread::Builder::new()
-            .name(format!("edge-{edge}"))
-            .spawn(move || run((generation, edge), section, &queue, &replies))?;
+            .name(format!("edge-{}", at.edge))
+            .spawn(move || run(at, section, &queue, &replies))?;
         Ok(Self(jobs))
     }
 
-    /// Queues a job; gives it back when there is no room, or the thread is gone.
+    /// Queues a job; gives the job back when the queue is full or the thread has ended.
     pub(crate) fn push(&self, job: EdgeJob) -> Result<(), EdgeJob> {
         self.0.try_send(job).map_err(|error| match error {
             TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
@@ -56,20 +58,23 @@ impl EdgeModel {
 }
 
 fn run(
-    (generation, edge): (Generation, EdgeIndex),
+    at: NetworkEdge,
     mut section: EdgeSection,
     queue: &Receiver<EdgeJob>,
     replies: &UnboundedSender<EdgeReply>,
 ) {
+    let NetworkEdge { generation, edge } = at;
     let mut failures = 0u64;
     while let Ok(EdgeJob { sample, slots, features, presence }) = queue.recv() {
         let output = match section.run(1, &features, &presence) {
-            // Scores that are no numbers would be refused by the leader as garbage.
-            Ok(outputs) => outputs.into_iter().next().filter(|it| it.scores.iter().all(|it| it.is_finite())),
+            // The leader would refuse scores that are not finite.
+            Ok(outputs) => {
+                outputs.into_iter().next().filter(|it| it.scores.iter().all(|score| score.is_finite()))
+            }
             Err(reason) => {
                 failures += 1;
                 if failures == 1 {
-                    error!(%edge, %sample, %reason, "the edge section failed; the next times are only counted");
+                    error!(%edge, %sample, %reason, "the edge section failed; more failures are only counted");
                 }
                 None
             }

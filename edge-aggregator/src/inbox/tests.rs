@@ -8,19 +8,18 @@ const OURS: NetworkId = NetworkId([7; 32]);
 const NEXT: NetworkId = NetworkId([8; 32]);
 const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0, edge_bits: 9 };
 
-fn wire(network: NetworkId) -> Wire {
-    let (device, edge) = (FeatureEncoding::default(), FeatureEncoding::default());
-    Wire {
+fn format(network: NetworkId) -> MessageFormat {
+    MessageFormat {
         network,
         slots: 2,
-        edges: Slot::first(2).map(SlotSet::single).collect(),
+        remote_edges: Slot::first(2).map(SlotSet::single).collect(),
         limits: LIMITS,
-        device,
-        edge,
+        device_features: FeatureEncoding::default(),
+        edge_features: FeatureEncoding::default(),
     }
 }
 
-/// A group of two slots and two classes, and what its messages came to.
+/// A group of two slots and two classes, with the events of its messages.
 struct Group {
     inbox: Inbox,
     topics: Topics,
@@ -31,7 +30,7 @@ struct Group {
 impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), vec![wire(OURS)]);
+        let inbox = Inbox::new(topics.clone(), PerNetwork::new(format(OURS)));
         Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
     }
 
@@ -125,7 +124,7 @@ fn late(body: Body<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn what_comes_from_a_spool_says_so_and_a_late_gone_is_a_whole_sample_given_up() {
+fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
     let mut group = Group::with_device("a", 1);
     group.seen.clear();
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
@@ -145,10 +144,10 @@ fn what_comes_from_a_spool_says_so_and_a_late_gone_is_a_whole_sample_given_up() 
 }
 
 #[test]
-fn messages_are_read_under_the_network_that_their_device_runs() {
+fn messages_are_read_under_the_network_of_their_device() {
     let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-    let next = Wire { limits: Limits { score_bytes: 12, ..LIMITS }, ..wire(NEXT) };
-    let inbox = Inbox::new(topics.clone(), vec![wire(OURS), next]);
+    let next = MessageFormat { limits: Limits { score_bytes: 12, ..LIMITS }, ..format(NEXT) };
+    let inbox = Inbox::new(topics.clone(), PerNetwork { current: format(OURS), next: Some(next) });
     let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
     group.introduces("a", 0, OURS);
     group.introduces("b", 1, NEXT);
@@ -164,7 +163,7 @@ fn messages_are_read_under_the_network_that_their_device_runs() {
         let mut found = Vec::new();
         group.inbox.receive(&topic, &payload, group.newest, |generation, _| found.push(generation));
         assert_eq!(found, [generations[usize::from(id == "b")]]);
-        // The other one's messages are refused, though the network is one that is held.
+        // A message of the other device's network is refused, though the group has that network.
         let other = if id == "a" { "b" } else { "a" };
         group.sends(other, DeviceTopic::Summary, &payload);
         assert_eq!(group.refused(other).len(), 1, "{:?}", group.refused(other));
@@ -172,18 +171,18 @@ fn messages_are_read_under_the_network_that_their_device_runs() {
 }
 
 #[test]
-fn where_a_clock_gives_the_ids_the_birth_says_where_they_begin() {
+fn the_birth_of_a_device_with_a_clock_gives_the_first_sample() {
     let mut group = Group::new();
     let first = SampleId((7 << 32) - 5);
     group.introduces_from("a", 0, OURS, Some(first));
     group.seen.clear();
-    assert_eq!(group.inbox.newest_at_birth(), first);
+    assert_eq!(group.inbox.newest_first_sample(), first);
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", (7u64 << 32) + 101)]);
 }
 
 #[test]
-fn garbage_is_counted_under_its_device_and_goes_no_further() {
+fn garbage_is_counted_for_its_device_and_makes_no_event() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
     for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 500]] {
@@ -198,7 +197,7 @@ fn garbage_is_counted_under_its_device_and_goes_no_further() {
 }
 
 #[test]
-fn messages_of_a_device_nobody_knows_are_refused() {
+fn messages_of_an_unknown_device_are_refused() {
     let mut group = Group::new();
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
@@ -206,7 +205,7 @@ fn messages_of_a_device_nobody_knows_are_refused() {
 }
 
 #[test]
-fn messages_of_another_network_are_refused_whatever_the_birth_said() {
+fn messages_of_another_network_are_refused_whatever_the_birth_named() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
     group.sends("a", DeviceTopic::Summary, &message_from(NetworkId([8; 32]), Body::NotInView));
@@ -218,7 +217,7 @@ fn messages_of_another_network_are_refused_whatever_the_birth_said() {
 }
 
 #[test]
-fn a_trigger_tells_the_leader_the_whole_id_and_headers_are_widened_near_it() {
+fn a_trigger_has_the_whole_id_and_the_ids_in_headers_are_widened_near_it() {
     let mut group = Group::with_device("a", 0);
     group.newest = SampleId(0);
     group.seen.clear();
@@ -234,11 +233,11 @@ fn a_trigger_tells_the_leader_the_whole_id_and_headers_are_widened_near_it() {
 }
 
 #[test]
-fn topics_of_nobody_are_counted_as_strays() {
+fn messages_on_unknown_topics_are_counted_as_unroutable() {
     let mut group = Group::new();
     group.receives("headwater/v1/plant/other/dev/a/summary", b"");
     group.receives("headwater/v1/plant/gate/trigger", b"nonsense");
-    assert_eq!(group.inbox.strays(), 2);
+    assert_eq!(group.inbox.unroutable(), 2);
     assert_eq!(group.inbox.refusals(), []);
 }
 
@@ -252,7 +251,7 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.inbox.stop_after(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&["NotInView"]);
-    // Its device holds it until another life decides it; what belongs to an open sample still comes in.
+    // The device keeps a spooled sample until another process decides it. Features of an open sample are still taken.
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.check_seen(&[]);
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));

@@ -1,4 +1,4 @@
-//! Reading a journal back, line by line.
+//! Reading of a journal, line by line.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,26 +7,26 @@ use std::path::Path;
 
 use headwater_inference::leader::journal::{Entry, Recovered, replay};
 
-use super::{Closing, JournalError, closing};
+use super::{ClosedLine, JournalError, closed_line};
 
-/// What stands in a journal.
-pub(super) struct Read {
+/// Contents of a journal.
+pub(super) struct Contents {
     pub(super) recovered: Recovered,
-    pub(super) closings: VecDeque<Closing>,
+    pub(super) closed: VecDeque<ClosedLine>,
     /// Bytes of whole lines.
     pub(super) length: u64,
-    /// Bytes after them: a line whose end was never written.
+    /// Bytes after the whole lines: a line whose end was never written.
     pub(super) torn_bytes: u64,
 }
 
-pub(super) fn read(file: &File, path: &Path) -> Result<Read, JournalError> {
+pub(super) fn read(file: &File, path: &Path) -> Result<Contents, JournalError> {
     let mut lines =
         Lines { reader: BufReader::new(file), line: Vec::new(), number: 0, length: 0, torn_bytes: 0 };
-    let mut closings = VecDeque::new();
+    let mut closed = VecDeque::new();
     let mut failure = None;
     let recovered = replay(std::iter::from_fn(|| match lines.next(path) {
         Ok(Some((entry, at, length))) => {
-            closings.extend(closing(&entry, at, length));
+            closed.extend(closed_line(&entry, at, length));
             Some(entry)
         }
         Ok(None) => None,
@@ -37,7 +37,7 @@ pub(super) fn read(file: &File, path: &Path) -> Result<Read, JournalError> {
     }));
     match failure {
         Some(error) => Err(error),
-        None => Ok(Read { recovered, closings, length: lines.length, torn_bytes: lines.torn_bytes }),
+        None => Ok(Contents { recovered, closed, length: lines.length, torn_bytes: lines.torn_bytes }),
     }
 }
 
@@ -50,7 +50,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next entry with its place and length; `None` at the end or at a torn line.
+    /// The next entry with its position and length; `None` at the end or at a torn line.
     fn next(&mut self, path: &Path) -> Result<Option<(Entry, u64, usize)>, JournalError> {
         self.line.clear();
         let found = self.reader.read_until(b'\n', &mut self.line);

@@ -5,8 +5,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn config(folder: &TempDir, most_bytes: u64) -> JournalConfig {
-    JournalConfig { path: folder.path().join("journal"), most_bytes, sync: JournalSync::Never }
+fn config(folder: &TempDir, max_bytes: u64) -> JournalConfig {
+    JournalConfig { path: folder.path().join("journal"), max_bytes, sync: JournalSync::Never }
 }
 
 fn decision(sample: u64) -> Decision {
@@ -52,7 +52,7 @@ async fn a_restart_finds_decisions_and_open_samples() {
 }
 
 #[tokio::test]
-async fn a_torn_last_line_is_cut_off_reported_and_written_over() {
+async fn a_torn_last_line_is_cut_off_counted_and_overwritten() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
     let (mut journal, _) = Journal::open(Some(&config)).unwrap();
@@ -62,20 +62,20 @@ async fn a_torn_last_line_is_cut_off_reported_and_written_over() {
     for torn in [&b"{\"opened\":2"[..], b"{\"opened\":2}", b"\0\0\0"] {
         std::fs::write(&config.path, [&whole, torn].concat()).unwrap();
         let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
-        assert_eq!(journal.account().torn_bytes, torn.len() as u64);
+        assert_eq!(journal.counts().torn_bytes, torn.len() as u64);
         assert_eq!(recovered.open, []);
         written(&mut journal, &[opened(3)]).await;
         drop(journal);
         let (journal, recovered) = Journal::open(Some(&config)).unwrap();
-        assert_eq!((journal.account().torn_bytes, recovered.open), (0, vec![SampleId(3)]));
+        assert_eq!((journal.counts().torn_bytes, recovered.open), (0, vec![SampleId(3)]));
     }
 }
 
 #[test]
-fn a_file_that_is_no_journal_is_refused_and_left_alone() {
+fn a_file_that_is_no_journal_is_refused_and_not_changed() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    let text = "{\"opened\":1}\ndear diary\n{\"opened\":2}\n";
+    let text = "{\"opened\":1}\nno entry\n{\"opened\":2}\n";
     std::fs::write(&config.path, text).unwrap();
     let error = Journal::open(Some(&config)).unwrap_err();
     assert!(matches!(error, JournalError::NotAnEntry { line: 2, .. }), "{error}");
@@ -86,33 +86,33 @@ fn a_file_that_is_no_journal_is_refused_and_left_alone() {
 fn a_journal_has_one_writer() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    let held = Journal::open(Some(&config)).unwrap();
-    assert!(matches!(Journal::open(Some(&config)).unwrap_err(), JournalError::Held { .. }));
-    drop(held);
+    let first = Journal::open(Some(&config)).unwrap();
+    assert!(matches!(Journal::open(Some(&config)).unwrap_err(), JournalError::Locked { .. }));
+    drop(first);
     assert!(Journal::open(Some(&config)).is_ok());
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn a_missing_folder_is_named() {
     let folder = TempDir::new().unwrap();
     let config =
-        JournalConfig { path: folder.path().join("none/journal"), most_bytes: 1, sync: JournalSync::Never };
+        JournalConfig { path: folder.path().join("none/journal"), max_bytes: 1, sync: JournalSync::Never };
     let error = Journal::open(Some(&config)).unwrap_err();
     assert!(error.to_string().contains("none/journal"), "{error}");
 }
 
-/// 10,000 samples, some 5 MB, through a journal bounded at 300 KB: what must be kept is twice that, so it is rewritten at twice
-/// what is kept.
+/// 10,000 samples of some 5 MB in a journal bounded at 300 KB. The lines that must stay are twice that size, so the file is compacted
+/// at twice their size.
 #[tokio::test]
-async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_decisions() {
+async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_latest_decisions() {
     let folder = TempDir::new().unwrap();
     let config = JournalConfig { sync: JournalSync::Always, ..config(&folder, 300_000) };
     let (mut journal, _) = Journal::open(Some(&config)).unwrap();
     let mut settled = Settled::default();
     written(&mut journal, &[opened(7), Entry::Dropped { sample: SampleId(8), reason: Dropped::Shed }]).await;
     settled.dropped.insert(Dropped::Shed, 1);
-    for turn in 0..100 {
-        let samples = 10 + turn * 100..110 + turn * 100;
+    for round in 0..100 {
+        let samples = 10 + round * 100..110 + round * 100;
         let entries: Vec<_> = samples.clone().flat_map(|sample| [opened(sample), decided(sample)]).collect();
         written(&mut journal, &entries).await;
         settled.decided += 100;
@@ -120,7 +120,7 @@ async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_dec
         let closed = (10..samples.end).map(SampleId);
         journal.compact_if_full(&settled, (SampleId(6), closed), [SampleId(7)].into_iter()).unwrap();
     }
-    assert!(journal.account().compactions > 2);
+    assert!(journal.counts().compactions > 2);
     let size = std::fs::metadata(&config.path).unwrap().len();
     assert!(size < 1_500_000, "{size}");
     drop(journal);
@@ -128,16 +128,16 @@ async fn a_bounded_journal_keeps_the_account_the_open_samples_and_the_latest_dec
     assert_eq!(recovered.settled, Settled { highest: SampleId(10_009), ..settled });
     assert_eq!(recovered.open, [SampleId(7)]);
     assert_eq!(recovered.decisions.last(), Some(&decision(10_009)));
-    assert_eq!(recovered.decisions.len(), KEPT_CLOSINGS);
+    assert_eq!(recovered.decisions.len(), MAX_WHOLE_LINES);
     assert_eq!(recovered.floor, SampleId(6));
     let closed: BTreeSet<SampleId> = recovered.closed.into_iter().collect();
     assert!(closed.contains(&SampleId(10)) && closed.contains(&SampleId(10_009)));
-    assert!(!closed.contains(&SampleId(9)), "nobody ever heard of it");
+    assert!(!closed.contains(&SampleId(9)), "a sample that never opened");
 }
 
 #[tokio::test]
 async fn without_a_file_entries_are_only_counted() {
     let (mut journal, _) = Journal::open(None).unwrap();
     written(&mut journal, &[opened(1), decided(1)]).await;
-    assert_eq!(journal.account(), JournalAccount { entries: 2, ..JournalAccount::default() });
+    assert_eq!(journal.counts(), JournalCounts { entries: 2, ..JournalCounts::default() });
 }

@@ -1,10 +1,9 @@
 //! From summaries to published decisions.
 
-use std::sync::Arc;
-
-use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorError};
+use headwater_edge_aggregator::AggregatorError;
+use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Degraded, Exit, NetworkId, Presence, SampleId, Slot, View};
+use headwater_protocol::{Degraded, Exit, NetworkId, Presence, SampleId, Slot, SlotSet, View};
 
 use crate::group::{Group, filled};
 
@@ -22,64 +21,64 @@ fn views(views: [View; 3]) -> Presence {
 #[tokio::test]
 async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     let group = Group::new(SURE);
-    let aggregator = Aggregator::start(group.config(), Arc::clone(&group.bundle)).await.unwrap();
-    let mut onlooker = group.onlooker().await;
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
     let cameras = [group.camera(0).await, group.camera(1).await, group.camera(2).await];
-    filled(&aggregator, 0b111).await;
+    filled(&leader, 3).await;
     cameras[0].sees(7, 2);
     cameras[1].sees(7, 2);
     cameras[2].sees_nothing(7);
-    let decision = onlooker.result().await;
+    let decision = observer.result().await;
     assert_eq!((decision.sample, decision.class, decision.label.as_str()), (SampleId(7), 2, "class 2"));
     assert_eq!((decision.exit, decision.degraded.as_slice()), (Exit::Local, &[][..]));
     assert_eq!(decision.presence, views([View::Present, View::Present, View::NotInView]));
     assert_eq!((decision.network, decision.policy), (group.bundle.network_id(), group.bundle.policy_id()));
-    let settled = onlooker.settled(1).await;
+    let settled = observer.settled(1).await;
     assert_eq!((settled.decided, settled.highest), (1, SampleId(7)));
-    let report = aggregator.shutdown().await.unwrap();
+    let report = leader.shutdown().await.unwrap();
     assert_eq!((report.decided, report.missing, report.exits[&Exit::Local]), (1, 0, 1));
     assert!(report.wire_sent_bytes > 0 && report.wire_received_bytes > 0);
 }
 
 #[tokio::test]
-async fn an_unsure_sample_asks_for_features_and_without_a_cloud_answers_degraded() {
+async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded() {
     let group = Group::new(NEVER_SURE);
-    let aggregator = Aggregator::start(group.config(), Arc::clone(&group.bundle)).await.unwrap();
-    let mut onlooker = group.onlooker().await;
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
     let mut cameras = [group.camera(0).await, group.camera(1).await];
-    filled(&aggregator, 0b011).await;
+    filled(&leader, 2).await;
     cameras.iter().for_each(|camera| camera.sees(3, 1));
     for camera in &mut cameras {
-        assert_eq!(camera.is_asked().await, (0b011, 3));
+        assert_eq!(camera.request().await, (SlotSet::first(2), 3));
         camera.delivers(3);
     }
-    let decision = onlooker.result().await;
+    let decision = observer.result().await;
     assert_eq!((decision.class, decision.exit), (1, Exit::Local));
     assert_eq!(decision.degraded, [Degraded::CloudUnreachable]);
     assert_eq!(decision.presence, views([View::Present, View::Present, View::Missing]));
-    let report = aggregator.shutdown().await.unwrap();
+    let report = leader.shutdown().await.unwrap();
     assert_eq!((report.missing, report.degraded[&Degraded::CloudUnreachable]), (1, 1));
 }
 
 #[tokio::test]
-async fn garbage_and_another_network_are_counted_and_the_others_decide_on() {
+async fn garbage_and_another_network_are_counted_and_the_other_devices_still_decide() {
     let group = Group::new(SURE);
-    let aggregator = Aggregator::start(group.config(), Arc::clone(&group.bundle)).await.unwrap();
-    let mut onlooker = group.onlooker().await;
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
     let good = group.camera(0).await;
     let noisy = group.camera(1).await;
     let foreign = group.camera_of(2, NetworkId([9; 32])).await;
-    filled(&aggregator, 0b011).await;
+    filled(&leader, 2).await;
     noisy.sends_garbage();
     foreign.sees(5, 0);
     good.sees(5, 3);
     noisy.sees(5, 3);
-    let decision = onlooker.result().await;
+    let decision = observer.result().await;
     assert_eq!(
         (decision.class, decision.presence),
         (3, views([View::Present, View::Present, View::Missing]))
     );
-    let report = aggregator.shutdown().await.unwrap();
+    let report = leader.shutdown().await.unwrap();
     let refused = |id: &str| {
         let of = report.refused.iter().find(|device| device.device.as_str() == id);
         of.map(|device| device.refused.clone()).unwrap_or_default()
@@ -90,43 +89,45 @@ async fn garbage_and_another_network_are_counted_and_the_others_decide_on() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_not_there_yet_is_waited_for() {
+async fn a_leader_waits_for_an_absent_broker() {
     // A port that is free now; the broker takes it later.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let group = Group::at(format!("mqtt://127.0.0.1:{port}").parse().unwrap(), SURE);
-    let aggregator = Aggregator::start(group.config(), Arc::clone(&group.bundle)).await.unwrap();
+    let group = Group::named("gate", format!("mqtt://127.0.0.1:{port}").parse().unwrap(), SURE);
+    let leader = group.leader().await;
     let _broker = EmbeddedBroker::start(Some(port)).unwrap();
     let camera = group.camera(0).await;
-    filled(&aggregator, 0b001).await;
-    let mut onlooker = group.onlooker().await;
+    filled(&leader, 1).await;
+    let mut observer = group.observer().await;
     camera.sees(1, 0);
-    assert_eq!(onlooker.result().await.class, 0);
-    aggregator.shutdown().await.unwrap();
+    assert_eq!(observer.result().await.class, 0);
+    leader.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn shutdown_decides_what_is_open_and_takes_nothing_new() {
+async fn shutdown_decides_open_samples_and_accepts_no_new_ones() {
     let group = Group::new(SURE);
-    let aggregator = Aggregator::start(group.config(), Arc::clone(&group.bundle)).await.unwrap();
-    let mut onlooker = group.onlooker().await;
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
     let cameras = [group.camera(0).await, group.camera(1).await];
-    filled(&aggregator, 0b011).await;
+    filled(&leader, 2).await;
     cameras[0].sees(1, 0);
-    while aggregator.report().open == 0 {
+    while leader.report().open == 0 {
         tokio::task::yield_now().await;
     }
-    let stopping = tokio::spawn(aggregator.shutdown());
+    let stopping = tokio::spawn(leader.shutdown());
     cameras[0].sees(2, 0);
     cameras[1].sees(1, 0);
-    assert_eq!(onlooker.result().await.sample, SampleId(1));
+    assert_eq!(observer.result().await.sample, SampleId(1));
     let report = stopping.await.unwrap().unwrap();
     assert!(report.open <= 1 && report.decided >= 1, "{report:?}");
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused_all_at_once() {
-    let group = Group::at("mqtt://127.0.0.1:1".parse().unwrap(), SURE);
-    let config = AggregatorConfig { cloud_url: Some("cloud".into()), most_open: 0, ..group.config() };
-    let error = Aggregator::start(config, Arc::clone(&group.bundle)).await.unwrap_err();
-    assert!(matches!(error, AggregatorError::Config(mistakes) if mistakes.len() == 2));
+async fn a_local_edge_that_the_network_does_not_have_is_refused() {
+    let group = Group::named("gate", "mqtt://127.0.0.1:1".parse().unwrap(), SURE);
+    let role = Role::Leader { local_edges: Some(vec![2]) };
+    let config = GroupConfig { role, ..group.config() };
+    let error = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap_err();
+    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
+    assert_eq!(mistakes, ["local_edges: expected edges below 0, found 2"]);
 }

@@ -1,10 +1,10 @@
-//! A group on an embedded broker: devices, an onlooker, and what they say to each other.
+//! A group on a broker: devices and an observer, whose messages the tests send and read themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_edge_aggregator::AggregatorConfig;
+use headwater_edge_aggregator::{GroupConfig, GroupLeader, Shared, SharedConfig};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
@@ -12,13 +12,13 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
-    NetworkId, SampleId, Settled, SiteId, Slot, Status, Topic, Topics, decode, encode,
+    NetworkId, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Long enough for a loaded machine; nothing waits so long unless it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Limit of every wait; long enough for a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// The names, network and broker of one group.
 pub(crate) struct Group {
@@ -30,7 +30,7 @@ pub(crate) struct Group {
     group: GroupId,
 }
 
-/// One device, speaking by hand.
+/// One device, whose messages the test sends.
 pub(crate) struct Camera {
     link: Link,
     incoming: mpsc::Receiver<Incoming>,
@@ -40,54 +40,62 @@ pub(crate) struct Camera {
     network: NetworkId,
 }
 
-/// Hears what the aggregator says to the group.
-pub(crate) struct Onlooker {
+/// Receiver of the leader's messages to the group.
+pub(crate) struct Observer {
     incoming: mpsc::Receiver<Incoming>,
     topics: Topics,
     _link: Link,
 }
 
-/// What the onlooker heard.
+/// A message to the group.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Published {
     Result(Decision),
     Settled(Settled),
 }
 
 impl Group {
-    /// A group of three slots whose local exit is sure at or below `threshold`.
+    /// A group of three slots on an embedded broker; its local exit is sure at or below `threshold`.
     pub(crate) fn new(threshold: f32) -> Self {
         let broker = EmbeddedBroker::start(None).unwrap().address();
-        Self::at(broker, threshold)
+        Self::named("gate", broker, threshold)
     }
 
-    pub(crate) fn at(broker: BrokerAddress, threshold: f32) -> Self {
+    pub(crate) fn named(name: &str, broker: BrokerAddress, threshold: f32) -> Self {
         let threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         let local = ExitPolicy { threshold, ..ExitPolicy::default() };
-        // Longer than a busy machine may stall, so that no window ends by time unless a device is silent.
+        // Longer than a busy machine may stall: a window ends by time only where a device sends nothing.
         let policy =
-            Policy { local, window_ms: 2_000, features_ms: 2_000, deadline_ms: 10_000, ..Policy::default() };
+            Policy { local, window_ms: 5_000, features_ms: 5_000, deadline_ms: 20_000, ..Policy::default() };
         let bundle = Bundle::from_bytes(&TinyNetwork { policy, ..TinyNetwork::default() }.bundle()).unwrap();
         let limits = bundle.manifest().limits();
-        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
         let topics = Topics::new(&site, &group);
         Self { broker, bundle: Arc::new(bundle), limits, topics, site, group }
     }
 
-    pub(crate) fn config(&self) -> AggregatorConfig {
-        AggregatorConfig::new(self.site.clone(), self.group.clone(), self.broker.clone())
+    pub(crate) fn config(&self) -> GroupConfig {
+        GroupConfig::new(self.site.clone(), self.group.clone(), Arc::clone(&self.bundle))
     }
 
-    pub(crate) async fn onlooker(&self) -> Onlooker {
-        let config = LinkConfig::new(self.broker.clone(), "onlooker")
+    pub(crate) fn shared(&self) -> SharedConfig {
+        SharedConfig::new(self.broker.clone())
+    }
+
+    pub(crate) async fn leader(&self) -> GroupLeader {
+        GroupLeader::start(&Shared::new(self.shared()).unwrap(), self.config()).await.unwrap()
+    }
+
+    pub(crate) async fn observer(&self) -> Observer {
+        let config = LinkConfig::new(self.broker.clone(), format!("observer-{}", self.group))
             .subscribe(self.topics.name(&Topic::Result), QoS::AtLeastOnce)
             .subscribe(self.topics.name(&Topic::Settled), QoS::AtLeastOnce);
         let (link, mut incoming) = Link::start(config).unwrap();
-        assert_eq!(timeout(PATIENCE, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
-        Onlooker { incoming, topics: self.topics.clone(), _link: link }
+        assert_eq!(timeout(LIMIT, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
+        Observer { incoming, topics: self.topics.clone(), _link: link }
     }
 
-    /// A device that is up and has introduced itself.
+    /// A device that is up, with its birth published.
     pub(crate) async fn camera(&self, slot: u8) -> Camera {
         self.camera_of(slot, self.bundle.network_id()).await
     }
@@ -98,12 +106,12 @@ impl Group {
             device: id.clone(),
             slot: Slot::new(slot).unwrap(),
             boot: Boot(1),
-            software: "by hand".into(),
+            software: "test".into(),
             network,
             sample: None,
             capabilities: Vec::new(),
         };
-        let mut config = LinkConfig::new(self.broker.clone(), id.as_str())
+        let mut config = LinkConfig::new(self.broker.clone(), format!("{}-{id}", self.group))
             .subscribe(self.topics.name(&Topic::Request), QoS::AtLeastOnce);
         let retained = |leaf, text: Vec<u8>| RetainedMessage::new(self.topics.device(&id, leaf), text);
         config.retained = vec![
@@ -112,7 +120,7 @@ impl Group {
         ];
         config.last_will = Some(retained(DeviceTopic::Status, status(DeviceState::Down)));
         let (link, mut incoming) = Link::start(config).unwrap();
-        assert_eq!(timeout(PATIENCE, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
+        assert_eq!(timeout(LIMIT, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
         Camera { link, incoming, topics: self.topics.clone(), limits: self.limits, id, network }
     }
 }
@@ -122,20 +130,20 @@ fn status(state: DeviceState) -> Vec<u8> {
 }
 
 impl Camera {
-    /// Scores that favour one class.
+    /// Sends scores that favour one class.
     pub(crate) fn sees(&self, sample: u64, class: usize) {
         let scores = (0..self.limits.score_bytes / 4).map(|c| if c == class { 9.0f32 } else { 0.0 });
         let bytes: Vec<u8> = scores.flat_map(f32::to_le_bytes).collect();
-        self.says(DeviceTopic::Summary, sample, Body::Summary(&bytes));
+        self.send(DeviceTopic::Summary, sample, Body::Summary(&bytes));
     }
 
     pub(crate) fn sees_nothing(&self, sample: u64) {
-        self.says(DeviceTopic::Summary, sample, Body::NotInView);
+        self.send(DeviceTopic::Summary, sample, Body::NotInView);
     }
 
     pub(crate) fn delivers(&self, sample: u64) {
         let bits = vec![0x5a; self.limits.feature_bits.div_ceil(8)];
-        self.says(DeviceTopic::Features, sample, Body::Features(&bits));
+        self.send(DeviceTopic::Features, sample, Body::Features(&bits));
     }
 
     pub(crate) fn sends_garbage(&self) {
@@ -144,18 +152,18 @@ impl Camera {
     }
 
     /// The slots and low half of the next request for features.
-    pub(crate) async fn is_asked(&mut self) -> (u64, u32) {
+    pub(crate) async fn request(&mut self) -> (SlotSet, u32) {
         loop {
-            let incoming = timeout(PATIENCE, self.incoming.recv()).await.expect("a request").unwrap();
+            let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a request").unwrap();
             let Incoming::Message { payload, .. } = incoming else { continue };
             let message = decode(&payload, &self.limits).unwrap();
             if let Body::Request(slots) = message.body {
-                return (slots.bits(), message.header.sample_low);
+                return (slots, message.header.sample_low);
             }
         }
     }
 
-    fn says(&self, leaf: DeviceTopic, sample: u64, body: Body<'_>) {
+    fn send(&self, leaf: DeviceTopic, sample: u64, body: Body<'_>) {
         let header = Header {
             late: false,
             network: self.network.tag(),
@@ -169,49 +177,49 @@ impl Camera {
     }
 }
 
-impl Onlooker {
+impl Observer {
     /// The next decision.
     pub(crate) async fn result(&mut self) -> Decision {
         loop {
-            if let Heard::Result(decision) = self.hears().await {
+            if let Published::Result(decision) = self.next().await {
                 return decision;
             }
         }
     }
 
-    /// Listens until the account says so many decisions.
+    /// Waits until so many decisions are settled.
     pub(crate) async fn settled(&mut self, decided: u64) -> Settled {
         loop {
-            match self.hears().await {
-                Heard::Settled(settled) if settled.decided >= decided => return settled,
+            match self.next().await {
+                Published::Settled(settled) if settled.decided >= decided => return settled,
                 _ => {}
             }
         }
     }
 
-    async fn hears(&mut self) -> Heard {
+    async fn next(&mut self) -> Published {
         loop {
-            let incoming = timeout(PATIENCE, self.incoming.recv()).await.expect("a message").unwrap();
+            let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a message").unwrap();
             let Incoming::Message { topic, payload, .. } = incoming else { continue };
             return self.read(&topic, &payload);
         }
     }
 
-    fn read(&self, topic: &str, payload: &Bytes) -> Heard {
+    fn read(&self, topic: &str, payload: &Bytes) -> Published {
         match self.topics.parse(topic).unwrap() {
-            Topic::Result => Heard::Result(serde_json::from_slice(payload).unwrap()),
-            Topic::Settled => Heard::Settled(serde_json::from_slice(payload).unwrap()),
+            Topic::Result => Published::Result(serde_json::from_slice(payload).unwrap()),
+            Topic::Settled => Published::Settled(serde_json::from_slice(payload).unwrap()),
             other => panic!("{other:?}"),
         }
     }
 }
 
-/// Waits until the report says that slots of this mask are filled.
-pub(crate) async fn filled(aggregator: &headwater_edge_aggregator::AggregatorHandle, slots: u64) {
+/// Waits until exactly the first `count` slots are filled.
+pub(crate) async fn filled(leader: &GroupLeader, count: usize) {
     let wait = async {
-        while aggregator.report().filled_slots != slots {
+        while leader.report().filled_slots != SlotSet::first(count) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, wait).await.expect("devices introduced");
+    timeout(LIMIT, wait).await.expect("births of all devices");
 }

@@ -1,5 +1,7 @@
-//! An aggregator behind a real broker, with devices that speak by hand.
+//! An aggregator on a real broker, with devices whose messages the tests send.
 
 mod decisions;
 mod group;
+mod groups;
+mod journal_fixtures;
 mod restart;

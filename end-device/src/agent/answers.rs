@@ -92,8 +92,8 @@ impl Agent {
         self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(since_1970()))
     }
 
-    /// True while frames are taken from the source. A frame that is a sample waits until the section has a free place and its
-    /// answer can be sent or spooled on disk, so that no frame of a file or a pipe is lost.
+    /// True while frames are taken from the source. A frame that is a sample waits for a free place in the section's queue. It also waits
+    /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
         let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
         self.frame_ids.is_none() || is_safe && self.section.has_free_place()

@@ -73,13 +73,13 @@ pub struct WatchSettings {
 /// Section `[source.http]`.
 #[derive(Clone, Debug, Conf)]
 pub struct HttpSettings {
-    /// Snapshot URL, http://host[:port]/path, without user and password.
+    /// Snapshot URL, `http://host[:port]/path`, without user and password.
     #[conf(long, env, value_parser = snapshot_url)]
     pub url: Option<Endpoint>,
     /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
     #[conf(long, env)]
     pub timeout_ms: Option<Bounded<1, MAX_MS>>,
-    /// File whose first line is user:password of the snapshot URL; or give them in the environment, HEADWATER_DEVICE_SOURCE_HTTP_AUTH.
+    /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
     #[conf(long, env)]
     pub auth_file: Option<PathBuf>,
     /// user:password of the snapshot URL.
@@ -114,7 +114,7 @@ pub enum SourceWord {
     Stdin,
 }
 
-/// Keys under `[source]` of some kinds of source alone, with those kinds.
+/// Keys that belong to some kinds of source alone, with those kinds.
 const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
     use SourceWord::{Archive, Folder, Http, Stdin, Watch};
     [
@@ -148,34 +148,20 @@ impl SourceSettings {
     pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<String>) {
         let kind = self.kind.name();
         match self.kind {
-            SourceWord::Http if self.http.url.is_none() => {
-                mistakes.push("source.http.url: missing, and source.kind is \"http\"".into());
-            }
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch if self.path.is_none() => {
                 mistakes.push(format!("source.path: missing, and source.kind is {kind:?}"));
             }
-            _ => {}
+            SourceWord::Http => self.http.check(capture, mistakes),
+            SourceWord::Stdin if self.stdin.size.is_some() && self.stdin.format == StdinFormat::Mjpeg => {
+                let reason = "only with source.stdin.format = \"rgb24\" or \"gray\"";
+                mistakes.push(format!("source.stdin.size: {reason}"));
+            }
+            SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
         }
         if capture == Capture::Source && !self.kind.has_own_timing() {
             mistakes.push(format!(
                 "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
             ));
-        }
-        if let (Capture::Clock { period_ms }, Some(timeout_ms)) = (capture, self.http.timeout_ms)
-            && timeout_ms.get() >= period_ms
-        {
-            mistakes.push(format!(
-                "source.http.timeout_ms: expected less than period_ms, {period_ms}, found {timeout_ms}"
-            ));
-        }
-        if self.http.auth_file.is_some() && self.http.auth.is_some() {
-            mistakes.push(
-                "source.http.auth_file: found beside HEADWATER_DEVICE_SOURCE_HTTP_AUTH; give one of them"
-                    .into(),
-            );
-        }
-        if self.stdin.size.is_some() && self.stdin.format == StdinFormat::Mjpeg {
-            mistakes.push("source.stdin.size: only with source.stdin.format = \"rgb24\" or \"gray\"".into());
         }
     }
 
@@ -207,6 +193,22 @@ impl SourceSettings {
 }
 
 impl HttpSettings {
+    fn check(&self, capture: Capture, mistakes: &mut Vec<String>) {
+        if self.url.is_none() {
+            mistakes.push("source.http.url: missing, and source.kind is \"http\"".into());
+        }
+        if let (Capture::Clock { period_ms }, Some(timeout_ms)) = (capture, self.timeout_ms)
+            && timeout_ms.get() >= period_ms
+        {
+            let reason = format!("expected less than period_ms, {period_ms}, found {timeout_ms}");
+            mistakes.push(format!("source.http.timeout_ms: {reason}"));
+        }
+        if self.auth_file.is_some() && self.auth.is_some() {
+            let reason = "found beside HEADWATER_DEVICE_SOURCE_HTTP_AUTH; give one of them";
+            mistakes.push(format!("source.http.auth_file: {reason}"));
+        }
+    }
+
     fn auth(&self) -> HttpAuth {
         match (&self.auth_file, &self.auth) {
             (Some(file), _) => HttpAuth::File(file.clone()),
@@ -216,9 +218,9 @@ impl HttpSettings {
     }
 }
 
-/// Refuses keys of another kind of source. A key is only left out where the chosen kind comes from a source that wins over the key's:
-/// a file's key does not stand in the way of a flag. The query of a URL, which may hold a password, is never displayed.
-pub(super) fn settle_kind(loaded: &mut Loaded<DeviceSettings>) -> Result<(), Stop> {
+/// Refuses keys of another kind of source. Only a key of lower precedence than `source.kind` is dropped: a file's key must not stand in
+/// the way of a flag.
+pub(super) fn refuse_other_kinds(loaded: &mut Loaded<DeviceSettings>) -> Result<(), Stop> {
     let kind = loaded.settings.source.kind;
     let rank_of_kind = loaded.values.iter().find(|value| value.declared.key == "source.kind");
     let rank_of_kind = rank_of_kind.map_or(DEFAULT_RANK, |value| rank(&value.origin));
@@ -233,17 +235,20 @@ pub(super) fn settle_kind(loaded: &mut Loaded<DeviceSettings>) -> Result<(), Sto
         }
         false
     });
-    if let Some(url) = &loaded.settings.source.http.url {
-        let shown = loaded.values.iter_mut().find(|value| value.declared.key == "source.http.url");
-        shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
-    }
     if mistakes.is_empty() { Ok(()) } else { Err(Stop::Mistakes(mistakes)) }
 }
 
-/// Rank of values that nobody set.
+/// Hides the query of a snapshot URL, which often holds a password, in the settings that are printed.
+pub(super) fn hide_query(loaded: &mut Loaded<DeviceSettings>) {
+    let Some(url) = &loaded.settings.source.http.url else { return };
+    let shown = loaded.values.iter_mut().find(|value| value.declared.key == "source.http.url");
+    shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
+}
+
+/// Rank of a default.
 const DEFAULT_RANK: u8 = 3;
 
-/// Rank of a value's origin; the lowest wins.
+/// Rank of an origin; the lowest has precedence.
 fn rank(origin: &Origin) -> u8 {
     match origin {
         Origin::Flag(_) => 0,

@@ -35,7 +35,7 @@ impl FolderPlayer {
         let first = files.paths.first().ok_or_else(|| fail("expected at least one image, found none"))?;
         if let Some(region) = preprocessor.roi {
             let bytes = std::fs::read(first).map_err(|error| fail(&error.to_string()))?;
-            // Other faults of the first image are counted when its turn comes.
+            // Other faults of the first image are counted when it is played.
             if let Err(error @ RoiError::Outside { .. }) =
                 roi::decode(&bytes, preprocessor.shape, Some(region))
             {

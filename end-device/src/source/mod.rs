@@ -58,7 +58,7 @@ enum CheckedKind {
     Archive(Frames),
     Producer(Box<dyn FrameProducer>),
     #[cfg(feature = "http")]
-    Http(http::SnapshotClient),
+    Http(Box<http::SnapshotClient>),
 }
 
 /// Use of the frames of a source with its own timing.
@@ -94,7 +94,7 @@ impl Source {
             )),
             #[cfg(feature = "http")]
             SourceKind::Http { url, timeout_ms, auth } => {
-                CheckedKind::Http(http::SnapshotClient::open(url, *timeout_ms, auth, preprocessor)?)
+                CheckedKind::Http(Box::new(http::SnapshotClient::open(url, *timeout_ms, auth, preprocessor)?))
             }
             #[cfg(not(feature = "http"))]
             SourceKind::Http { .. } => {

@@ -70,8 +70,7 @@ struct SpoolEntry {
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Stored(RecordPosition),
-    /// Nothing of use. The record still lies in that segment, from which the next process learns the id; without a segment the file
-    /// of ids has it.
+    /// Only the id is left. The next process finds it in the record of this segment or, without a segment, in the file of ids.
     GivenUp {
         in_segment: Option<u32>,
     },

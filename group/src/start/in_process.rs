@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    Aggregator, AggregatorConfig, AggregatorHandle, Edge, EdgeHandle, JournalConfig, Role,
+    GroupConfig, GroupEdge, GroupLeader, JournalConfig, Role, Shared, SharedConfig,
 };
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::Policy;
-use headwater_protocol::Slot;
+use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::archive::Archive;
+use headwater_transport::Endpoint;
 use tokio::time::sleep;
 
 use super::device_totals::DeviceTotals;
 use super::service::{Service, StartError};
 use super::settings::{SiteSettings, device_id, separate_edges, services_of};
 
-/// Time between two looks at whether all services have found each other.
+/// Time between two checks whether all services have found each other.
 const READY_POLL: Duration = Duration::from_millis(2);
 
 /// Settings of an [`InProcessGroup`].
@@ -70,8 +71,8 @@ pub struct InProcessGroup {
 /// Handle of one running service.
 enum Running {
     Device(DeviceHandle),
-    Edge(EdgeHandle),
-    Leader(AggregatorHandle),
+    Edge(GroupEdge),
+    Leader(GroupLeader),
     Cloud(CloudHandle),
 }
 
@@ -160,7 +161,7 @@ impl InProcessGroup {
         Ok(())
     }
 
-    /// Stops every service, devices first, and sums up what the devices counted.
+    /// Stops every service, devices first, and sums up the devices' counts.
     ///
     /// # Errors
     /// As [`InProcessGroup::stop`].
@@ -179,7 +180,7 @@ impl InProcessGroup {
         let until = Instant::now() + limit;
         while !self.is_ready() {
             if Instant::now() >= until {
-                let found = format!("{:?}", self.leader().map(AggregatorHandle::report));
+                let found = format!("{:?}", self.leader().map(GroupLeader::report));
                 return Err(StartError::NotReady { limit, found });
             }
             sleep(READY_POLL).await;
@@ -192,8 +193,13 @@ impl InProcessGroup {
         self.running.contains_key(&service)
     }
 
+    /// Running services, in the order in which they stop.
+    pub fn running_services(&self) -> Vec<Service> {
+        self.running.keys().copied().collect()
+    }
+
     /// The running leader.
-    pub fn leader(&self) -> Option<&AggregatorHandle> {
+    pub fn leader(&self) -> Option<&GroupLeader> {
         match self.running.get(&Service::Leader) {
             Some(Running::Leader(leader)) => Some(leader),
             _ => None,
@@ -202,12 +208,11 @@ impl InProcessGroup {
 
     fn is_ready(&self) -> bool {
         let devices = self.running.values().filter(|running| matches!(running, Running::Device(_))).count();
-        let knows_devices = |slots: u64| slots.count_ones() as usize == devices;
-        let Some(report) = self.leader().map(AggregatorHandle::report) else { return true };
-        let edges = separate_edges(self.settings.networks.current().manifest());
-        let is_known = |edge: usize| report.edges_up >> edge & 1 == 1;
+        let knows_devices = |slots: SlotSet| slots.len() == devices;
+        let Some(report) = self.leader().map(GroupLeader::report) else { return true };
+        let mut edges = separate_edges(self.settings.networks.current().manifest());
         knows_devices(report.filled_slots)
-            && (0..edges).all(|edge| is_known(edge) == self.is_running(Service::Edge(edge)))
+            && edges.all(|edge| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge)))
             && self.running.values().all(|running| match running {
                 Running::Edge(edge) => knows_devices(edge.report().filled_slots),
                 Running::Device(_) | Running::Leader(_) | Running::Cloud(_) => true,
@@ -216,18 +221,18 @@ impl InProcessGroup {
 
     async fn start_handle(&self, service: Service) -> Result<Running, Box<dyn Error + Send + Sync>> {
         let settings = &self.settings;
-        let networks = settings.networks.clone();
         Ok(match service {
             Service::Cloud => {
                 let mut config = CloudConfig::default().with_listen(self.cloud_listen);
                 config.model.engine = settings.cloud_engine;
-                Running::Cloud(CloudService::start(config, networks).await?)
+                Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }
-            Service::Leader => Running::Leader(Aggregator::start(self.aggregator_config(), networks).await?),
+            Service::Leader => {
+                Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
+            }
             Service::Edge(edge) => {
-                let role = Role::Edge { edge, id: None };
-                let config = AggregatorConfig { role, ..self.aggregator_config() };
-                Running::Edge(Edge::start(config, (edge, None), networks).await?)
+                let config = GroupConfig { role: Role::Edge { edge, id: None }, ..self.group_config() };
+                Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {
                 let frames = Frames::of_archive(Arc::clone(&settings.frames), slot);
@@ -238,13 +243,20 @@ impl InProcessGroup {
         })
     }
 
-    /// Settings of the leader; an edge differs in its role.
-    fn aggregator_config(&self) -> AggregatorConfig {
-        let SiteSettings { site, group, broker, qos, journal, .. } = self.settings.site.clone();
-        let mut config = AggregatorConfig::new(site, group, broker);
+    /// Broker and cloud of leader and edges.
+    fn aggregator_shared(&self) -> Result<Shared, Box<dyn Error + Send + Sync>> {
         let own_cloud = format!("http://{}", self.cloud_listen);
-        config.cloud_url = Some(self.settings.cloud_url.clone().unwrap_or(own_cloud));
-        config.request_qos = qos;
+        let mut config = SharedConfig::new(self.settings.site.broker.clone());
+        let cloud_url = self.settings.cloud_url.as_ref().unwrap_or(&own_cloud);
+        config.cloud.url = Some(Endpoint::http(cloud_url)?);
+        Ok(Shared::new(config)?)
+    }
+
+    /// Settings of the leader; an edge differs in its role.
+    fn group_config(&self) -> GroupConfig {
+        let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
+        let mut config = GroupConfig::new(site, group, self.settings.networks.clone());
+        config.limits.request_qos = qos;
         config.journal = journal.map(JournalConfig::new);
         config.policy = self.settings.policy.clone().map(|policy| {
             let text = serde_json::to_vec(&policy).expect("numbers and names become JSON");

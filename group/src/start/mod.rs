@@ -12,4 +12,4 @@ pub use in_process::{InProcessGroup, InProcessSettings, run};
 pub use program::{Program, find_program, free_port};
 pub use programs::{ProgramGroup, ProgramPaths, ProgramSettings};
 pub use service::{Service, StartError};
-pub use settings::SiteSettings;
+pub use settings::{SiteSettings, separate_edges};

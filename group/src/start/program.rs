@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::service::StartError;
 
-/// Time between two looks at whether a program has ended.
+/// Time between two checks whether a program has ended.
 const END_POLL: Duration = Duration::from_millis(5);
 
 /// A child process; killed when dropped.
@@ -112,8 +112,8 @@ pub fn find_program(name: &str) -> Result<PathBuf, StartError> {
     match paths.iter().find(|path| path.is_file()) {
         Some(path) => Ok(path.clone()),
         None => {
-            let looked: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-            Err(StartError::NoProgram { name: name.into(), looked: looked.join(", ") })
+            let tried: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            Err(StartError::NoProgram { name: name.into(), tried: tried.join(", ") })
         }
     }
 }

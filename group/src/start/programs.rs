@@ -18,7 +18,7 @@ use super::settings::{SiteSettings, device_id, services_of};
 
 /// Limit for the cloud to load its section, and for a program to end after SIGTERM.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time between two looks at whether the cloud is ready.
+/// Time between two checks whether the cloud is ready.
 const READY_POLL: Duration = Duration::from_millis(20);
 
 /// Paths of the programs of each tier.
@@ -125,7 +125,7 @@ impl ProgramGroup {
         })
     }
 
-    /// Ends every program with SIGTERM, devices first, and sums up what the devices counted.
+    /// Ends every program with SIGTERM, devices first, and sums up the devices' counts.
     ///
     /// # Errors
     /// [`StartError`] for a program that does not end.
@@ -157,15 +157,14 @@ impl ProgramGroup {
         command.arg("--bundle").arg(bundle);
         if service != Service::Cloud {
             command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-            let flag = if let Service::Device(_) = service { "--broker-address" } else { "--broker" };
-            command.args([flag, &site.broker.to_string()]);
+            command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
             Service::Cloud => _ = command.args(["--http-listen", &cloud]),
             Service::Leader => {
                 command.args(["--cloud-url", &format!("http://{cloud}")]);
                 if let Some(journal) = &site.journal {
-                    command.arg("--journal").arg(journal);
+                    command.arg("--journal-path").arg(journal);
                 }
             }
             Service::Edge(edge) => _ = command.args(["--role", "edge", "--edge", &edge.to_string()]),
@@ -175,8 +174,11 @@ impl ProgramGroup {
                 command.arg("--source-path").arg(frames).stdout(Stdio::piped());
             }
         }
-        if let (Service::Leader | Service::Edge(_), Some(policy)) = (service, policy) {
-            command.arg("--policy").arg(policy);
+        if let Service::Leader | Service::Edge(_) = service {
+            command.args(["--request-qos", qos]);
+            if let Some(policy) = policy {
+                command.arg("--policy").arg(policy);
+            }
         }
         if let Some(filter) = log {
             command.env("RUST_LOG", filter);

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use headwater_protocol::Slot;
+use headwater_protocol::{EdgeIndex, Slot};
 use thiserror::Error;
 
 /// One service of a group. The order is the order in which a group stops.
@@ -13,7 +13,7 @@ pub enum Service {
     /// The device of a slot.
     Device(Slot),
     /// An edge of a network with several edges; the only edge of a network runs in the leader.
-    Edge(usize),
+    Edge(EdgeIndex),
     /// The leader.
     Leader,
     /// The cloud service.
@@ -53,12 +53,12 @@ pub enum StartError {
         found: String,
     },
     /// A program is not where it is expected.
-    #[error("{name} is not there ({looked}): build all programs with `cargo build --release --workspace`")]
+    #[error("{name} is not there ({tried}): build all programs with `cargo build --release --workspace`")]
     NoProgram {
         /// File name of the program.
         name: String,
         /// Paths that were tried.
-        looked: String,
+        tried: String,
     },
     /// The operating system refuses an operation.
     #[error("{operation}: {source}")]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use headwater_inference::manifest::NetworkManifest;
-use headwater_link::{BrokerAddress, QoS};
-use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
+use headwater_link::{Endpoint, QoS};
+use headwater_protocol::{DeviceId, EdgeIndex, GroupId, SiteId, Slot};
 
 use super::service::Service;
 
@@ -16,7 +16,7 @@ pub struct SiteSettings {
     /// The group.
     pub group: GroupId,
     /// Address of the broker.
-    pub broker: BrokerAddress,
+    pub broker: Endpoint,
     /// `QoS` of the devices' messages and of the leader's requests.
     pub qos: QoS,
     /// Captured views that may wait for a device's section.
@@ -27,7 +27,7 @@ pub struct SiteSettings {
 
 impl SiteSettings {
     /// Settings at their defaults: `QoS` 0, 128 waiting views, no journal.
-    pub fn new(site: SiteId, group: GroupId, broker: BrokerAddress) -> Self {
+    pub fn new(site: SiteId, group: GroupId, broker: Endpoint) -> Self {
         Self { site, group, broker, qos: QoS::AtMostOnce, queue_samples: 128, journal: None }
     }
 }
@@ -37,15 +37,15 @@ pub(super) fn device_id(slot: Slot) -> DeviceId {
     DeviceId::new(format!("cam-{slot}")).expect("a number and letters make a name")
 }
 
-/// Number of edges that are services of their own.
-pub(super) fn separate_edges(network: &NetworkManifest) -> usize {
+/// Edges that are services of their own. The only edge of a network runs in the leader.
+pub fn separate_edges(network: &NetworkManifest) -> impl Iterator<Item = EdgeIndex> {
     let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
-    if edges > 1 { edges } else { 0 }
+    EdgeIndex::first(if edges > 1 { edges } else { 0 })
 }
 
 /// Services of a network, in the order in which they start.
 pub(super) fn services_of(network: &NetworkManifest) -> Vec<Service> {
-    let edges = (0..separate_edges(network)).map(Service::Edge);
+    let edges = separate_edges(network).map(Service::Edge);
     let devices = Slot::first(usize::from(network.slots)).map(Service::Device);
     [Service::Cloud, Service::Leader].into_iter().chain(edges).chain(devices).collect()
 }

@@ -8,7 +8,7 @@ use super::{AggregateError, check_length, divide, present_rows, write_mask};
 /// Maximum over the present bit-packed ±1 maps: +1 where any present map has +1.
 ///
 /// # Shapes
-/// - `maps`: `[slots, ceil(n / 8)]` bytes; absent maps are not looked at
+/// - `maps`: `[slots, ceil(n / 8)]` bytes; absent maps are not read
 /// - `out`: `[n]`, values ±1
 ///
 /// # Errors
@@ -45,7 +45,7 @@ pub fn mean_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<
 /// Bit-packed ±1 maps side by side along the channel axis, absent ones 0, then one constant plane of 0 or 1 a slot.
 ///
 /// # Shapes
-/// - `maps`: `[slots, ceil(n / 8)]` bytes, `n = f * plane`; absent maps are not looked at
+/// - `maps`: `[slots, ceil(n / 8)]` bytes, `n = f * plane`; absent maps are not read
 /// - `plane`: elements of one channel's map, `h * w`
 /// - `out`: `[slots * f + slots, h, w]`
 ///

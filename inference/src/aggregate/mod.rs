@@ -1,10 +1,10 @@
-//! Aggregation: joins what several devices sent, over the slots that are present.
+//! Aggregation: joins scores or maps of the sources that are present.
 //!
 //! | | scores | feature maps |
 //! | --- | --- | --- |
 //! | max (MP) | `max over present` | the same, of ±1 values |
 //! | mean (AP) | `sum over present / number present`, summed in slot order | the same, of ±1 values |
-//! | concatenation (CC) | `[slots * classes]`, absent slots 0, then `slots` mask values | `[slots * f]` planes, absent slots 0, then `slots` constant planes of the mask |
+//! | concatenation (CC) | `[slots * classes]`, absent slots 0, then `slots` values of 0 or 1 | `[slots * f]` planes, absent slots 0, then `slots` constant planes of 0 or 1 |
 //!
 //! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean of no present source are an error;
 //! the caller then answers from the class prior. Nothing here allocates.
@@ -20,13 +20,13 @@ use thiserror::Error;
 pub use bits::{concat_bits, max_of_bits, mean_of_bits};
 pub use scores::{concat, concat_maps, max, mean};
 
-/// What cannot be aggregated.
+/// Inputs that cannot be aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AggregateError {
-    /// No slot is present.
+    /// No source is present.
     #[error("aggregation: expected at least one present slot, found none")]
     NoView,
-    /// A map of floats that are no numbers.
+    /// A map with NaN or infinity.
     #[error("aggregation: map of source {source_index}: expected finite floats, found NaN or infinity")]
     NotFinite {
         /// Position of the source.
@@ -35,7 +35,7 @@ pub enum AggregateError {
     /// A buffer of the wrong length.
     #[error("aggregation: {what}: expected {expected}, found {found}")]
     Length {
-        /// Which buffer.
+        /// Name of the buffer.
         what: &'static str,
         /// Elements expected.
         expected: usize,

@@ -7,7 +7,7 @@ use super::{AggregateError, check_length, divide, present_rows, write_mask};
 /// Elementwise maximum over the present rows. A NaN counts only where every present row has one.
 ///
 /// # Shapes
-/// - `rows`: `[slots, n]`; absent rows are not looked at
+/// - `rows`: `[slots, n]`; absent rows are not read
 /// - `out`: `[n]`
 ///
 /// # Errors
@@ -26,10 +26,10 @@ pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), Agg
     Ok(())
 }
 
-/// Rows side by side, absent ones 0, then the mask as 0 and 1.
+/// Rows side by side, absent ones 0, then 0 or 1 for each row: absent or present.
 ///
 /// # Shapes
-/// - `rows`: `[slots, n]`; absent rows are not looked at
+/// - `rows`: `[slots, n]`; absent rows are not read
 /// - `out`: `[slots * n + slots]`
 ///
 /// # Errors
@@ -41,7 +41,7 @@ pub fn concat(rows: &[f32], slots: usize, present: SourceSet, out: &mut [f32]) -
 /// Maps side by side along the channel axis, absent ones 0, then one constant plane of 0 or 1 a slot.
 ///
 /// # Shapes
-/// - `rows`: `[slots, f, h, w]`; absent maps are not looked at
+/// - `rows`: `[slots, f, h, w]`; absent maps are not read
 /// - `plane`: elements of one channel, `h * w`
 /// - `out`: `[slots * f + slots, h, w]`
 ///

@@ -1,4 +1,4 @@
-//! Aggregation against its definition, over presence patterns.
+//! Aggregation against its definition, for all presence patterns.
 
 use super::*;
 use headwater_kernels::{pack_signs, packed_len};
@@ -13,7 +13,7 @@ fn is_present(mask: u64, slot: usize) -> bool {
     mask >> slot & 1 == 1
 }
 
-/// Maximum and mean, written for reading.
+/// Maximum and mean as their definitions.
 fn reference_join(rows: &[&[f32]], mask: u64) -> Option<(Vec<f32>, Vec<f32>)> {
     let present: Vec<_> =
         (0..rows.len()).filter(|&slot| is_present(mask, slot)).map(|slot| rows[slot]).collect();
@@ -103,7 +103,7 @@ fn sixty_four_slots_work() {
 }
 
 #[test]
-fn bits_of_slots_that_do_not_exist_are_not_looked_at() {
+fn bits_of_slots_that_do_not_exist_have_no_effect() {
     let mut out = [0.0];
     mean(&[2.0, 4.0], SourceSet::from_bits(u64::MAX), &mut out).unwrap();
     assert_eq!(out, [3.0]);
@@ -111,7 +111,7 @@ fn bits_of_slots_that_do_not_exist_are_not_looked_at() {
 }
 
 #[test]
-fn a_nan_of_one_device_does_not_win_the_maximum_and_is_seen_in_the_mean() {
+fn a_nan_of_one_device_is_not_the_maximum_and_makes_the_mean_nan() {
     let mut out = [0.0];
     max(&[f32::NAN, 1.0], SourceSet::first(2), &mut out).unwrap();
     assert_eq!(out, [1.0]);

@@ -1,8 +1,9 @@
-//! A tar file that can be written in one way only.
+//! A tar file whose every byte follows from the members.
 //!
-//! Each member is a 512-byte ustar header, the bytes, and zeros up to the next multiple of 512; two blocks of zeros end the
-//! file. Name and size are the only things a header says; everything else is constant. The reader rebuilds each header from
-//! them and compares, so no bit of the framing can differ.
+//! ```text
+//! | header 512 B | bytes | zeros to 512 B | header | bytes | zeros | ... | 1024 zeros |
+//! ```
+//! A header holds name and size; its other fields are constant. The reader writes each header anew and compares.
 
 use std::ops::Range;
 
@@ -16,17 +17,17 @@ const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 const NAME_FIELD: Range<usize> = 0..100;
 const SIZE_FIELD: Range<usize> = 124..136;
 
-/// Most members: every section twice (ONNX and packed), and the JSON files.
-const MEMBERS_MAX: usize = 2 * (Slot::MAX + 3) + 5;
+/// Largest number of members: each section twice (ONNX and packed), and the JSON files.
+const MAX_MEMBERS: usize = 2 * (Slot::MAX + 3) + 5;
 
-/// A member: its name and where its bytes lie in the file.
+/// A member: its name and the position of its bytes in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Member<'a> {
     pub(super) name: &'a str,
     pub(super) range: Range<usize>,
 }
 
-/// The file that holds these members, names at most 99 ASCII bytes.
+/// The file of these members. A name has at most 99 ASCII bytes.
 pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut file = Vec::new();
     for (name, bytes) in members {
@@ -38,7 +39,7 @@ pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
     file
 }
 
-/// The members of a file, every byte around them checked.
+/// The members of a file; every byte around them is checked.
 pub(super) fn read(file: &[u8]) -> Result<Vec<Member<'_>>, BundleError> {
     let mut members = Vec::new();
     let mut at = 0;
@@ -52,9 +53,9 @@ pub(super) fn read(file: &[u8]) -> Result<Vec<Member<'_>>, BundleError> {
             check_end(file, at)?;
             return Ok(members);
         }
-        if members.len() == MEMBERS_MAX {
+        if members.len() == MAX_MEMBERS {
             return Err(BundleError::Members {
-                expected: format!("at most {MEMBERS_MAX}"),
+                expected: format!("at most {MAX_MEMBERS}"),
                 found: "another one".into(),
             });
         }
@@ -125,7 +126,7 @@ fn check_end(file: &[u8], at: usize) -> Result<(), BundleError> {
     }
 }
 
-/// Compares the file from `at` on with what must stand there. The caller has checked that the file is long enough.
+/// Compares the file from `at` on with the expected bytes. The caller has checked that the file is long enough.
 fn check_bytes(
     file: &[u8],
     at: usize,

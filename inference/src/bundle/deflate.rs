@@ -1,4 +1,4 @@
-//! Sections smaller: deflate, and inflate with a limit.
+//! Deflate, and inflate with a limit.
 
 use std::io::{Read, Write};
 
@@ -9,18 +9,18 @@ use flate2::write::DeflateEncoder;
 use super::BundleError;
 use crate::manifest::SectionManifest;
 
-/// Bytes of ONNX that a section may have beyond its parameters: graph, names, constants.
-const GRAPH_BYTES_MAX: u64 = 1 << 20;
+/// Largest size of a section's ONNX without its parameters: graph, names, constants.
+const MAX_GRAPH_BYTES: u64 = 1 << 20;
 
-/// Bytes of ONNX per parameter: 4 as `f32`, and as much again for derived constants such as signs and scales, doubled.
-const PARAMETER_BYTES_MAX: u64 = 16;
+/// Largest size of ONNX per parameter: 4 bytes as `f32`, 4 for derived constants such as signs, and twice that as reserve.
+const MAX_PARAMETER_BYTES: u64 = 16;
 
 /// Largest ONNX of any section, in bytes.
-const ONNX_BYTES_MAX: u64 = 1 << 30;
+const MAX_ONNX_BYTES: u64 = 1 << 30;
 
-/// Largest ONNX of this section, in bytes: what its parameters can explain.
-pub(super) fn onnx_bytes_max(section: &SectionManifest) -> u64 {
-    section.parameters.saturating_mul(PARAMETER_BYTES_MAX).saturating_add(GRAPH_BYTES_MAX).min(ONNX_BYTES_MAX)
+/// Largest ONNX of a section with that many parameters, in bytes.
+pub(super) fn max_onnx_bytes(section: &SectionManifest) -> u64 {
+    section.parameters.saturating_mul(MAX_PARAMETER_BYTES).saturating_add(MAX_GRAPH_BYTES).min(MAX_ONNX_BYTES)
 }
 
 /// Deflates at the highest level; the same input gives the same bytes.
@@ -30,7 +30,7 @@ pub(super) fn deflate(bytes: &[u8]) -> Vec<u8> {
     written.expect("writing to memory does not fail")
 }
 
-/// Inflates a member that must not give more than `limit` bytes.
+/// Inflates a member to at most `limit` bytes.
 pub(super) fn inflate(member: &str, stored: &[u8], limit: u64) -> Result<Vec<u8>, BundleError> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(stored)

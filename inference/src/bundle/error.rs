@@ -1,4 +1,4 @@
-//! Why a bundle is refused.
+//! Errors of bundles.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use thiserror::Error;
 use crate::manifest::ManifestError;
 use crate::policy::PolicyError;
 
-/// A bundle that cannot be read, written or trusted. After [`BundleError::Read`] another path may help; after
-/// [`BundleError::NotInBundle`] a fuller bundle; after the others only a fresh copy or another export.
+/// A bundle that cannot be read or written, or that is refused. [`BundleError::Read`] asks for another path,
+/// [`BundleError::NotInBundle`] for a bundle with more sections, the others for a fresh copy or another export.
 #[derive(Debug, Error)]
 pub enum BundleError {
     /// The file cannot be read.
@@ -17,10 +17,10 @@ pub enum BundleError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Larger than is ever read.
+    /// A bundle or member over the size limit.
     #[error("bundle: {what}: expected at most {limit} bytes, found {found}")]
     Oversize {
         /// The bundle, or a member.
@@ -40,47 +40,47 @@ pub enum BundleError {
         /// Bytes of the file.
         found: u64,
     },
-    /// A byte around the members (header, padding, end) is not what the writer puts there.
+    /// A byte around the members (header, padding, end) differs from the one that the writer puts there.
     #[error("bundle is altered: byte {offset}, {part}: expected {expected:#04x}, found {found:#04x}")]
     Framing {
-        /// Which header, padding or end.
+        /// The header, padding or end.
         part: String,
         /// Position in the file.
         offset: usize,
-        /// The byte the writer puts there.
+        /// The writer's byte.
         expected: u8,
         /// The byte found.
         found: u8,
     },
-    /// A header field that cannot be read at all.
+    /// A header field that cannot be read.
     #[error("bundle is altered: {part}: expected {expected}, found {found}")]
     Header {
-        /// Which header and field.
+        /// The header and field.
         part: String,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
-        /// What stands there, escaped.
+        /// The value found, escaped.
         found: String,
     },
-    /// Members that do not belong, are missing, or are out of order.
+    /// Members that are unknown, missing, or out of order.
     #[error("bundle members: expected {expected}, found {found}")]
     Members {
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What stands there.
+        /// The members found.
         found: String,
     },
-    /// A member whose bytes are not those that were hashed.
+    /// A member whose bytes have another hash.
     #[error("bundle is altered: {member}: expected sha-256 {expected}, found {found}")]
     Altered {
         /// The member.
         member: String,
-        /// Hash on record, hex.
+        /// Expected hash, hex.
         expected: String,
         /// Hash of the bytes found, hex.
         found: String,
     },
-    /// Written by another version of this software.
+    /// A bundle of another format version.
     #[error(
         "network.json: format: expected {expected}, found {found}; use the software version that wrote it, or export again"
     )]
@@ -90,18 +90,18 @@ pub enum BundleError {
         /// Version of the file.
         found: u32,
     },
-    /// Not the JSON it should be.
+    /// A member that is not the expected JSON.
     #[error("bundle: {member}: {source}")]
     Json {
         /// The member.
         member: &'static str,
-        /// Line, column, expected, found.
+        /// Position and reason.
         source: serde_json::Error,
     },
     /// `network.json` contradicts itself.
     #[error("bundle: {0}")]
     Manifest(#[from] ManifestError),
-    /// `policy.json` cannot be used.
+    /// An invalid `policy.json`.
     #[error("bundle: policy.json: {0}")]
     Policy(#[from] PolicyError),
     /// Not a deflate stream.
@@ -109,24 +109,24 @@ pub enum BundleError {
     Inflate {
         /// The member.
         member: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The network has the section, this bundle does not.
+    /// A section of the network that is not in this bundle.
     #[error(
         "section {section} is not in this bundle (it holds {}); take the whole bundle or this tier's part of it",
         list(held)
     )]
     NotInBundle {
-        /// The section asked for.
+        /// The requested section.
         section: String,
-        /// The sections it holds.
+        /// The sections in the bundle.
         held: Vec<String>,
     },
-    /// The network has no such section.
+    /// A section that the network does not have.
     #[error("section: expected one of {}, found {section:?}", list(known))]
     UnknownSection {
-        /// The section asked for.
+        /// The requested section.
         section: String,
         /// The sections of the network.
         known: Vec<String>,

@@ -1,4 +1,4 @@
-//! `hashes.json`: what protects the members that `network.json` does not.
+//! `hashes.json`: hashes of the members that `network.json` does not cover.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use headwater_protocol::NetworkId;
 use sha2::{Digest, Sha256};
 
 use super::archive::Member;
-use super::{BundleError, HASHES, JSON_BYTES_MAX, NETWORK, POLICY, REPORT, check_limit};
+use super::{BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, check_limit};
 
-/// The members of a bundle whose JSON files are what was hashed. Sections are not looked at yet.
+/// Members of a bundle whose JSON files have the right hashes. Sections are not checked yet.
 pub(super) struct Verified<'a> {
     pub(super) network: &'a [u8],
     pub(super) policy: &'a [u8],
@@ -16,7 +16,7 @@ pub(super) struct Verified<'a> {
     pub(super) report: Option<&'a [u8]>,
 }
 
-/// Contents of `hashes.json` for these members. There is one way to write it.
+/// Contents of `hashes.json` for these members.
 pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let hashes: BTreeMap<&str, String> =
         members.into_iter().map(|(name, bytes)| (name, hex_sha256(bytes))).collect();
@@ -24,7 +24,7 @@ pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
     format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes()
 }
 
-/// Finds the JSON members at their places and checks them against `hashes.json`.
+/// Finds the JSON members and checks them against `hashes.json`.
 pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member<'a>]) -> Result<Verified<'a>, BundleError> {
     let (Some(first), Some(second), Some(last)) = (members.first(), members.get(1), members.last()) else {
         return Err(misplaced(members));
@@ -38,7 +38,7 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member<'a>]) -> Result<Ve
         _ => (inner, None),
     };
     let stored = |member: &Member<'_>| -> Result<&'a [u8], BundleError> {
-        check_limit(member.name, JSON_BYTES_MAX, member.range.len() as u64)?;
+        check_limit(member.name, MAX_JSON_BYTES, member.range.len() as u64)?;
         Ok(&file[member.range.clone()])
     };
     let verified = Verified {
@@ -70,7 +70,7 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
     if rendered == stored {
         return Ok(());
     }
-    // Altered for certain; what follows only finds the best name for it.
+    // The bundle is altered; the rest only finds the member to name.
     let on_record: BTreeMap<String, String> = serde_json::from_slice(stored).unwrap_or_default();
     for (name, bytes) in covered {
         let found = hex_sha256(bytes);

@@ -1,4 +1,4 @@
-//! The bundle: one file with everything a network needs to run, which no one can change unnoticed.
+//! The bundle: one file with everything that a network needs to run. Every change to it is detected.
 //!
 //! A plain tar. Members, in this order:
 //!
@@ -6,17 +6,16 @@
 //! | --- | --- | --- |
 //! | `network.json` | the [manifest](crate::manifest); its SHA-256 is the network id | `hashes.json` |
 //! | `policy.json` | the [policy](crate::policy) | `hashes.json` |
-//! | `<section>.onnx` or `<section>.onnx.deflate` | one per section, stored or deflated, whichever is smaller | `network.json` |
-//! | `<section>.packed` | behind it, where the section is binary: its [packed form](headwater_kernels::Section) | `network.json` |
-//! | `report.json` | training run and metrics; may be left out | `hashes.json` |
+//! | `<section>.onnx` or `<section>.onnx.deflate` | one for each section, stored or deflated, whichever is smaller | `network.json` |
+//! | `<section>.packed` | after its ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
+//! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
 //!
-//! Hashes are over the bytes as stored. There is one way to write a bundle of given members (headers, padding, end and
-//! `hashes.json` are functions of them), and a reader accepts only that: so every byte of the file is protected, and a
-//! truncated or altered bundle is refused before anything of it is used. What this does not do is say who made it: anyone
-//! can write a new bundle. That is for the signature.
+//! Hashes are over the bytes as stored. Members determine the rest of the file (headers, padding, end, `hashes.json`), and a reader
+//! accepts no other bytes. So a truncated or altered bundle is refused before any of it is used. The hashes do not prove who made the
+//! bundle; a signature would.
 //!
-//! A tier may hold only its own sections: same `network.json`, same network id, fewer members.
+//! A tier may have a bundle with its own sections only: same `network.json`, same network id, fewer members.
 
 mod archive;
 mod deflate;
@@ -43,10 +42,10 @@ pub use networks::{Generation, Networks, NetworksError, PerNetwork};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.
-pub const BUNDLE_BYTES_MAX: u64 = 256 << 20;
+pub const MAX_BUNDLE_BYTES: u64 = 256 << 20;
 
 /// Largest `network.json`, `policy.json`, `report.json` or `hashes.json`, in bytes.
-pub const JSON_BYTES_MAX: u64 = 16 << 20;
+pub const MAX_JSON_BYTES: u64 = 16 << 20;
 
 const NETWORK: &str = "network.json";
 const POLICY: &str = "policy.json";
@@ -61,15 +60,15 @@ pub struct Bundle {
     network_id: NetworkId,
     policy: Policy,
     policy_id: PolicyId,
-    /// Where each section of the manifest lies in `bytes`; `None` where this bundle does not hold it.
+    /// Position in `bytes` of each section of the manifest; `None` for one that is not in this bundle.
     sections: Vec<Option<StoredSection>>,
     report: Option<serde_json::Value>,
 }
 
-/// One section out of a bundle: its description and its forms.
+/// One section of a bundle: its manifest and its forms.
 #[derive(Clone, Debug)]
 pub struct SectionBytes<'a> {
-    /// What the manifest says of it.
+    /// Manifest of the section.
     pub manifest: &'a SectionManifest,
     /// The ONNX file, inflated.
     pub onnx: Cow<'a, [u8]>,
@@ -96,25 +95,25 @@ impl Bundle {
         let read = |source| BundleError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(read)?;
         let length = file.metadata().map_err(read)?.len();
-        check_limit("the bundle", BUNDLE_BYTES_MAX, length)?;
+        check_limit("the bundle", MAX_BUNDLE_BYTES, length)?;
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        // The limit again, for a file that grows or has no length of its own.
-        file.take(BUNDLE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read)?;
+        // The limit holds again for a file that grows or that has no length.
+        file.take(MAX_BUNDLE_BYTES + 1).read_to_end(&mut bytes).map_err(read)?;
         Self::verified(bytes)
     }
 
     /// Verifies a bundle in memory.
     ///
     /// # Errors
-    /// A variant of [`BundleError`] that names the member, what was expected and what was found, when anything is cut off,
-    /// altered, over a limit, out of order, or does not fit the rest.
+    /// [`BundleError`] with the member, the expected and the found value, for a bundle that is cut off, altered, over a limit, out of
+    /// order or contradictory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BundleError> {
-        check_limit("the bundle", BUNDLE_BYTES_MAX, bytes.len() as u64)?;
+        check_limit("the bundle", MAX_BUNDLE_BYTES, bytes.len() as u64)?;
         Self::verified(bytes.to_vec())
     }
 
     fn verified(bytes: Vec<u8>) -> Result<Self, BundleError> {
-        check_limit("the bundle", BUNDLE_BYTES_MAX, bytes.len() as u64)?;
+        check_limit("the bundle", MAX_BUNDLE_BYTES, bytes.len() as u64)?;
         let members = archive::read(&bytes)?;
         let verified = hashes::verify(&bytes, &members)?;
         let manifest = parse_manifest(verified.network)?;
@@ -126,7 +125,7 @@ impl Bundle {
         Ok(Self { manifest, network_id, policy, policy_id, sections, report, bytes })
     }
 
-    /// What the bundle says of the network.
+    /// Manifest of the network.
     pub fn manifest(&self) -> &NetworkManifest {
         &self.manifest
     }
@@ -136,7 +135,7 @@ impl Bundle {
         self.network_id
     }
 
-    /// The policy it was shipped with.
+    /// The policy in the bundle.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -156,12 +155,12 @@ impl Bundle {
         self.bytes.len()
     }
 
-    /// Bytes that a section takes in the file; `None` when it is not in this bundle.
+    /// Size of a section in the file; `None` for one that is not in this bundle.
     pub fn stored_section_bytes(&self, name: &str) -> Option<usize> {
         self.stored_section(name).ok().map(|(_, stored)| stored.range.len())
     }
 
-    /// Bytes of a section's packed form; `None` when it has none or is not in this bundle.
+    /// Size of a section's packed form; `None` for a section without one or not in this bundle.
     pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
         let (_, stored) = self.stored_section(name).ok()?;
         stored.packed.as_ref().map(|(_, range)| range.len())
@@ -170,12 +169,12 @@ impl Bundle {
     /// A section, inflated.
     ///
     /// # Errors
-    /// [`BundleError::NotInBundle`] when this bundle does not hold it, [`BundleError::UnknownSection`] when the network has
-    /// no such section, [`BundleError::Inflate`] or [`BundleError::Oversize`] when it was deflated wrongly.
+    /// [`BundleError::NotInBundle`] or [`BundleError::UnknownSection`] for a section that is not in the bundle or not in the network;
+    /// [`BundleError::Inflate`] or [`BundleError::Oversize`] for one that was deflated wrongly.
     pub fn section(&self, name: &str) -> Result<SectionBytes<'_>, BundleError> {
         let (manifest, section) = self.stored_section(name)?;
         let stored = &self.bytes[section.range.clone()];
-        let limit = deflate::onnx_bytes_max(manifest);
+        let limit = deflate::max_onnx_bytes(manifest);
         let onnx = if section.deflated {
             Cow::Owned(deflate::inflate(&section.member, stored, limit)?)
         } else {
@@ -186,10 +185,10 @@ impl Bundle {
         Ok(SectionBytes { manifest, onnx, packed })
     }
 
-    /// The same bundle with only the named sections, for a tier that needs no more. The network id stays.
+    /// The same bundle with only the named sections. The network id stays.
     ///
     /// # Errors
-    /// As [`Bundle::section`], for a name this bundle does not hold.
+    /// As [`Bundle::section`], for a section that is not in this bundle.
     pub fn only(&self, names: &[&str]) -> Result<Vec<u8>, BundleError> {
         for name in names {
             self.stored_section(name)?;
@@ -229,7 +228,7 @@ impl Bundle {
     }
 }
 
-/// Checks the hash of every section member and finds the section it belongs to. Members must follow the manifest's order.
+/// Checks the hash of each section's members and finds their sections. Members must have the manifest's order.
 fn find_sections(
     bytes: &[u8],
     manifest: &NetworkManifest,
@@ -285,7 +284,7 @@ fn check_hash(bytes: &[u8], member: &archive::Member<'_>, expected: &str) -> Res
 }
 
 fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
-    /// A newer form has keys that this build does not know; its version must be the error, not the first such key.
+    /// The version is read first: a newer file must be refused for its version, not for an unknown key.
     #[derive(serde::Deserialize)]
     struct Version {
         format: u32,

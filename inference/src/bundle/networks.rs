@@ -21,21 +21,21 @@ pub struct PerNetwork<T> {
     pub next: Option<T>,
 }
 
-/// Which of the networks that a group holds. A sample is decided under that of its first summary.
+/// Current or next network of a group. A sample is decided under the network of its first message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// The one the group runs.
+    /// The network that the group runs.
     #[default]
     Current,
-    /// The one its devices are switching to.
+    /// The network that its devices switch to.
     Next,
 }
 
 impl Generation {
-    /// Both, in order.
+    /// Both generations, in order.
     pub const ALL: [Self; 2] = [Self::Current, Self::Next];
 
-    /// Its word in metrics and messages.
+    /// Name in metrics and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -113,10 +113,10 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
 }
 
 impl Networks {
-    /// Two networks.
+    /// Bundles of the current and the next network.
     ///
     /// # Errors
-    /// [`NetworksError`] where they cannot be told apart.
+    /// [`NetworksError`] for networks that messages cannot distinguish.
     pub fn both(current: Arc<Bundle>, next: Arc<Bundle>) -> Result<Self, NetworksError> {
         let (ours, theirs) = (current.network_id(), next.network_id());
         if ours == theirs {
@@ -155,13 +155,13 @@ impl From<Arc<Bundle>> for Networks {
     }
 }
 
-/// Why two networks cannot be held at once.
+/// Two networks that cannot run at once.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NetworksError {
-    /// They are one.
+    /// Both bundles have the same network.
     #[error("expected the bundle of another network, found that of the current one, {id}", id = .0.short())]
     Same(NetworkId),
-    /// Messages carry the tag alone; one that was on its way while its device switched would be read by the wrong shapes.
+    /// Both networks have the same tag. Messages carry only the tag, so they could be read with the wrong shapes.
     #[error(
         "expected a network with another tag, found {next} beside {current}: messages name both {tag}; train it once more",
         current = .ids[0].short(), next = .ids[1].short()

@@ -4,9 +4,7 @@ use super::{BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_limit, 
 use crate::manifest::NetworkManifest;
 use crate::policy::Policy;
 
-/// Collects what a bundle holds and writes it; the same contents give the same bytes.
-///
-/// The hashes of the sections in the manifest are filled in by [`BundleWriter::finish`].
+/// Writes a bundle from its parts; equal parts give equal bytes. [`BundleWriter::finish`] fills the hashes of sections in.
 #[derive(Clone, Debug)]
 pub struct BundleWriter {
     manifest: NetworkManifest,
@@ -17,7 +15,7 @@ pub struct BundleWriter {
 }
 
 impl BundleWriter {
-    /// A bundle of this network and policy, without sections yet.
+    /// A bundle of this network and policy, without sections so far.
     pub fn new(manifest: NetworkManifest, policy: Policy) -> Self {
         Self { manifest, policy, sections: Vec::new(), packed: Vec::new(), report: None }
     }
@@ -46,7 +44,7 @@ impl BundleWriter {
     /// The bundle's bytes.
     ///
     /// # Errors
-    /// When the manifest or policy does not hold, or the sections given are not exactly those of the manifest.
+    /// For an invalid manifest or policy, or sections that are not exactly those of the manifest.
     pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
         self.manifest.check()?;
         self.policy.check()?;
@@ -64,7 +62,7 @@ impl BundleWriter {
         Ok(archive::write(members))
     }
 
-    /// Deflates the sections where that helps, and notes their hashes in the manifest. Packed forms hardly shrink; they are stored.
+    /// Deflates sections that shrink by it and writes their hashes into the manifest. Packed forms hardly shrink and are stored.
     fn store_sections(&mut self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
         let mut given = std::mem::take(&mut self.sections);
         let mut given_packed = std::mem::take(&mut self.packed);
@@ -75,7 +73,7 @@ impl BundleWriter {
                 return Err(BundleError::NotInBundle { section: section.name.clone(), held });
             };
             let (name, onnx) = given.swap_remove(at);
-            check_limit(&format!("section {name}"), deflate::onnx_bytes_max(section), onnx.len() as u64)?;
+            check_limit(&format!("section {name}"), deflate::max_onnx_bytes(section), onnx.len() as u64)?;
             let deflated = deflate::deflate(&onnx);
             let (member, stored) = if deflated.len() < onnx.len() {
                 (format!("{name}.onnx.deflate"), deflated)
@@ -105,6 +103,6 @@ fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, 
     let mut bytes =
         serde_json::to_vec_pretty(value).map_err(|source| BundleError::Json { member, source })?;
     bytes.push(b'\n');
-    check_limit(member, super::JSON_BYTES_MAX, bytes.len() as u64)?;
+    check_limit(member, super::MAX_JSON_BYTES, bytes.len() as u64)?;
     Ok(bytes)
 }

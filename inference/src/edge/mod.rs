@@ -1,9 +1,7 @@
-//! What an edge does beside the leader, without sockets, threads or a clock: collects the features of its slots and says when its
-//! section is to run.
+//! The collector of an edge: it gathers the features of the edge's slots, without sockets, threads or a clock.
 //!
-//! An edge may be in the leader's process or in one of its own; either way it hears which slots of a sample have a view (from the
-//! leader, or from its request on the wire) and the features that devices send, in any order. It answers every sample that it was
-//! told of, once, when all features are in or their time is over.
+//! An edge runs in the leader's process or in its own. Either way it learns which slots have a view (from the leader, or from the
+//! request on the wire) and receives features, in any order. It answers each sample once: when all features came, or time is over.
 
 #[cfg(test)]
 mod tests;
@@ -15,61 +13,61 @@ use headwater_protocol::{SampleId, Slot, SlotSet};
 use crate::leader::Micros;
 use crate::leader::timers::Timers;
 
-/// Samples that were answered and are remembered, so that stragglers open nothing.
-const REMEMBERED: usize = 1024;
+/// Largest number of answered samples kept, so that late features do not open them again.
+const MAX_ANSWERED: usize = 1024;
 
-/// What an edge must know.
+/// Configuration of a collector.
 #[derive(Clone, Debug)]
 pub struct CollectorConfig {
-    /// Its slots, in the order in which its section takes their maps.
+    /// Slots of the edge, in the order in which the section takes their maps.
     pub slots: Vec<Slot>,
-    /// Bytes of the map that a device sends.
+    /// Bytes of a device's map.
     pub packed_bytes: usize,
-    /// Time from the request until it answers with what it has, ms.
+    /// Time from the request until the edge answers with the features that came, ms.
     pub features_ms: u32,
-    /// Most samples open at once; beyond it the oldest is answered with what is there.
+    /// Largest number of open samples; beyond it the oldest is answered with the features that came.
     pub max_open_samples: usize,
 }
 
-/// What happened.
+/// An event that the collector reacts to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EdgeEvent<'a> {
     /// These slots have a view of the sample and send their features; some may belong to other edges.
     Collect {
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
-        /// Which slots.
+        /// The slots.
         slots: SlotSet,
     },
     /// Features of a slot.
     Features {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
         /// The map, [`CollectorConfig::packed_bytes`] long.
         bits: &'a [u8],
     },
-    /// Features that are no longer kept.
+    /// The device does not keep the features any more.
     Gone {
-        /// Who.
+        /// Slot of the device.
         slot: Slot,
-        /// Which sample.
+        /// The sample.
         sample: SampleId,
     },
-    /// A device went away.
+    /// A device left.
     DeviceDown {
         /// Its slot.
         slot: Slot,
     },
-    /// Nothing; time passed.
+    /// Time passed.
     Tick,
 }
 
-/// What to do about it.
+/// An action that the collector asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EdgeAction {
-    /// Run the section and answer with what it gives.
+    /// Run the section and answer with its output.
     Run(EdgeJob),
     /// Answer that there are no features.
     Gone(SampleId),
@@ -78,9 +76,9 @@ pub enum EdgeAction {
 /// One run of the section of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeJob {
-    /// Which sample.
+    /// The sample.
     pub sample: SampleId,
-    /// Slots of the network whose features are in it; never empty.
+    /// Slots whose features came; never empty.
     pub slots: SlotSet,
     /// `[slots of this edge, packed_bytes]`, zero where absent.
     pub features: Vec<u8>,
@@ -93,15 +91,15 @@ pub struct Collector {
     config: CollectorConfig,
     /// Slots of this edge.
     own: SlotSet,
-    open: BTreeMap<SampleId, Open>,
+    open: BTreeMap<SampleId, OpenSample>,
     answered: VecDeque<SampleId>,
     timers: Timers,
     misfits: u64,
 }
 
-/// A sample of which something is known.
-struct Open {
-    /// Slots that have a view; `None` until somebody says so.
+/// A sample for which a request or features came.
+struct OpenSample {
+    /// Slots that have a view; `None` until the request came.
     wanted: Option<SlotSet>,
     delivered: SlotSet,
     gone: SlotSet,
@@ -110,7 +108,7 @@ struct Open {
 }
 
 impl Collector {
-    /// An edge that knows of no sample.
+    /// A collector without samples.
     pub fn new(config: CollectorConfig) -> Self {
         let own = config.slots.iter().copied().collect();
         Self {
@@ -128,21 +126,21 @@ impl Collector {
         self.own
     }
 
-    /// Maps of the wrong length.
+    /// Number of maps of the wrong length.
     pub fn misfits(&self) -> u64 {
         self.misfits
     }
 
-    /// When [`EdgeEvent::Tick`] is needed next; `None` while nothing is open. May be early, never late.
+    /// When [`EdgeEvent::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.timers.earliest()
     }
 
-    /// Takes one event at `now`, which must not go backwards, and appends what is to be done.
+    /// Takes one event and appends the actions that it asks for. `now` must not go backwards.
     pub fn handle(&mut self, now: Micros, event: EdgeEvent<'_>, actions: &mut Vec<EdgeAction>) {
         match event {
             EdgeEvent::Collect { sample, slots } => {
-                if !(slots & self.own).is_empty() && self.knows(now, sample, actions) {
+                if !(slots & self.own).is_empty() && self.ensure_open(now, sample, actions) {
                     let due = now.plus_ms(self.config.features_ms);
                     if let Some(open) = self.open.get_mut(&sample).filter(|open| open.wanted.is_none()) {
                         (open.wanted, open.due) = (Some(slots & self.own), due);
@@ -156,7 +154,7 @@ impl Collector {
                 if bits.len() != self.config.packed_bytes {
                     self.misfits += 1;
                 } else if let Some(at) = at
-                    && self.knows(now, sample, actions)
+                    && self.ensure_open(now, sample, actions)
                     && let Some(open) = self.open.get_mut(&sample)
                 {
                     open.features[at * bits.len()..][..bits.len()].copy_from_slice(bits);
@@ -185,8 +183,8 @@ impl Collector {
         }
     }
 
-    /// Makes sure that the sample is open; false for one that was answered already.
-    fn knows(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<EdgeAction>) -> bool {
+    /// Opens the sample unless it is open; false for a sample that was answered already.
+    fn ensure_open(&mut self, now: Micros, sample: SampleId, actions: &mut Vec<EdgeAction>) -> bool {
         if self.open.contains_key(&sample) {
             return true;
         }
@@ -198,12 +196,12 @@ impl Collector {
         {
             self.answer(oldest, actions);
         }
-        // Features that nobody asks about are given up after as long as they would have been waited for.
+        // Features without a request are given up after twice the wait.
         let due = now.plus_ms(self.config.features_ms.saturating_mul(2));
         let features = vec![0; self.config.slots.len() * self.config.packed_bytes];
         self.open.insert(
             sample,
-            Open { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
+            OpenSample { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
         );
         self.timers.push(due, sample);
         true
@@ -218,15 +216,15 @@ impl Collector {
         }
     }
 
-    /// Ends a sample: with a run, with the word that there is nothing, or silently when nobody asked.
+    /// Ends a sample: with a run, with [`EdgeAction::Gone`], or without an answer where no request came.
     fn answer(&mut self, sample: SampleId, actions: &mut Vec<EdgeAction>) {
         let Some(open) = self.open.remove(&sample) else { return };
         let Some(wanted) = open.wanted else { return };
-        if self.answered.len() == REMEMBERED {
+        if self.answered.len() == MAX_ANSWERED {
             self.answered.pop_front();
         }
         self.answered.push_back(sample);
-        // A slot that the leader does not count has no part, whatever it sent.
+        // Features of a slot that the leader does not count are left out.
         let slots = open.delivered & wanted;
         actions.push(if slots.is_empty() {
             EdgeAction::Gone(sample)

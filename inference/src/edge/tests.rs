@@ -1,4 +1,4 @@
-//! The collector, in sentences.
+//! Tests of the collector.
 
 use headwater_protocol::{SampleId, Slot, SlotSet};
 
@@ -56,7 +56,7 @@ fn run(sample: u64, slots: u64, features: [u8; 4]) -> EdgeAction {
 }
 
 #[test]
-fn it_runs_when_the_features_of_all_its_slots_with_a_view_are_in() {
+fn the_section_runs_when_all_features_of_slots_with_a_view_came() {
     let mut edge = Edge::new();
     assert_eq!(edge.collect(1, 0b1111), []);
     assert_eq!(edge.features(3, 1), []);
@@ -67,14 +67,14 @@ fn it_runs_when_the_features_of_all_its_slots_with_a_view_are_in() {
 }
 
 #[test]
-fn features_that_come_before_anyone_asks_are_kept() {
+fn features_that_come_before_the_request_are_kept() {
     let mut edge = Edge::new();
     assert_eq!(edge.features(1, 1), []);
     assert_eq!(edge.collect(1, 0b10), [run(1, 0b10, [1, 1, 0, 0])]);
 }
 
 #[test]
-fn when_the_time_is_over_it_answers_with_what_it_has() {
+fn at_the_time_limit_the_edge_answers_with_the_features_that_came() {
     let mut edge = Edge::new();
     edge.collect(1, 0b1010);
     edge.features(1, 1);
@@ -85,7 +85,7 @@ fn when_the_time_is_over_it_answers_with_what_it_has() {
 }
 
 #[test]
-fn a_slot_that_has_nothing_or_goes_away_is_not_waited_for() {
+fn a_slot_without_features_or_without_a_device_is_not_awaited() {
     let mut edge = Edge::new();
     edge.collect(1, 0b1010);
     edge.features(1, 1);
@@ -96,7 +96,7 @@ fn a_slot_that_has_nothing_or_goes_away_is_not_waited_for() {
 }
 
 #[test]
-fn a_sample_is_answered_once_whatever_comes_again() {
+fn a_sample_is_answered_once() {
     let mut edge = Edge::new();
     edge.collect(1, 0b10);
     edge.features(1, 1);
@@ -106,7 +106,7 @@ fn a_sample_is_answered_once_whatever_comes_again() {
 }
 
 #[test]
-fn a_sample_of_other_edges_and_features_nobody_asks_about_come_to_nothing() {
+fn samples_of_other_edges_and_features_without_a_request_are_not_answered() {
     let mut edge = Edge::new();
     assert_eq!(edge.collect(1, 0b0101), []);
     assert_eq!(edge.features(1, 2), []);
@@ -115,7 +115,7 @@ fn a_sample_of_other_edges_and_features_nobody_asks_about_come_to_nothing() {
 }
 
 #[test]
-fn the_oldest_is_answered_when_too_many_are_open_and_misfits_are_counted() {
+fn the_oldest_sample_is_answered_when_too_many_are_open_and_misfits_are_counted() {
     let mut edge = Edge::new();
     for sample in 1..=3 {
         edge.collect(sample, 0b10);

@@ -1,4 +1,4 @@
-//! Why a section does not load or run.
+//! Errors of engines.
 
 use thiserror::Error;
 
@@ -7,43 +7,43 @@ use crate::manifest::InputKind;
 /// A section that does not load or run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EngineError {
-    /// The section is not one the engine can read and prepare. Another export may help.
+    /// A section that the engine cannot load. Another export may help.
     #[error("section {section}: {engine} cannot load it: {reason}")]
     Load {
         /// The section.
         section: String,
         /// The engine.
         engine: &'static str,
-        /// What the engine says.
+        /// Error of the engine.
         reason: String,
     },
-    /// The ONNX is not the section that the manifest describes.
+    /// A section that does not fit its manifest.
     #[error("section {section}: {what}: expected {expected}, found {found}")]
     Mismatch {
         /// The section.
         section: String,
-        /// Which property.
+        /// The property.
         what: String,
-        /// What the manifest says.
+        /// Value in the manifest.
         expected: String,
-        /// What the ONNX has.
+        /// Value in the section.
         found: String,
     },
-    /// The caller's input has another length or kind.
+    /// An input of another length or kind.
     #[error("section {section}: input of {batch} samples: expected {expected} {kind:?}, found {found}")]
     Input {
         /// The section.
         section: String,
         /// Samples.
         batch: usize,
-        /// Kind that the manifest asks for.
+        /// Expected kind.
         kind: InputKind,
         /// Elements expected.
         expected: usize,
         /// Elements and kind found.
         found: String,
     },
-    /// The engine failed on a good input.
+    /// A run that failed on a valid input.
     #[error("section {section}: {engine} failed on {batch} samples: {reason}")]
     Run {
         /// The section.
@@ -52,7 +52,7 @@ pub enum EngineError {
         engine: &'static str,
         /// Samples.
         batch: usize,
-        /// What the engine says.
+        /// Error of the engine.
         reason: String,
     },
 }

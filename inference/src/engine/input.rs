@@ -1,9 +1,9 @@
-//! What goes into a section, and what all engines ask of it.
+//! Input of a section.
 
 use super::EngineError;
 use crate::manifest::{InputKind, SectionManifest};
 
-/// What goes into a section.
+/// Input of a section.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// `u8` pixels, CHW; the engine divides them by 255.
@@ -13,7 +13,7 @@ pub enum Input<'a> {
 }
 
 impl Input<'_> {
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Pixels(pixels) => pixels.len(),
@@ -26,7 +26,7 @@ impl Input<'_> {
         self.len() == 0
     }
 
-    /// What it is.
+    /// Kind of the elements.
     pub fn kind(&self) -> InputKind {
         match self {
             Self::Pixels(_) => InputKind::Pixels,
@@ -34,7 +34,7 @@ impl Input<'_> {
         }
     }
 
-    /// Elements `range` of it.
+    /// The elements in `range`.
     #[cfg(feature = "tract")]
     pub(super) fn part(&self, range: std::ops::Range<usize>) -> Self {
         match self {
@@ -43,7 +43,7 @@ impl Input<'_> {
         }
     }
 
-    /// Whether it is `batch` samples of a section.
+    /// Checks that the input has `batch` samples of a section.
     pub(super) fn check(&self, manifest: &SectionManifest, batch: usize) -> Result<(), EngineError> {
         let expected = batch.saturating_mul(manifest.input_len());
         if self.kind() == manifest.input.kind && self.len() == expected {

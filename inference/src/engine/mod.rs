@@ -1,7 +1,7 @@
-//! Engines: what runs a section.
+//! Engines, which run sections.
 //!
-//! An [`Engine`] turns a section of a bundle into a [`Section`], which runs batches. Every engine takes pixels or floats and
-//! gives floats or packed bits, as the section's manifest says, so callers do not know which engine runs.
+//! An [`Engine`] turns a section of a bundle into a [`Section`], which runs batches. The section's manifest says whether it takes pixels
+//! or floats and gives floats or packed bits, so every engine is called alike.
 
 mod error;
 mod input;
@@ -23,29 +23,27 @@ pub use packed::PackedEngine;
 #[cfg(feature = "tract")]
 pub use tract::TractEngine;
 
-/// How far a float of a batched run may be from the same sample run alone, in any engine: absolute for values up to 1,
-/// relative above.
+/// Largest difference between a float of a batched run and of the same sample alone: absolute up to 1, relative above.
 ///
-/// Engines may pick another matrix kernel for another batch, and kernels differ in the order of their sums; a sum of some
-/// thousand `f32` terms keeps about six digits whatever the order. `TractEngine` and `PackedEngine` give the same bits.
+/// An engine may choose another matrix kernel for another batch size, and kernels add in different orders. A sum of some thousand `f32`
+/// terms keeps about six digits in any order. `TractEngine` and `PackedEngine` have no difference.
 pub const BATCHED_TOLERANCE: f32 = 1e-5;
 
 /// Loads sections.
 pub trait Engine: Send + Sync {
-    /// Its word in metrics and reports.
+    /// Name in metrics and reports.
     fn name(&self) -> &'static str;
 
     /// Makes a section ready to run.
     ///
     /// # Errors
-    /// When the form of the section that this engine runs is not there, cannot be read, or its inputs and outputs are not
-    /// those of the manifest.
+    /// When the form of the section that this engine needs is missing or invalid, or does not fit the manifest.
     fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError>;
 }
 
-/// A section that is ready to run. One thread at a time.
+/// A section that is ready to run, on one thread at a time.
 pub trait Section: Send {
-    /// Runs `batch` samples; `outputs` holds what they gave, until the next run.
+    /// Runs `batch` samples and writes their outputs.
     ///
     /// # Shapes
     /// - `input`: `[batch, input shape]`
@@ -55,7 +53,7 @@ pub trait Section: Send {
     /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
 
-    /// Whether a run of one sample is over before it could have been handed to another thread and back.
+    /// Whether a run of one sample takes less time than handing it to another thread.
     fn is_brief(&self) -> bool {
         false
     }

@@ -1,10 +1,10 @@
-//! What a section gave: buffers that are reused from run to run.
+//! Outputs of a section, in buffers that later runs use again.
 
 use headwater_kernels::{pack_signs, packed_len};
 
 use crate::manifest::{OutputKind, SectionManifest};
 
-/// Outputs of one run, in the order of the section's manifest. Reuse it: after the first run of a size nothing is allocated.
+/// Outputs of one run, in the order of the section's manifest. A second run of the same size allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     buffers: Vec<Buffer>,
@@ -20,7 +20,7 @@ struct Buffer {
 }
 
 impl Outputs {
-    /// No outputs yet.
+    /// Outputs before the first run.
     pub fn new() -> Self {
         Self::default()
     }
@@ -35,7 +35,7 @@ impl Outputs {
         self.buffers.get(output).map_or(&[], |buffer| &buffer.bits)
     }
 
-    /// For engines: forgets the last run and makes ready for one of this section.
+    /// Clears the outputs for a run of this section. For engines.
     pub fn start(&mut self, section: &SectionManifest) {
         self.buffers.truncate(section.outputs.len());
         for (i, output) in section.outputs.iter().enumerate() {
@@ -53,18 +53,18 @@ impl Outputs {
         }
     }
 
-    /// For engines: appends one sample's bits, packed, to an output of bits.
+    /// Appends one sample's packed bits to an output of bits. For engines.
     ///
     /// # Panics
-    /// When [`Outputs::start`] did not announce the output.
+    /// For an output that [`Outputs::start`] did not make.
     pub fn append_bits(&mut self, output: usize, bits: &[u8]) {
         self.buffers[output].bits.extend_from_slice(bits);
     }
 
-    /// For engines: appends the values of whole samples to an output, packing them if it is bits.
+    /// Appends the values of whole samples to an output; an output of bits packs them. For engines.
     ///
     /// # Panics
-    /// When [`Outputs::start`] did not announce the output.
+    /// For an output that [`Outputs::start`] did not make.
     pub fn append(&mut self, output: usize, values: &[f32]) {
         let buffer = &mut self.buffers[output];
         match buffer.kind {

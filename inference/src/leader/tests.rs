@@ -128,13 +128,26 @@ impl Group {
 
 #[track_caller]
 fn decision(actions: &[Action]) -> &Decision {
-    let mut decisions = actions.iter().filter_map(|action| match action {
-        Action::Decide(decision) => Some(decision),
-        _ => None,
+    let mut decisions = actions.iter().filter_map(|action| {
+        let Action::Decide(decision) = action else { return None };
+        Some(decision)
     });
     let decision = decisions.next().expect("a decision");
     assert_eq!(decisions.next(), None, "one decision");
     decision
+}
+
+/// What a journal holds after these actions.
+fn entries(actions: &[Action]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for action in actions {
+        if let Action::Open(sample) = action {
+            entries.push(Entry::Opened(*sample));
+        } else if let Action::Decide(decision) = action {
+            entries.push(Entry::Decided(decision.clone()));
+        }
+    }
+    entries
 }
 
 #[test]
@@ -334,14 +347,9 @@ fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
         group.summary(index, 1, &SURE);
     }
     group.summary(0, 2, &SURE);
-    let entries = group.done.iter().filter_map(|action| match action {
-        Action::Open(sample) => Some(Entry::Opened(*sample)),
-        Action::Decide(decision) => Some(Entry::Decided(decision.clone())),
-        _ => None,
-    });
     let mut next = Group::new();
     let mut actions = Vec::new();
-    next.leader.recover(replay(entries), &mut actions);
+    next.leader.recover(replay(entries(&group.done)), &mut actions);
     let Some(Action::Decide(first)) = group.done.iter().find(|a| matches!(a, Action::Decide(_))) else {
         panic!("the first life decided sample 1");
     };

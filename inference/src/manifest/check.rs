@@ -1,47 +1,47 @@
-//! What `network.json` must say for the rest of the crate to trust it: counts, shapes and sections that fit together.
+//! Checks of `network.json`: counts, shapes and sections that fit together.
 
 use headwater_protocol::{Exit, Slot};
 use thiserror::Error;
 
 use super::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
-    NetworkManifest, OutputKind, SectionManifest, Tier,
+    NetworkManifest, OutputKind, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 
-/// Most classes a network may have: a decision carries the class as `u16`.
-pub const CLASSES_MAX: usize = u16::MAX as usize;
+/// Largest number of classes of a network: a decision carries the class as `u16`.
+pub const MAX_CLASSES: usize = u16::MAX as usize;
 
-/// Most elements of one sample's input or output of a section (64 MiB as `f32`).
-pub const ELEMENTS_MAX: usize = 1 << 24;
+/// Largest number of elements of one sample's input or output of a section (64 MiB as `f32`).
+pub const MAX_ELEMENTS: usize = 1 << 24;
 
-/// How far the class prior may be from summing to 1: it is written as decimal `f32`.
+/// Largest distance of the class prior's sum from 1; the prior is written as decimal `f32`.
 pub const PRIOR_SUM_TOLERANCE: f32 = 1e-3;
 
-/// A statement of `network.json` that does not fit the rest of it, or this build.
+/// A value in `network.json` that does not fit the others, or this build.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("network.json: {what}: expected {expected}, found {found}")]
 pub struct ManifestError {
-    /// Where in the file.
+    /// The key in the file.
     pub what: String,
-    /// What would be right.
+    /// The expected value.
     pub expected: String,
-    /// What stands there.
+    /// The value in the file.
     pub found: String,
 }
 
 impl NetworkManifest {
-    /// Checks everything that the types alone cannot.
+    /// Checks the rules that the types alone do not hold.
     ///
     /// # Errors
-    /// The first statement that does not fit, with what was expected and found.
+    /// The first value that does not fit, with the expected and the found one.
     pub fn check(&self) -> Result<(), ManifestError> {
         ensure(self.format == FORMAT_VERSION, "format", FORMAT_VERSION, self.format)?;
         let name_fits = (1..=64).contains(&self.name.len())
             && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         ensure(name_fits, "name", "1 to 64 of a-z A-Z 0-9 . _ -", format_args!("{:?}", clipped(&self.name)))?;
         let slots = usize::from(self.slots);
-        let most = if self.configuration.has(Exit::Device) { 1 } else { Slot::MAX };
-        ensure((1..=most).contains(&slots), "slots", format_args!("1 to {most}"), slots)?;
+        let max = if self.configuration.has(Exit::Device) { 1 } else { Slot::MAX };
+        ensure((1..=max).contains(&slots), "slots", format_args!("1 to {max}"), slots)?;
         self.check_classes()?;
         self.check_maps()?;
         self.check_sections()
@@ -49,7 +49,7 @@ impl NetworkManifest {
 
     fn check_classes(&self) -> Result<(), ManifestError> {
         let classes = self.classes();
-        ensure((1..=CLASSES_MAX).contains(&classes), "labels", "1 to 65535 of them", classes)?;
+        ensure((1..=MAX_CLASSES).contains(&classes), "labels", "1 to 65535 of them", classes)?;
         let prior = &self.class_prior;
         ensure(
             prior.len() == classes,
@@ -96,11 +96,10 @@ impl NetworkManifest {
     /// Every slot belongs to one edge, in rising order.
     fn check_edges(&self, edge: &EdgeTier) -> Result<(), ManifestError> {
         let count = edge.groups.len();
-        let (fits, expected) = match self.configuration {
-            Configuration::F => {
-                ((2..=usize::from(self.slots)).contains(&count), "2 or more, each with a slot")
-            }
-            _ => (count == 1, "1"),
+        let (fits, expected) = if self.configuration == Configuration::F {
+            ((2..=usize::from(self.slots)).contains(&count), "2 or more, each with a slot")
+        } else {
+            (count == 1, "1")
         };
         ensure(fits, "edge.groups", expected, count)?;
         let mut slots: Vec<usize> = edge.groups.iter().flatten().map(|slot| slot.index()).collect();
@@ -128,55 +127,53 @@ impl NetworkManifest {
         expected.iter().zip(&self.sections).try_for_each(|(expected, found)| check_section(expected, found))
     }
 
-    /// The sections that this configuration needs, as they must be described (costs and hashes left empty).
-    fn expected_sections(&self) -> Vec<SectionManifest> {
+    /// The sections that the network must have, with every field but costs and hashes.
+    pub fn expected_sections(&self) -> Vec<SectionManifest> {
         let classes = self.classes();
-        let slots = usize::from(self.slots);
         let view = [self.preprocessing.channels, self.preprocessing.height, self.preprocessing.width];
-        let scores = ("scores", OutputKind::F32, vec![classes]);
-        let logits = ("logits", OutputKind::F32, vec![classes]);
+        let logits = || vec![output("logits", OutputKind::F32, vec![classes])];
+        let scores_and_map = |map: &FeatureMap| {
+            let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };
+            vec![
+                output("scores", OutputKind::F32, vec![classes]),
+                output("features", kind, map.shape().to_vec()),
+            ]
+        };
         let exit = |name: &str, sources: usize| {
-            let input = (InputKind::Floats, vec![sources.saturating_mul(classes).saturating_add(sources)]);
-            section(name.into(), Tier::Edge, None, input, vec![logits.clone()])
+            let shape = vec![sources.saturating_mul(classes).saturating_add(sources)];
+            section(name.into(), Tier::Edge, floats(shape), logits())
         };
 
         let mut sections = Vec::new();
         if self.configuration.has_device_section() {
-            sections.extend(Slot::first(slots).map(|slot| {
-                let input = (InputKind::Pixels, view.map(|n| n as usize).to_vec());
-                let outputs = vec![scores.clone(), features(&self.features)];
-                section(SectionManifest::device_name(slot), Tier::Device, Some(slot), input, outputs)
+            sections.extend(Slot::first(self.slots.into()).map(|slot| {
+                let input =
+                    SectionInput { kind: InputKind::Pixels, shape: view.map(|side| side as usize).to_vec() };
+                let name = SectionManifest::device_name(slot);
+                let section = section(name, Tier::Device, input, scores_and_map(&self.features));
+                SectionManifest { slot: Some(slot), ..section }
             }));
         }
         if self.configuration.has(Exit::Local) && self.local_aggregation == Aggregation::Cc {
-            sections.push(exit("local", slots));
+            sections.push(exit("local", self.slots.into()));
         }
         if let Some(edge) = &self.edge {
             sections.extend(edge.groups.iter().enumerate().map(|(index, group)| {
-                let input = (InputKind::Floats, joined(edge.aggregation, group.len(), &self.features));
-                let outputs = vec![scores.clone(), features(&edge.features)];
-                section(SectionManifest::edge_name(index), Tier::Edge, None, input, outputs)
+                let input = floats(joined(edge.aggregation, group.len(), &self.features));
+                let name = SectionManifest::edge_name(index);
+                section(name, Tier::Edge, input, scores_and_map(&edge.features))
             }));
             if edge.fusion == Aggregation::Cc {
                 sections.push(exit("edge", edge.groups.len()));
             }
         }
-        let input = joined(self.cloud_aggregation, self.cloud_sources(), &self.cloud_map());
-        sections.push(section("cloud".into(), Tier::Cloud, None, (InputKind::Floats, input), vec![logits]));
+        let input = floats(joined(self.cloud_aggregation, self.cloud_sources(), &self.cloud_map()));
+        sections.push(section("cloud".into(), Tier::Cloud, input, logits()));
         sections
     }
 }
 
-/// Output `features` of a section that sends such a map.
-fn features(map: &FeatureMap) -> Described {
-    let kind = match map.encoding {
-        FeatureEncoding::Bits => OutputKind::Bits,
-        FeatureEncoding::Pixels | FeatureEncoding::F32 => OutputKind::F32,
-    };
-    ("features", kind, map.shape().to_vec())
-}
-
-/// Shape of the maps of several sources, joined.
+/// Shape of the joined maps of several sources.
 fn joined(aggregation: Aggregation, sources: usize, map: &FeatureMap) -> Vec<usize> {
     let [channels, height, width] = map.shape();
     let channels = match aggregation {
@@ -186,35 +183,30 @@ fn joined(aggregation: Aggregation, sources: usize, map: &FeatureMap) -> Vec<usi
     vec![channels, height, width]
 }
 
-fn check_map(what: &str, map: &FeatureMap) -> Result<(), ManifestError> {
-    check_shape(what, &map.shape())
+fn floats(shape: Vec<usize>) -> SectionInput {
+    SectionInput { kind: InputKind::Floats, shape }
 }
 
-type Described = (&'static str, OutputKind, Vec<usize>);
+fn output(name: &str, kind: OutputKind, shape: Vec<usize>) -> SectionOutput {
+    SectionOutput { name: name.into(), kind, shape }
+}
 
-fn section(
-    name: String,
-    tier: Tier,
-    slot: Option<Slot>,
-    (kind, shape): (InputKind, Vec<usize>),
-    outputs: Vec<Described>,
-) -> SectionManifest {
-    let outputs = outputs.into_iter().map(|(name, kind, shape)| super::SectionOutput {
-        name: name.into(),
-        kind,
-        shape,
-    });
+fn section(name: String, tier: Tier, input: SectionInput, outputs: Vec<SectionOutput>) -> SectionManifest {
     SectionManifest {
         name,
         tier,
-        slot,
-        input: super::SectionInput { kind, shape },
-        outputs: outputs.collect(),
+        slot: None,
+        input,
+        outputs,
         parameters: 0,
         macs: 0,
         sha256: String::new(),
         packed_sha256: None,
     }
+}
+
+fn check_map(what: &str, map: &FeatureMap) -> Result<(), ManifestError> {
+    check_shape(what, &map.shape())
 }
 
 fn check_section(expected: &SectionManifest, found: &SectionManifest) -> Result<(), ManifestError> {
@@ -235,8 +227,8 @@ fn check_section(expected: &SectionManifest, found: &SectionManifest) -> Result<
 
 fn check_shape(what: &str, shape: &[usize]) -> Result<(), ManifestError> {
     let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-    let fits = elements.is_some_and(|n| (1..=ELEMENTS_MAX).contains(&n));
-    ensure(fits, what, format_args!("a shape of 1 to {ELEMENTS_MAX} elements"), format_args!("{shape:?}"))
+    let fits = elements.is_some_and(|n| (1..=MAX_ELEMENTS).contains(&n));
+    ensure(fits, what, format_args!("a shape of 1 to {MAX_ELEMENTS} elements"), format_args!("{shape:?}"))
 }
 
 fn ensure(

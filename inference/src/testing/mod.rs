@@ -1,4 +1,4 @@
-//! Small made-up networks as real bundles: real ONNX, weights from a seed, nothing trained. For tests only.
+//! Small networks as bundles for tests: real ONNX with weights from a seed, not trained.
 
 mod onnx;
 
@@ -6,15 +6,14 @@ use headwater_protocol::{Exit, Slot};
 
 use crate::bundle::BundleWriter;
 use crate::manifest::{
-    Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
-    NetworkManifest, OutputKind, PixelScale, Preprocessing, ScoreEncoding, SectionInput, SectionManifest,
-    SectionOutput, Tier,
+    Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, NetworkManifest,
+    OutputKind, PixelScale, Preprocessing, ScoreEncoding, SectionManifest, Tier,
 };
 use crate::policy::Policy;
 
 pub use onnx::OnnxGraph;
 
-/// A network of any configuration: convolution, pool and sign on each device and edge; convolution and a layer in the cloud.
+/// A network of any configuration. Each device and edge has a convolution, a pool and a sign, the cloud a convolution and a layer.
 #[derive(Clone, Debug)]
 pub struct TinyNetwork {
     /// Configuration.
@@ -23,7 +22,7 @@ pub struct TinyNetwork {
     pub slots: u8,
     /// Classes.
     pub classes: usize,
-    /// View, `[channels, height, width]`.
+    /// Shape of a view, `[channels, height, width]`.
     pub view: [u32; 3],
     /// Filters of the device block.
     pub filters: u32,
@@ -35,11 +34,11 @@ pub struct TinyNetwork {
     pub edge: [Aggregation; 2],
     /// Join of the feature maps.
     pub cloud: Aggregation,
-    /// How the maps of devices and edges travel.
+    /// Encoding of the maps of devices and edges.
     pub encoding: FeatureEncoding,
-    /// Of the weights.
+    /// Seed of the weights.
     pub seed: u64,
-    /// Shipped policy.
+    /// The bundle's policy.
     pub policy: Policy,
 }
 
@@ -64,23 +63,21 @@ impl Default for TinyNetwork {
 }
 
 impl TinyNetwork {
-    /// A network of that configuration: one slot where a device decides, else three; two edges in (f).
+    /// A network of that configuration. It has one slot where a device decides and three elsewhere, and two edges in (f).
     pub fn of(configuration: Configuration) -> Self {
         let slots = if configuration.has(Exit::Device) { 1 } else { 3 };
         let edges = match configuration {
             Configuration::D => vec![vec![0]],
             Configuration::E => vec![vec![0, 1, 2]],
             Configuration::F => vec![vec![0, 2], vec![1]],
-            _ => Vec::new(),
+            Configuration::A | Configuration::B | Configuration::C => Vec::new(),
         };
-        let encoding = match configuration {
-            Configuration::A => FeatureEncoding::Pixels,
-            _ => FeatureEncoding::Bits,
-        };
+        let has_section = configuration.has_device_section();
+        let encoding = if has_section { FeatureEncoding::Bits } else { FeatureEncoding::Pixels };
         Self { configuration, slots, edges, encoding, ..Self::default() }
     }
 
-    /// The bundle file.
+    /// Bytes of the bundle.
     ///
     /// # Panics
     /// When the fields do not make a network.
@@ -88,7 +85,7 @@ impl TinyNetwork {
         self.writer().finish().expect("a network that holds")
     }
 
-    /// A writer that has everything a bundle needs.
+    /// A writer with every section, before it is finished.
     pub fn writer(&self) -> BundleWriter {
         let manifest = self.manifest();
         let sections: Vec<_> =
@@ -97,10 +94,10 @@ impl TinyNetwork {
         sections.into_iter().fold(writer, |writer, (name, onnx)| writer.section(name, onnx))
     }
 
-    /// What the bundle says of the network.
+    /// The network's manifest.
     pub fn manifest(&self) -> NetworkManifest {
         let [channels, height, width] = self.view;
-        NetworkManifest {
+        let mut manifest = NetworkManifest {
             format: FORMAT_VERSION,
             name: "tiny".into(),
             configuration: self.configuration,
@@ -113,12 +110,16 @@ impl TinyNetwork {
             local_aggregation: self.local,
             edge: self.edge_tier(),
             cloud_aggregation: self.cloud,
-            sections: self.sections(),
+            sections: Vec::new(),
             spec: serde_json::json!({ "made_by": "TinyNetwork" }),
-        }
+        };
+        let sections = manifest.expected_sections().into_iter();
+        manifest.sections =
+            sections.map(|section| SectionManifest { parameters: 1000, macs: 1000, ..section }).collect();
+        manifest
     }
 
-    /// A view that looks like noise, the same for the same number.
+    /// A view of noise; the same number gives the same view.
     pub fn view_of(&self, number: u64) -> Vec<u8> {
         let bytes: u32 = self.view.iter().product();
         let mut random = Random(number.wrapping_mul(77) ^ 5);
@@ -143,66 +144,6 @@ impl TinyNetwork {
             fusion: self.edge[1],
             features: FeatureMap { height: pooled(map.height), width: pooled(map.width), ..map },
         })
-    }
-
-    fn sections(&self) -> Vec<SectionManifest> {
-        let (slots, classes) = (usize::from(self.slots), self.classes);
-        let section = |name: String, tier, slot, kind, shape: Vec<usize>, outputs| SectionManifest {
-            name,
-            tier,
-            slot,
-            input: SectionInput { kind, shape },
-            outputs,
-            parameters: 1000,
-            macs: 1000,
-            sha256: String::new(),
-            packed_sha256: None,
-        };
-        let output = |name: &str, kind, shape| SectionOutput { name: name.into(), kind, shape };
-        let logits = || vec![output("logits", OutputKind::F32, vec![classes])];
-        let joined = |how, sources: usize, map: FeatureMap| {
-            let [f, h, w] = map.shape();
-            vec![if how == Aggregation::Cc { sources * f + sources } else { f }, h, w]
-        };
-        let given = |map: FeatureMap| {
-            let is_bits = map.encoding == FeatureEncoding::Bits;
-            let kind = if is_bits { OutputKind::Bits } else { OutputKind::F32 };
-            vec![
-                output("scores", OutputKind::F32, vec![classes]),
-                output("features", kind, map.shape().to_vec()),
-            ]
-        };
-        let exit = |name: &str, sources: usize| {
-            let shape = vec![sources * classes + sources];
-            section(name.into(), Tier::Edge, None, InputKind::Floats, shape, logits())
-        };
-
-        let map = self.features();
-        let mut sections = Vec::new();
-        if self.configuration.has_device_section() {
-            for slot in Slot::first(slots) {
-                let shape = self.view.map(|n| n as usize).to_vec();
-                let name = SectionManifest::device_name(slot);
-                sections.push(section(name, Tier::Device, Some(slot), InputKind::Pixels, shape, given(map)));
-            }
-        }
-        if self.configuration.has(Exit::Local) && self.local == Aggregation::Cc {
-            sections.push(exit("local", slots));
-        }
-        let edge = self.edge_tier();
-        for (index, group) in edge.iter().flat_map(|edge| &edge.groups).enumerate() {
-            let shape = joined(self.edge[0], group.len(), map);
-            let outputs = given(edge.as_ref().map_or(map, |edge| edge.features));
-            let name = SectionManifest::edge_name(index);
-            sections.push(section(name, Tier::Edge, None, InputKind::Floats, shape, outputs));
-        }
-        if let Some(edge) = edge.as_ref().filter(|edge| edge.fusion == Aggregation::Cc) {
-            sections.push(exit("edge", edge.groups.len()));
-        }
-        let (sources, map) = edge.map_or((slots, map), |edge| (edge.groups.len(), edge.features));
-        let shape = joined(self.cloud, sources, map);
-        sections.push(section("cloud".into(), Tier::Cloud, None, InputKind::Floats, shape, logits()));
-        sections
     }
 
     fn onnx(&self, section: &SectionManifest) -> Vec<u8> {

@@ -1,5 +1,7 @@
-//! A camera without an operating system: the packed section of the shipped network's first device out of a static array, run on one
-//! of the shipped views, in memory of fixed size. Nothing here allocates, and the crate is built without `std`.
+//! A camera without an operating system, in memory of fixed size.
+//!
+//! The packed section of the shipped network's first device is a static array, and so is the view, one of those shipped. Nothing
+//! allocates; the crate is built without `std`.
 //!
 //! `cargo run --release -p headwater-kernels --example camera`
 //!
@@ -24,18 +26,18 @@ const LABELS: [&str; 10] = [
     "ankle boot",
 ];
 
-/// Runs on the view given so often, for `scripts/check-instructions`; once when nothing is given.
+/// Runs on the view as often as the argument says, once without one. `scripts/check-instructions` counts several runs.
 fn main() -> Result<(), String> {
     let runs: u32 = match std::env::args().nth(1) {
         None => 1,
         Some(runs) => runs.parse().map_err(|_| format!("runs: expected a whole number, found {runs:?}"))?,
     };
     let plan = Plan::read(&SECTION).expect("a packed section");
-    // The fastest path; a board without `std` has the portable one.
+    // The fastest code path; a board without `std` has the portable one.
     let path = CodePath::best();
     let needs = plan.needs(path);
 
-    // Weights in the order they are run in; a board makes them once.
+    // Weights in the order in which kernels read them. A board prepares them once.
     let mut words = [0; 320];
     let mut signs = [0; 72];
     let mut thresholds = [Threshold::default(); 8];
@@ -51,7 +53,7 @@ fn main() -> Result<(), String> {
     };
     let section = Section::load(&plan, path, &SECTION, weights).expect("a packed section");
 
-    // Scratch, used anew for every view.
+    // Scratch memory, the same for every view.
     let mut words = [0; 288];
     let mut tables: [SumTable; 9] = [[[0; 32]; 8]; 9];
     let mut sums = [0; 35];
@@ -66,6 +68,6 @@ fn main() -> Result<(), String> {
     println!("class         {}, score {:.3}", LABELS[best], scores[best] as f32 * plan.scale());
     println!("section       {} bytes, as shipped", SECTION.len());
     println!("weights       {weights_bytes} bytes, as run");
-    println!("temporaries   {} bytes", size_of_val(&words) + size_of_val(&tables) + size_of_val(&sums));
+    println!("scratch       {} bytes", size_of_val(&words) + size_of_val(&tables) + size_of_val(&sums));
     Ok(())
 }

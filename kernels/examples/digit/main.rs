@@ -1,16 +1,17 @@
-//! Reads a handwritten digit without an operating system: a packed network for MNIST out of a static array, run on a digit drawn below,
-//! in memory of fixed size. Nothing here allocates, and the crate is built without `std`.
+//! Reads a handwritten digit without an operating system, in memory of fixed size.
+//!
+//! The packed network for MNIST is a static array, and the digit is drawn below. Nothing allocates; the crate is built without `std`.
 //!
 //! `cargo run --release -p headwater-kernels --example digit`
 //!
 //! `section.hwpk` is `device-0.packed` of the bundle that `headwater-train train --network models/networks/mnist.toml --data mnist`
-//! writes; `docs/results/kernels.md` has how often it is right.
+//! writes; `docs/results/kernels.md` has its accuracy.
 
 use headwater_kernels::{Affine, CodePath, Outputs, Plan, Scratch, Section, SumTable, Threshold, Weights};
 
 static SECTION: &[u8] = include_bytes!("section.hwpk");
 
-/// Pixels of 14x14, two characters each so that they look square; each is four of the 28x28 that the network sees.
+/// A digit of 14x14 squares, two characters each. Each square is four of the network's 28x28 pixels.
 const DRAWN: [&str; SIDE / 2] = [
     "                            ",
     "                            ",
@@ -44,11 +45,11 @@ fn drawn() -> [u8; SIDE * SIDE] {
 
 fn main() {
     let plan = Plan::read(SECTION).expect("a packed section");
-    // The instructions the program is compiled for, in the least memory.
+    // The instructions that the program is compiled for, and the least memory.
     let path = CodePath::PORTABLE.low_memory();
     let needs = plan.needs(path);
 
-    // Weights in the order they are run in; a board makes them once.
+    // Weights in the order in which kernels read them. A board prepares them once.
     let mut words = [0; 550];
     let mut signs = [0; 72];
     let mut thresholds = [Threshold::default(); 64];
@@ -64,13 +65,13 @@ fn main() {
     };
     let section = Section::load(&plan, path, SECTION, weights).expect("a packed section");
 
-    // Scratch, used anew for every digit.
+    // Scratch memory, the same for every digit.
     let mut words = [0; 898];
     let mut tables: [SumTable; 3] = [[[0; 32]; 8]; 3];
     let mut sums = [0; 35];
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; 10], [0; 245]);
-    let temporaries_bytes = size_of_val(&words)
+    let scratch_bytes = size_of_val(&words)
         + size_of_val(&tables)
         + size_of_val(&sums)
         + size_of_val(&scores)
@@ -82,6 +83,6 @@ fn main() {
     println!("class         {best}, score {:.3}", scores[best] as f32 * plan.scale());
     println!("section       {} bytes, as shipped", SECTION.len());
     println!("weights       {weights_bytes} bytes, as run");
-    println!("temporaries   {temporaries_bytes} bytes");
-    println!("in all        {} bytes", weights_bytes + temporaries_bytes);
+    println!("scratch       {scratch_bytes} bytes");
+    println!("in all        {} bytes", weights_bytes + scratch_bytes);
 }

@@ -7,7 +7,7 @@
 //! | [`Popcounts`] | bits | processors that count the bits of eight words at once, from 48 channels on |
 //! | [`Lookups`] | bits | processors that look up many bytes at once |
 //! | [`BitSlices`] | bits | every other processor |
-//! | [`Patches`] | bits | strides other than 1, and least memory |
+//! | [`Patches`] | bits | strides other than 1, and the least memory |
 //!
 //! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
 
@@ -60,7 +60,7 @@ pub(crate) trait BlockKernel {
     /// Computes a block. `output` is zero at first.
     ///
     /// Output in rows is `[filters, pooled rows, row words]`, each row still as long as a row of the convolution, and not
-    /// flipped: [`pool_along`](crate::pooling::pool_along) follows. A contiguous output is complete.
+    /// flipped: [`pool_rows`](crate::pooling::pool_rows) follows. A contiguous output is complete.
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]);
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum KernelKind {
     Patches,
 }
 
-/// What a section asks of a kernel before it runs a block.
+/// Memory and layouts of a block on its kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockPlan {
     pub(crate) needs: Needs,

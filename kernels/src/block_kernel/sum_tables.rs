@@ -74,7 +74,6 @@ impl BlockKernel for SumTables {
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
         let shape = block.shape;
         let (kernel, sizes) = (shape.conv.kernel, Sizes::of(shape));
-        let convolved = shape.convolved();
         let pooled_height = shape.output().height;
         let row_words = output.len() / shape.filters / pooled_height;
         let row_len = sizes.segments * sizes.row_tables;
@@ -82,7 +81,7 @@ impl BlockKernel for SumTables {
         line.fill(0);
         // The tables of the rows under the kernel form a ring: row `y` is at `y % kernel`.
         let mut rows_made = 0;
-        for y in 0..convolved.height {
+        for y in 0..shape.convolved().height {
             let (top, bottom) = shape.conv.inside(y, shape.input.height);
             while rows_made < y + bottom - shape.conv.pad {
                 let row = &mut tables[remainder(rows_made, kernel) * row_len..][..row_len];
@@ -96,35 +95,27 @@ impl BlockKernel for SumTables {
                 *start = slot * row_len;
                 slot = if slot + 1 == kernel { 0 } else { slot + 1 };
             }
-            let starts = &starts[top..bottom];
             let rows = pooled_rows(shape.pool, y, pooled_height);
-            for segment in 0..sizes.segments {
-                let column = segment * LANES;
-                let target = Target {
-                    rows: (rows.start, rows.end),
-                    row_words,
-                    word: column / 64,
-                    shift: column % 64,
-                    used: low_bits(convolved.width - column) as u32,
-                };
-                let under = TablesUnderKernel {
-                    tables: &tables[segment * sizes.row_tables..],
-                    starts,
+            for index in 0..sizes.segments {
+                let segment = Segment {
+                    block,
+                    tables: &tables[index * sizes.row_tables..],
+                    starts: &starts[top..bottom],
                     row_tables: sizes.row_tables,
-                };
-                let filters = Filters {
-                    signs: block.signs,
                     filter_signs: kernel * sizes.row_tables,
-                    first: top * sizes.row_tables,
-                    thresholds: block.thresholds,
+                    first_sign: top * sizes.row_tables,
+                    pooled: (rows.start, rows.end),
+                    row_words,
+                    column: index * LANES,
+                    used: low_bits(shape.convolved().width - index * LANES) as u32,
                 };
                 // Kernels of three rows over one or three channels are unrolled, inside the map and at its border.
-                match (sizes.row_tables, starts.len()) {
-                    (1, 2) => sum_unrolled::<S, 1, 2>(simd, &under, &filters, target, output),
-                    (1, 3) => sum_unrolled::<S, 1, 3>(simd, &under, &filters, target, output),
-                    (3, 2) => sum_unrolled::<S, 3, 2>(simd, &under, &filters, target, output),
-                    (3, 3) => sum_unrolled::<S, 3, 3>(simd, &under, &filters, target, output),
-                    _ => sum(simd, &under, &filters, target, output),
+                match (sizes.row_tables, bottom - top) {
+                    (1, 2) => segment.sum_unrolled::<S, 1, 2>(simd, output),
+                    (1, 3) => segment.sum_unrolled::<S, 1, 3>(simd, output),
+                    (3, 2) => segment.sum_unrolled::<S, 3, 2>(simd, output),
+                    (3, 3) => segment.sum_unrolled::<S, 3, 3>(simd, output),
+                    _ => segment.sum(simd, output),
                 }
             }
         }
@@ -161,109 +152,92 @@ impl Sizes {
     }
 }
 
-/// The tables under the kernel for one segment of a row.
-struct TablesUnderKernel<'a> {
+/// A segment of a row of the convolution, with the tables under the kernel.
+struct Segment<'a> {
+    block: &'a Block<'a>,
     /// All tables, from the segment's first one on.
     tables: &'a [SumTable],
-    /// Start of each kernel row's tables.
+    /// Start of each kernel row's tables, for the kernel rows on the map.
     starts: &'a [usize],
     /// Tables of a kernel row.
     row_tables: usize,
-}
-
-/// Signs and thresholds of all filters.
-struct Filters<'a> {
-    signs: &'a [u8],
-    /// Signs of one filter.
+    /// Signs of a filter.
     filter_signs: usize,
     /// Index of a filter's first sign whose kernel row lies on the map.
-    first: usize,
-    thresholds: &'a [Threshold],
-}
-
-/// Pooled rows and columns that a segment of a convolved row belongs to.
-#[derive(Clone, Copy)]
-struct Target {
-    /// Pooled rows: first, end (exclusive).
-    rows: (usize, usize),
+    first_sign: usize,
+    /// Pooled rows that the segment belongs to: first, end (exclusive).
+    pooled: (usize, usize),
     row_words: usize,
-    word: usize,
-    shift: usize,
-    /// Bits of the segment that lie on the map.
+    /// First column.
+    column: usize,
+    /// Bits of the columns that lie on the map.
     used: u32,
 }
 
-impl Target {
-    /// ORs the bits of a segment into the map of a filter.
+impl Segment<'_> {
+    /// Sums for all filters, where the kernel covers `R` rows of `T` tables. All is unrolled.
     #[inline(always)]
-    fn or(self, bits: u32, map: &mut [u64]) {
-        let bits = u64::from(bits & self.used) << self.shift;
-        let (from, to) = self.rows;
+    fn sum_unrolled<S: Simd, const T: usize, const R: usize>(&self, simd: S, output: &mut [u64]) {
+        let mut rows = [&[[[0; LANES]; SIGNS]; T]; R];
+        for (row, &start) in rows.iter_mut().zip(self.starts) {
+            if let Some(tables) = self.tables[start..].first_chunk() {
+                *row = tables;
+            }
+        }
+        for ((threshold, signs), map) in self.filters().zip(self.maps(output)) {
+            let (signs, _) = signs[self.first_sign..].as_chunks::<T>();
+            let Some(signs) = signs.first_chunk::<R>() else { return };
+            let mut sums = simd.zero_sums();
+            for (tables, signs) in rows.iter().zip(signs) {
+                for (table, sign) in tables.iter().zip(signs) {
+                    // The remainder changes nothing, and saves the bounds check.
+                    sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
+                }
+            }
+            // `supports` has checked that thresholds fit in 16 bits.
+            self.write(simd.sums_at_least(sums, threshold.from as i16), map);
+        }
+    }
+
+    /// Sums for all filters, for any number of rows and tables.
+    #[inline(always)]
+    fn sum<S: Simd>(&self, simd: S, output: &mut [u64]) {
+        for ((threshold, signs), map) in self.filters().zip(self.maps(output)) {
+            let mut sums = simd.zero_sums();
+            let rows = signs[self.first_sign..].chunks_exact(self.row_tables);
+            for (&start, signs) in self.starts.iter().zip(rows) {
+                for (table, sign) in self.tables[start..].iter().zip(signs) {
+                    sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
+                }
+            }
+            self.write(simd.sums_at_least(sums, threshold.from as i16), map);
+        }
+    }
+
+    /// Threshold and signs of each filter.
+    #[inline(always)]
+    fn filters(&self) -> impl Iterator<Item = (&Threshold, &[u8])> {
+        self.block.thresholds.iter().zip(self.block.signs.chunks_exact(self.filter_signs))
+    }
+
+    /// Output of each filter.
+    #[inline(always)]
+    fn maps<'a>(&self, output: &'a mut [u64]) -> impl Iterator<Item = &'a mut [u64]> + use<'a> {
+        let map_words = output.len() / self.block.thresholds.len();
+        output.chunks_exact_mut(map_words)
+    }
+
+    /// ORs the bits of the segment into the pooled rows of a filter.
+    #[inline(always)]
+    fn write(&self, bits: u32, map: &mut [u64]) {
+        let bits = u64::from(bits & self.used) << (self.column % 64);
+        let (from, to) = self.pooled;
         if self.row_words == 1 {
             return or_into(bits, &mut map[from..to]);
         }
         for row in map.chunks_exact_mut(self.row_words).take(to).skip(from) {
-            row[self.word] |= bits;
+            row[self.column / 64] |= bits;
         }
-    }
-}
-
-/// Computes a segment for all filters, where the kernel covers `R` rows of `T` tables. All is unrolled.
-#[inline(always)]
-fn sum_unrolled<S: Simd, const T: usize, const R: usize>(
-    simd: S,
-    under: &TablesUnderKernel<'_>,
-    filters: &Filters<'_>,
-    target: Target,
-    output: &mut [u64],
-) {
-    let mut rows = [&[[[0; LANES]; SIGNS]; T]; R];
-    for (row, &start) in rows.iter_mut().zip(under.starts) {
-        if let Some(tables) = under.tables[start..].first_chunk() {
-            *row = tables;
-        }
-    }
-    let map_words = output.len() / filters.thresholds.len();
-    let signs = filters.signs.chunks_exact(filters.filter_signs);
-    for ((threshold, signs), map) in
-        filters.thresholds.iter().zip(signs).zip(output.chunks_exact_mut(map_words))
-    {
-        let (signs, _) = signs[filters.first..].as_chunks::<T>();
-        let Some(signs) = signs.first_chunk::<R>() else { return };
-        let mut sums = simd.zero_sums();
-        for (tables, signs) in rows.iter().zip(signs) {
-            for (table, sign) in tables.iter().zip(signs) {
-                // The remainder changes nothing, and saves the bounds check.
-                sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
-            }
-        }
-        // `supports` has checked that thresholds fit in 16 bits.
-        target.or(simd.sums_at_least(sums, threshold.from as i16), map);
-    }
-}
-
-/// Computes a segment for all filters, as [`sum_unrolled`], for any number of rows and tables.
-#[inline(always)]
-fn sum<S: Simd>(
-    simd: S,
-    under: &TablesUnderKernel<'_>,
-    filters: &Filters<'_>,
-    target: Target,
-    output: &mut [u64],
-) {
-    let map_words = output.len() / filters.thresholds.len();
-    let signs = filters.signs.chunks_exact(filters.filter_signs);
-    for ((threshold, signs), map) in
-        filters.thresholds.iter().zip(signs).zip(output.chunks_exact_mut(map_words))
-    {
-        let mut sums = simd.zero_sums();
-        let rows = signs[filters.first..].chunks_exact(under.row_tables);
-        for (&start, signs) in under.starts.iter().zip(rows) {
-            for (table, sign) in under.tables[start..].iter().zip(signs) {
-                sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
-            }
-        }
-        target.or(simd.sums_at_least(sums, threshold.from as i16), map);
     }
 }
 

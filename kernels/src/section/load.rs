@@ -15,7 +15,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// [`PackedError`] if the bytes do not fit `plan`, if a number is out of range, or if `memory` has another size than
-    /// [`Plan::needs`] says.
+    /// [`Plan::needs`].
     pub fn load(
         plan: &'a Plan,
         path: CodePath,
@@ -72,7 +72,7 @@ fn load_exit(
     let weights = reader.bits("weights of the exit", plan.classes() * features)?;
     let weights = WeightBits { bytes: weights, taps: features };
     words.fill(0);
-    for (class, words) in words.chunks_exact_mut(plan.feature_words()).enumerate() {
+    for (class, words) in words.chunks_exact_mut(plan.feature_words).enumerate() {
         for feature in 0..features {
             words[feature / 64] |= u64::from(weights.is_positive(class, feature)) << (feature % 64);
         }

@@ -104,7 +104,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Scratch memory of a run, as much as [`Plan::needs`](super::Plan::needs) says.
+/// Scratch memory of a run, in the sizes of [`Plan::needs`](super::Plan::needs).
 #[derive(Debug)]
 pub struct Scratch<'a> {
     /// `needs().words`.

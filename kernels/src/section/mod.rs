@@ -37,7 +37,7 @@ impl Section<'_> {
     /// Runs one view.
     ///
     /// # Panics
-    /// When a slice has another length than the plan says.
+    /// If a slice has another length than the plan requires.
     pub fn run(&self, input: &[u8], scratch: Scratch<'_>, outputs: Outputs<'_>) {
         let needs = self.schedule.needs;
         assert_eq!(input.len(), self.plan.input_bytes(), "bytes of the input");
@@ -65,9 +65,9 @@ impl PathCode for Run<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Self { section, input, mut scratch, outputs } = self;
         let Section { plan, schedule, mut prepared, classes } = *section;
-        let mut map = take_mut(&mut scratch.words, plan.map_words());
-        let mut next = take_mut(&mut scratch.words, plan.map_words());
-        let features = take_mut(&mut scratch.words, plan.feature_words());
+        let mut map = take_mut(&mut scratch.words, plan.map_words);
+        let mut next = take_mut(&mut scratch.words, plan.map_words);
+        let features = take_mut(&mut scratch.words, plan.feature_words);
         if plan.input_kind() == InputKind::Bits {
             read_words(input, &mut map[..plan.input().len().div_ceil(64)]);
         }
@@ -91,7 +91,7 @@ impl PathCode for Run<'_> {
             core::mem::swap(&mut map, &mut next);
         }
         let features = match layout {
-            BitLayout::Contiguous => &map[..plan.feature_words()],
+            BitLayout::Contiguous => &map[..plan.feature_words],
             BitLayout::Rows(row_words) => {
                 into_contiguous(plan.features(), map, row_words, features);
                 features

@@ -68,7 +68,7 @@ impl OwnedSection {
     /// Runs one view, as [`Section::run`] does. Returns scores and packed features.
     ///
     /// # Panics
-    /// When the input has another length than [`Plan::input_bytes`].
+    /// If the input has another length than [`Plan::input_bytes`].
     pub fn run(&mut self, input: &[u8]) -> (&[i32], &[u8]) {
         let Self { plan, schedule, weights, signs, vectors, thresholds, classes, .. } = self;
         let prepared = Prepared { words: weights, signs, vectors, thresholds };

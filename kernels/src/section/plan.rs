@@ -37,9 +37,9 @@ pub struct Plan {
     classes: usize,
     scale: f32,
     /// Words of the features, contiguous.
-    feature_words: usize,
+    pub(super) feature_words: usize,
     /// Words of the largest map before or between blocks.
-    map_words: usize,
+    pub(super) map_words: usize,
 }
 
 /// A plan on one code path: the kernel of each block, and the memory of all.
@@ -138,16 +138,6 @@ impl Plan {
         self.schedule(path).needs
     }
 
-    /// Words of the features, contiguous.
-    pub(super) fn feature_words(&self) -> usize {
-        self.feature_words
-    }
-
-    /// Words of the largest map before or between blocks.
-    pub(super) fn map_words(&self) -> usize {
-        self.map_words
-    }
-
     /// Kind of the input of a block.
     pub(super) fn block_input(&self, index: usize) -> InputKind {
         if index == 0 { self.kind } else { InputKind::Bits }
@@ -161,8 +151,8 @@ impl Plan {
             *kernel = KernelKind::choose(block, self.block_input(index), path);
             needs.add_block(kernel.plan(block).needs, block.filters);
         }
-        needs.weights += self.classes * self.feature_words();
-        needs.words += 2 * self.map_words() + self.feature_words();
+        needs.weights += self.classes * self.feature_words;
+        needs.words += 2 * self.map_words + self.feature_words;
         Schedule { path, kernels, needs }
     }
 

@@ -11,7 +11,7 @@ use core::arch::x86_64::{
     _mm256_sub_epi16,
 };
 
-use super::{ByteLookup, Counts, HALF, LANES, Portable, Simd};
+use super::{ByteLookup, ByteLookupCode, Counts, HALF, LANES, Simd};
 
 /// Proof that the processor has AVX2: only code compiled for AVX2 can make one.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,12 @@ const _: () = assert!(size_of::<Sums>() == size_of::<[i16; LANES]>());
 // SAFETY, for every block below: `self` proves that the instructions exist. Every pointer is that of an array as long as the vector,
 // as asserted above. Loads and stores may be unaligned.
 impl Simd for Avx2 {
-    type ByteLookup = Self;
-    type WordPopcount = Portable;
+    const HAS_BYTE_LOOKUP: bool = true;
     type Sums = Sums;
 
     #[inline(always)]
-    fn byte_lookup(self) -> Option<Self> {
-        Some(self)
+    fn with_byte_lookup(self, code: impl ByteLookupCode) {
+        code.run(self);
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use core::arch::x86_64::{
     _mm512_storeu_si512, _mm512_ternarylogic_epi64,
 };
 
-use super::{Avx2, LANES, Simd, WORDS, WordPopcount};
+use super::{Avx2, ByteLookupCode, LANES, Simd, WORDS, WordPopcount, WordPopcountCode};
 
 /// Proof that the processor has AVX2, and AVX-512 with 16-bit numbers and bit counts.
 #[derive(Clone, Copy, Debug)]
@@ -29,18 +29,17 @@ const _: () = assert!(size_of::<__m512i>() == size_of::<[u64; WORDS]>());
 // SAFETY, for every block below: `self` proves that the instructions exist. Every pointer is that of an array as long as the vector,
 // as asserted above. Loads and stores may be unaligned.
 impl Simd for Avx512 {
-    type ByteLookup = Avx2;
-    type WordPopcount = Self;
+    const HAS_BYTE_LOOKUP: bool = true;
     type Sums = __m512i;
 
     #[inline(always)]
-    fn byte_lookup(self) -> Option<Avx2> {
-        Some(self.0)
+    fn with_byte_lookup(self, code: impl ByteLookupCode) {
+        code.run(self.0);
     }
 
     #[inline(always)]
-    fn word_popcount(self) -> Option<Self> {
-        Some(self)
+    fn with_word_popcount(self, code: impl WordPopcountCode) {
+        code.run(self);
     }
 
     #[inline(always)]

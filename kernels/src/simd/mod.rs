@@ -1,6 +1,6 @@
 //! The operations on vectors that kernels are written in.
 //!
-//! Each code path has its own version. [`Portable`] defines the operations: a property holds the other versions to it.
+//! Each code path has its own version. A property holds every version to the definitions in `tests.rs`.
 
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod avx2;
@@ -40,29 +40,33 @@ pub(crate) type Counts = [[i16; HALF]; 4];
 
 /// Operations of a code path. A value of such a type exists only on processors that have its instructions.
 pub(crate) trait Simd: Copy {
-    /// Type of [`byte_lookup`](Self::byte_lookup).
-    type ByteLookup: ByteLookup;
-    /// Type of [`word_popcount`](Self::word_popcount).
-    type WordPopcount: WordPopcount;
+    /// Whether the processor looks up many bytes with one instruction.
+    const HAS_BYTE_LOOKUP: bool = false;
     /// 16-bit sums, one a lane, in an order of the code path's own.
     type Sums: Copy;
 
-    /// Operations on bytes, if the processor looks up many bytes with one instruction.
+    /// Runs code with operations on bytes, if the processor looks up many bytes with one instruction.
     #[inline(always)]
-    fn byte_lookup(self) -> Option<Self::ByteLookup> {
-        None
-    }
-    /// Operations on words, if the processor counts the bits of eight words with one instruction.
+    fn with_byte_lookup(self, _: impl ByteLookupCode) {}
+    /// Runs code with operations on words, if the processor counts the bits of eight words with one instruction.
     #[inline(always)]
-    fn word_popcount(self) -> Option<Self::WordPopcount> {
-        None
-    }
+    fn with_word_popcount(self, _: impl WordPopcountCode) {}
     /// Zeros.
     fn zero_sums(self) -> Self::Sums;
     /// Adds a row of numbers to the sums.
     fn add_row(self, sums: Self::Sums, row: &[i16; LANES]) -> Self::Sums;
     /// Sets bit `i` if sum `i` is `min` or more.
     fn sums_at_least(self, sums: Self::Sums, min: i16) -> u32;
+}
+
+/// Code that uses [`ByteLookup`]; implementations are `#[inline(always)]`.
+pub(crate) trait ByteLookupCode {
+    fn run<L: ByteLookup>(self, ops: L);
+}
+
+/// Code that uses [`WordPopcount`]; implementations are `#[inline(always)]`.
+pub(crate) trait WordPopcountCode {
+    fn run<P: WordPopcount>(self, ops: P);
 }
 
 /// Lookups of many bytes at once, and the operations around them.
@@ -98,7 +102,12 @@ pub(crate) trait ByteLookup: Copy {
     /// Collects lanes as bits, each half in a word, one vector after the other. A bit is set if the lane is all ones.
     fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2];
     /// Sets byte `i` to the number of four bits that the bits `i` of the four words make.
-    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]);
+    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
+        for (bit, number) in numbers.iter_mut().enumerate() {
+            let [a, b, c, d] = words.map(|word| (word >> bit & 1) as u8);
+            *number = a | b << 1 | c << 2 | d << 3;
+        }
+    }
     /// Writes `bytes | mask` to each half of the lanes; a number of the mask is two lanes.
     fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]);
 }

@@ -9,7 +9,7 @@ use core::arch::aarch64::{
     vreinterpretq_u16_u8, vshlq_n_u16, vshrq_n_u8, vshrq_n_u16, vst1q_s16, vst1q_u8, vsubq_u16,
 };
 
-use super::{ByteLookup, Counts, HALF, LANES, Portable, Simd};
+use super::{ByteLookup, ByteLookupCode, Counts, HALF, LANES, Simd};
 
 /// NEON needs no proof: the target has it.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,12 @@ fn bits(low: uint8x16_t, high: uint8x16_t) -> u32 {
 
 // SAFETY, for every block below: NEON is part of the target, and every pointer is that of an array as long as the vectors.
 impl Simd for Neon {
-    type ByteLookup = Self;
-    type WordPopcount = Portable;
+    const HAS_BYTE_LOOKUP: bool = true;
     type Sums = [int16x8_t; 4];
 
     #[inline(always)]
-    fn byte_lookup(self) -> Option<Self> {
-        Some(self)
+    fn with_byte_lookup(self, code: impl ByteLookupCode) {
+        code.run(self);
     }
 
     #[inline(always)]
@@ -172,11 +171,6 @@ impl ByteLookup for Neon {
             halves[1] |= both >> HALF << (HALF * vector);
         }
         halves
-    }
-
-    #[inline(always)]
-    fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
-        Portable.interleave(words, numbers);
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::vec::Vec;
 
-use super::{ByteLookup, Counts, HALF, LANES, Portable, Simd, WORDS, WordPopcount};
+use super::{ByteLookup, ByteLookupCode, Counts, HALF, LANES, Simd, WORDS, WordPopcount, WordPopcountCode};
 use crate::code_path::{CodePath, PathCode};
 
 /// Inputs of all operations.
@@ -115,26 +115,184 @@ fn words<P: WordPopcount>(ops: P, case: &Case) -> WordsResult {
     (written, ops.at_most(sums, case.max))
 }
 
+/// The operations on bytes and words in plain Rust.
+#[derive(Clone, Copy)]
+struct Definition;
+
+impl ByteLookup for Definition {
+    type Bytes = [u8; LANES];
+    type Counts = Counts;
+
+    fn zero_bytes(self) -> Self::Bytes {
+        [0; LANES]
+    }
+
+    fn load_table(self, bytes: &[i16; HALF]) -> Self::Bytes {
+        lanes(*bytes)
+    }
+
+    fn look_up(self, table: Self::Bytes, indices: &[u8; LANES]) -> Self::Bytes {
+        core::array::from_fn(|lane| {
+            let index = indices[lane];
+            if index < 0x80 { table[lane / HALF * HALF + usize::from(index % 16)] } else { 0 }
+        })
+    }
+
+    fn add_bytes(self, mut a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_add(b));
+        a
+    }
+
+    fn add_pairs(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        let (a, b) = (pairs(a), pairs(b));
+        core::array::from_fn(|lane| a[lane / 2].wrapping_add(b[lane / 2]).to_le_bytes()[lane % 2])
+    }
+
+    fn nibble_mask(self) -> Self::Bytes {
+        [0x0f; LANES]
+    }
+
+    fn high_nibbles(self, a: Self::Bytes, _: Self::Bytes) -> Self::Bytes {
+        a.map(|a| a / 16)
+    }
+
+    fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Counts {
+        let (both, second) = (pairs(both), pairs(second));
+        let mut counts = *before;
+        for lane in 0..HALF {
+            let first = both[lane].wrapping_sub(second[lane].wrapping_mul(16));
+            let bytes = [first % 256, first / 256, second[lane] % 256, second[lane] / 256];
+            for (counts, byte) in counts.iter_mut().zip(bytes) {
+                counts[lane] = counts[lane].wrapping_add(byte as i16);
+            }
+        }
+        counts
+    }
+
+    fn store_counts(self, counts: Counts, to: &mut Counts) {
+        *to = counts;
+    }
+
+    fn above(self, counts: Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2] {
+        core::array::from_fn(|filter| {
+            core::array::from_fn(|lane| {
+                let is_above = counts[2 * filter + lane % 2][lane / 2] > bounds[filter][lane / 2];
+                if is_above { u8::MAX } else { 0 }
+            })
+        })
+    }
+
+    fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2] {
+        core::array::from_fn(|half| {
+            let lanes = vectors.iter().flat_map(|lanes| &lanes[half * HALF..][..HALF]);
+            lanes.enumerate().fold(0, |bits, (bit, &lane)| bits | u64::from(lane == u8::MAX) << bit)
+        })
+    }
+
+    fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]) {
+        for (lane, (to, mask)) in to.iter_mut().zip(lanes(*mask)).enumerate() {
+            *to = bytes[lane % HALF] | mask;
+        }
+    }
+}
+
+impl WordPopcount for Definition {
+    type Words = [u64; WORDS];
+
+    fn load(self, words: &[u64; WORDS]) -> Self::Words {
+        *words
+    }
+
+    fn broadcast_to(self, lanes: u8, word: u64) -> Self::Words {
+        core::array::from_fn(|lane| if lanes >> lane & 1 == 1 { word } else { 0 })
+    }
+
+    fn store(self, words: Self::Words, to: &mut [u64; WORDS]) {
+        *to = words;
+    }
+
+    fn or(self, a: Self::Words, b: Self::Words) -> Self::Words {
+        core::array::from_fn(|lane| a[lane] | b[lane])
+    }
+
+    fn transpose_bytes(self, rows: Self::Words) -> Self::Words {
+        let bit = |row: usize, column: usize| rows[row] >> column & 1;
+        core::array::from_fn(|row| {
+            let columns = (0..64).map(|column| bit(column % 8, column / 8 * 8 + row) << column);
+            columns.fold(0, |all, bit| all | bit)
+        })
+    }
+
+    fn add_differing(self, sums: Self::Words, a: Self::Words, b: u64, mask: Self::Words) -> Self::Words {
+        core::array::from_fn(|lane| sums[lane] + u64::from(((a[lane] ^ b) & mask[lane]).count_ones()))
+    }
+
+    fn at_most(self, sums: Self::Words, max: i64) -> u8 {
+        bits(sums.iter().map(|&sum| sum.cast_signed() <= max))
+    }
+}
+
+/// Collects values as bits, the first the lowest.
+fn bits(values: impl Iterator<Item = bool>) -> u8 {
+    values.enumerate().fold(0, |bits, (bit, value)| bits | u8::from(value) << bit)
+}
+
+/// Joins each two lanes to a 16-bit number; the lower lane is the low byte.
+fn pairs(bytes: [u8; LANES]) -> [u16; HALF] {
+    core::array::from_fn(|lane| u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]))
+}
+
+/// Splits each number into two lanes.
+fn lanes(numbers: [i16; HALF]) -> [u8; LANES] {
+    core::array::from_fn(|lane| numbers[lane / 2].to_le_bytes()[lane % 2])
+}
+
+struct BytesCode<'a>(&'a Case, &'a mut Option<BytesResult>);
+
+impl ByteLookupCode for BytesCode<'_> {
+    #[inline(always)]
+    fn run<L: ByteLookup>(self, ops: L) {
+        *self.1 = Some(bytes(ops, self.0));
+    }
+}
+
+struct WordsCode<'a>(&'a Case, &'a mut Option<WordsResult>);
+
+impl WordPopcountCode for WordsCode<'_> {
+    #[inline(always)]
+    fn run<P: WordPopcount>(self, ops: P) {
+        *self.1 = Some(words(ops, self.0));
+    }
+}
+
 struct AllOperations<'a>(&'a Case);
 
 impl PathCode for AllOperations<'_> {
-    type Output = (u32, BytesResult, WordsResult);
+    /// Results on bytes and words are there if the code path has the operations.
+    type Output = (u32, Option<BytesResult>, Option<WordsResult>);
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let Self(case) = self;
-        let bytes = simd.byte_lookup().map_or_else(|| bytes(Portable, case), |ops| bytes(ops, case));
-        let words = simd.word_popcount().map_or_else(|| words(Portable, case), |ops| words(ops, case));
+        let (mut bytes, mut words) = (None, None);
+        simd.with_byte_lookup(BytesCode(case, &mut bytes));
+        simd.with_word_popcount(WordsCode(case, &mut words));
         (sums(simd, case), bytes, words)
     }
 }
 
 proptest! {
     #[test]
-    fn every_code_path_does_what_the_portable_operations_do(case in any_case()) {
-        let expected = CodePath::PORTABLE.run(AllOperations(&case));
+    fn every_code_path_does_what_the_definitions_say(case in any_case()) {
+        let (expected_sums, ..) = CodePath::PORTABLE.run(AllOperations(&case));
+        let (expected_bytes, expected_words) = (bytes(Definition, &case), words(Definition, &case));
         for path in CodePath::available() {
-            prop_assert_eq!(&path.run(AllOperations(&case)), &expected, "{}", path.name());
+            let (sums, bytes, words) = path.run(AllOperations(&case));
+            prop_assert_eq!(sums, expected_sums, "{}", path.name());
+            prop_assert_eq!(bytes.is_some(), path.has_byte_lookup(), "{}", path.name());
+            prop_assert_eq!(words.is_some(), path.has_word_popcount(), "{}", path.name());
+            bytes.map_or(Ok(()), |bytes| { prop_assert_eq!(&bytes, &expected_bytes, "{}", path.name()); Ok(()) })?;
+            words.map_or(Ok(()), |words| { prop_assert_eq!(&words, &expected_words, "{}", path.name()); Ok(()) })?;
         }
     }
 }

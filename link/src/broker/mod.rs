@@ -27,8 +27,7 @@ pub struct EmbeddedBroker {
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// Bytes of one segment of a topic's log.
 const SEGMENT_BYTES: usize = 4 << 20;
-/// Segments of a topic's log. A slow reader loses what the oldest segment holds when it goes: 16 MiB are some 30,000 feature
-/// messages.
+/// Segments of a topic's log; a slow reader loses the messages of a dropped segment. 16 MiB are some 30,000 feature messages.
 const SEGMENTS: usize = 4;
 /// Longest wait for the listener.
 const START_LIMIT: Duration = Duration::from_secs(5);

@@ -1,10 +1,10 @@
-//! Why a body is refused.
+//! Errors of a body.
 
 use thiserror::Error;
 
 use super::HEADER_LENGTH;
 
-/// A body that does not fit.
+/// A body that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum V2Error {
     /// The JSON part cannot be read.
@@ -18,16 +18,16 @@ pub enum V2Error {
         /// Bytes in the body.
         body: usize,
     },
-    /// An input of a name we do not have.
+    /// An input with an unknown name.
     #[error("input {0:?} is unknown: expected `features` and `presence`")]
     UnknownInput(String),
     /// An input given twice.
     #[error("input {0:?} stands twice")]
     Twice(&'static str),
-    /// An input is not there.
+    /// A missing input.
     #[error("input `{0}` is missing")]
     MissingInput(&'static str),
-    /// An output is not there.
+    /// A missing output.
     #[error("output `{0}` is missing")]
     MissingOutput(&'static str),
     /// Wrong datatype.

@@ -1,7 +1,7 @@
-//! ONNX Runtime, a library that is loaded when the program runs: faster than tract where it is to be had.
+//! The engine ONNX Runtime, a shared library that is loaded at run time. It is faster than tract.
 //!
-//! It is looked for where configuration says, else where `ORT_DYLIB_PATH` says (the caller reads the environment), else where the
-//! system keeps libraries. It lives once in a process: the first one that loads is used from then on.
+//! The library comes from the configured path, else from `ORT_DYLIB_PATH` (the caller reads the environment), else from the system's
+//! library folders. A process loads it once; later engines use the same one.
 
 mod section;
 #[cfg(test)]
@@ -19,15 +19,15 @@ use section::OrtSection;
 
 const NAME: &str = "ort";
 
-/// Where systems keep it, besides where their loader looks by itself.
-const USUAL_PLACES: [&str; 4] = [
+/// Paths of the library on common systems.
+const DEFAULT_PATHS: [&str; 4] = [
     "libonnxruntime.so",
     "libonnxruntime.so.1",
     "/usr/local/lib/libonnxruntime.so",
     "/opt/onnxruntime/lib/libonnxruntime.so",
 ];
 
-/// The one of this process; a second is refused.
+/// The environment of this process; ONNX Runtime allows one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// ONNX Runtime cannot be used.
@@ -41,13 +41,13 @@ pub enum OrtError {
     Library {
         /// The file.
         path: PathBuf,
-        /// What the loader says.
+        /// Error of the loader.
         reason: String,
     },
-    /// None was named and none lies in the usual places.
+    /// No library was named and none is at the default paths.
     #[error("ONNX Runtime: found no library in {}", .0.join(", "))]
     NotFound(Vec<String>),
-    /// It loaded and does not start.
+    /// The library loaded and does not start.
     #[error("ONNX Runtime: {0}")]
     Start(String),
 }
@@ -59,10 +59,10 @@ pub struct OrtEngine {
 }
 
 impl OrtEngine {
-    /// Loads the library: the file named, or one from the usual places. Where one is loaded already, that one.
+    /// Loads the named library, or one from the default paths. A library that is loaded already is used again.
     ///
     /// # Errors
-    /// [`OrtError`] with every place that was tried.
+    /// [`OrtError`] with every path that was tried.
     pub fn load_library(named: Option<&Path>) -> Result<Self, OrtError> {
         let mut running = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(environment) = &*running {
@@ -71,10 +71,10 @@ impl OrtEngine {
         let builder = match named {
             Some(path) => ort::init_from(path)
                 .map_err(|error| OrtError::Library { path: path.to_owned(), reason: error.to_string() })?,
-            None => USUAL_PLACES
+            None => DEFAULT_PATHS
                 .iter()
-                .find_map(|place| ort::init_from(place).ok())
-                .ok_or_else(|| OrtError::NotFound(USUAL_PLACES.map(str::to_owned).to_vec()))?,
+                .find_map(|path| ort::init_from(path).ok())
+                .ok_or_else(|| OrtError::NotFound(DEFAULT_PATHS.map(str::to_owned).to_vec()))?,
         };
         let started = builder.with_name("headwater").with_telemetry(false).build();
         let environment = started.map_err(|error| OrtError::Start(error.to_string()))?;

@@ -14,7 +14,7 @@ use crate::manifest::SectionManifest;
 pub(super) struct OrtSection {
     manifest: SectionManifest,
     session: Session,
-    /// Shape of a batch; the first is its size.
+    /// Shape of a batch; the first dimension is its size.
     shape: Vec<usize>,
     values: Vec<f32>,
     unit: Unit,
@@ -68,7 +68,7 @@ impl Section for OrtSection {
     }
 }
 
-/// One thread: the services run as many sections as they have cores.
+/// Starts a session on one thread: the services run one section on each core.
 fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
     Session::builder(environment)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?
@@ -77,7 +77,7 @@ fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
         .commit_from_memory(onnx)
 }
 
-/// The ONNX must be the section that the manifest describes: floats, with the batch in front.
+/// Checks the session against the manifest: floats, with the batch as first dimension.
 fn check_shapes(manifest: &SectionManifest, session: &Session) -> Result<(), EngineError> {
     let check = |what: String, expected: String, found: String| {
         if expected == found {

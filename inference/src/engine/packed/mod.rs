@@ -1,4 +1,4 @@
-//! The engine of binary device sections: the packed form, run by [`headwater_kernels`].
+//! The engine of binary sections; it runs their packed form with [`headwater_kernels`].
 
 mod section;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use section::PackedSection;
 
 const NAME: &str = "packed";
 
-/// Runs packed sections with the fastest instructions that this processor has.
+/// Runs packed sections with the fastest instructions of this processor.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedEngine {
     path: CodePath,
@@ -24,7 +24,7 @@ impl PackedEngine {
         Self { path: CodePath::best() }
     }
 
-    /// The instructions it uses: `portable`, `avx2`, `avx512`.
+    /// Name of the instructions that it uses.
     pub fn path(&self) -> &'static str {
         self.path.name()
     }

@@ -1,4 +1,4 @@
-//! A packed section with the memory it runs in.
+//! A packed section with its working memory.
 
 use headwater_kernels::{CodePath, InputKind as Kind, Map, OwnedSection, PackedError, Plan};
 
@@ -7,9 +7,9 @@ use crate::bundle::SectionBytes;
 use crate::engine::{EngineError, Input, Outputs, Section};
 use crate::manifest::{InputKind, OutputKind, SectionManifest};
 
-/// Products of a brief run. A first block over pixels does some 20 products a nanosecond on the portable path (the bench `section` of
-/// `headwater-kernels`), so this is about a tenth of a millisecond.
-const BRIEF: usize = 2_000_000;
+/// Largest number of products of a brief run, about a tenth of a millisecond. A first block over pixels does some 20 products a
+/// nanosecond on the portable path (bench `section` of `headwater-kernels`).
+const MAX_BRIEF_PRODUCTS: usize = 2_000_000;
 
 pub(super) struct PackedSection {
     manifest: SectionManifest,
@@ -23,7 +23,7 @@ impl PackedSection {
             |reason: String| EngineError::Load { section: manifest.name.clone(), engine: NAME, reason };
         let bytes = section.packed.ok_or_else(|| refused("it has no packed form".into()))?;
         let named = |error: PackedError| refused(error.to_string());
-        // The shapes first: memory is taken only for a section that is the one expected.
+        // Shapes are checked before memory is allocated.
         check_shapes(manifest, &Plan::read(bytes).map_err(named)?)?;
         let kernel = OwnedSection::load(bytes, path).map_err(named)?;
         Ok(Self { manifest: manifest.clone(), kernel })
@@ -34,7 +34,7 @@ impl Section for PackedSection {
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError> {
         input.check(&self.manifest, batch)?;
         outputs.start(&self.manifest);
-        // `check_shapes` has seen that it takes pixels, and `check` that these are what it takes.
+        // `check_shapes` made sure that the section takes pixels, and `check` that these are pixels.
         let Input::Pixels(pixels) = input else { unreachable!("the section takes pixels") };
         let scale = self.kernel.plan().scale();
         for view in pixels.chunks_exact(self.manifest.input_len()) {
@@ -48,7 +48,7 @@ impl Section for PackedSection {
     }
 
     fn is_brief(&self) -> bool {
-        self.kernel.plan().products() <= BRIEF
+        self.kernel.plan().products() <= MAX_BRIEF_PRODUCTS
     }
 }
 

@@ -1,13 +1,11 @@
-//! The engine in pure Rust: tract.
+//! The engine tract, in pure Rust.
 //!
-//! A batch is run sample by sample, with one plan made at load. Measured on the shipped network, batches are slower in
-//! tract: its packed inputs fall out of the cache (cloud section 204 us a sample alone, 577 us in a batch of 4, 854 us in a
-//! batch of 32; device section 75, 69 and 162 us). It also makes an answer the same to the last bit, whatever it is
-//! batched with.
+//! A batch runs sample by sample, with one plan made at load. Batches are slower in tract, because its packed inputs leave the cache.
+//! Measured on the shipped network, a sample of the cloud section takes 204 us alone, 577 us in a batch of 4 and 854 us in one of 32;
+//! of the device section 75, 69 and 162 us. Answers are also equal to the last bit in every batch.
 //!
-//! tract may panic on ONNX that is broken in ways it does not expect. Panics are caught at load and at run and become
-//! errors; the panic hook still prints them. A build with `panic = "abort"` cannot do that: there a section whose
-//! ONNX matches its hash but not its promise ends the process at load.
+//! tract may panic on broken ONNX. Panics at load and at run are caught and become errors; the panic hook still prints them. A build with
+//! `panic = "abort"` cannot catch them.
 
 mod section;
 #[cfg(test)]
@@ -26,7 +24,7 @@ const NAME: &str = "tract";
 pub struct TractEngine;
 
 impl TractEngine {
-    /// The engine; it has no settings.
+    /// The engine. It has no settings.
     pub fn new() -> Self {
         Self
     }
@@ -42,9 +40,9 @@ impl Engine for TractEngine {
     }
 }
 
-/// Runs `work`, a panic of it becoming an error.
+/// Runs `work`; a panic becomes an error.
 fn caught<T>(work: impl FnOnce() -> TractResult<T>) -> TractResult<T> {
-    // What a panic leaves behind is dropped by the callers, so nothing half-done is seen.
+    // The callers drop everything that a panic may have left half done.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text =
             panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -13,7 +13,7 @@ pub(super) struct TractSection {
     manifest: SectionManifest,
     plan: Arc<TypedSimplePlan>,
     state: TypedSimpleState,
-    /// Handed to tract and taken back, so that runs do not allocate it. Shape `[1, input shape]`.
+    /// Input tensor, `[1, input shape]`, used again in every run.
     input: Arc<Tensor>,
     unit: Unit,
 }
@@ -52,7 +52,7 @@ impl TractSection {
 
     fn run_sample(&mut self, sample: Input<'_>, outputs: &mut Outputs) -> TractResult<()> {
         if Arc::get_mut(&mut self.input).is_none() {
-            // An output that is the input itself may have kept it.
+            // An output that is the input itself may still hold the tensor.
             self.input = Tensor::zero::<f32>(self.input.shape())?.into_arc_tensor();
         }
         let input =
@@ -78,7 +78,7 @@ impl Section for TractSection {
                 self.run_sample(input.part(sample * elements..(sample + 1) * elements), outputs)
             })
         });
-        // Whatever a failure left in the state is not used again.
+        // The state of a failed run is not used again.
         let failed = |reason: TractError| match caught(|| TypedSimpleState::new(&self.plan)) {
             Ok(fresh) => {
                 self.state = fresh;
@@ -98,7 +98,7 @@ impl Section for TractSection {
 fn read(mut onnx: &[u8]) -> TractResult<InferenceModel> {
     let onnx_engine = tract_onnx::Onnx {
         provider: Arc::new(NoExternalData),
-        // Shapes inside the file name the batch `N` or fix it; ours come from the manifest.
+        // Shapes in the file name the batch `N` or fix its size; the manifest has the shapes.
         ignore_value_info: true,
         ..tract_onnx::onnx()
     };
@@ -110,7 +110,7 @@ fn optimise(mut model: InferenceModel, shape: &[usize]) -> TractResult<TypedMode
     model.into_optimized()
 }
 
-/// ONNX may name other files for its tensors. A section is one piece: nothing outside the bundle is read.
+/// Refuses ONNX that names other files for its tensors: nothing outside the bundle is read.
 struct NoExternalData;
 
 impl ModelDataResolver for NoExternalData {
@@ -128,7 +128,7 @@ impl ModelDataResolver for NoExternalData {
     }
 }
 
-/// A batch of one.
+/// Shape of a batch of one.
 fn single(shape: &[usize]) -> Vec<usize> {
     std::iter::once(1).chain(shape.iter().copied()).collect()
 }

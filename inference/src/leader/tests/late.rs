@@ -123,12 +123,7 @@ fn a_sample_that_all_had_to_give_up_is_dropped_with_its_reason() {
 fn a_restart_takes_late_samples_of_before_that_it_never_decided() {
     let mut group = Group::new();
     group.in_time(100);
-    let entries = group.done.iter().filter_map(|action| match action {
-        Action::Open(sample) => Some(Entry::Opened(*sample)),
-        Action::Decide(decision) => Some(Entry::Decided(decision.clone())),
-        _ => None,
-    });
-    let recovered = replay(entries);
+    let recovered = replay(entries(&group.done));
     let mut next = Group::new();
     next.leader.recover(recovered, &mut Vec::new());
     assert_eq!(next.late(0, 100, &UNSURE), [], "decided before");

@@ -101,7 +101,11 @@ proptest! {
                     dropped += 1;
                     *ended.entry(*sample).or_default() += 1;
                 }
-                _ => {}
+                Action::Request { .. }
+                | Action::Collect { .. }
+                | Action::AskCloud { .. }
+                | Action::Revise(_)
+                | Action::Republish(_) => {}
             }
         }
         prop_assert!(opened.values().all(|&times| times == 1), "{:?}", opened);
@@ -110,10 +114,11 @@ proptest! {
         prop_assert_eq!((settled.decided, settled.dropped.values().sum::<u64>()), (decided, dropped));
         // Every late message was answered with the word that its sample is closed, once or more.
         let told: BTreeSet<SampleId> = group.leader.notice().late.into_iter().collect();
-        let late: BTreeSet<SampleId> = steps.iter().filter_map(|step| match *step {
-            Step::Late(_, n, _) | Step::GivenUp(_, n) => Some(SampleId(n)),
-            _ => None,
-        }).collect();
+        let late = |step: &Step| {
+            let (Step::Late(_, sample, _) | Step::GivenUp(_, sample)) = *step else { return None };
+            Some(SampleId(sample))
+        };
+        let late: BTreeSet<SampleId> = steps.iter().filter_map(late).collect();
         prop_assert!(told.is_subset(&late));
         prop_assert!(told.iter().all(|sample| ended.contains_key(sample)));
         if let Some((&newest, _)) = opened.last_key_value() {

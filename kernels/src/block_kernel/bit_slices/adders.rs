@@ -110,7 +110,7 @@ pub(super) fn count_up(digits: usize, sums: &[Sums], signs: &[u8], count: &mut [
 
 /// Sets the bits of pixels where `2 * count + half >= number`.
 ///
-/// From the lowest digit on, the result says whether the digits so far reach those of the number.
+/// The digits are compared from the lowest on: the result is whether those so far reach the same digits of the number.
 #[inline(always)]
 pub(super) fn reaches(number: i32, half: TileRow, count: &[TileRow]) -> TileRow {
     let mut reaches = if number & 1 == 1 { half } else { ALL_BITS };

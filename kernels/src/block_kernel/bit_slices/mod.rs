@@ -15,7 +15,7 @@
 //! filters. A filter adds one of the eight for each channel and kernel row: about 3.5 logical instructions a tap for 256 pixels. Every
 //! processor has these instructions; counting the bits of words takes three instructions for 64 products.
 //!
-//! The pixels of a channel lie one after the other, row after row, so a tap sees the map shifted by some bits. Masks remove what is
+//! The pixels of a channel follow one another, row after row, so a tap sees the map shifted by some bits. Masks remove the pixels
 //! beyond the end of a row or outside the map. Half of a pixel's padded taps count as +1 from the start, so that one comparison
 //! serves all pixels.
 
@@ -66,9 +66,9 @@ impl BlockKernel for BitSlices {
     }
 
     #[inline(always)]
-    fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
+    fn run<S: Simd>(_: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
         // Code paths with lookups do not choose this kernel, and do not compile it.
-        if simd.byte_lookup().is_none() {
+        if !S::HAS_BYTE_LOOKUP {
             convolve(block, scratch, output);
         }
     }

@@ -101,10 +101,7 @@ impl BlockKernel for Lookups {
 
     #[inline(always)]
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
-        // Code paths without lookups do not choose this kernel, and do not compile it.
-        if let Some(ops) = simd.byte_lookup() {
-            run::convolve(ops, block, scratch, output);
-        }
+        simd.with_byte_lookup(run::Convolve { block, scratch, output });
     }
 }
 

@@ -6,59 +6,35 @@ use super::{
 };
 use crate::bit_map::bits_at;
 use crate::shape::Map;
-use crate::simd::{ByteLookup, Counts, HALF, LANES};
+use crate::simd::{ByteLookup, ByteLookupCode, Counts, HALF, LANES};
 
-/// The parts of scratch memory.
-struct Buffers<'a> {
-    /// A byte a pixel for each channel group.
-    planes: &'a mut [u8],
-    /// Bytes that the kernel positions see of a word of pixels.
-    patches: &'a mut [[u8; LANES]],
-    /// Counts at the start, then counts of each filter group.
-    counts: &'a mut [Counts],
-    /// A word of pixels for each filter.
-    bits: &'a mut [u64],
+/// Arguments of [`BlockKernel::run`](super::BlockKernel::run).
+pub(super) struct Convolve<'a, 'b> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) scratch: &'a mut Scratch<'b>,
+    pub(super) output: &'a mut [u64],
 }
 
-impl<'a> Buffers<'a> {
+impl ByteLookupCode for Convolve<'_, '_> {
     #[inline(always)]
-    fn of(sizes: &Sizes, scratch: &'a mut Scratch<'_>) -> Self {
-        let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
-        // No vector crosses a cache line.
-        let unaligned = rest.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
-        let (patches, _) = rest[unaligned..].as_chunks_mut();
-        let unaligned = scratch.sums.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE / 2);
-        let (counts, _) = scratch.sums[unaligned..].as_chunks_mut();
-        let (counts, _) = counts.as_chunks_mut();
-        Self {
-            planes,
-            patches: &mut patches[..sizes.rounds * ROUND_LOOKUPS * WORD_VECTORS],
-            counts: &mut counts[..(1 + sizes.filter_groups) * WORD_VECTORS],
-            bits: &mut scratch.words[..sizes.filter_groups * FILTERS],
-        }
+    fn run<L: ByteLookup>(self, ops: L) {
+        convolve(ops, self.block, self.scratch, self.output);
     }
 }
 
-/// Computes a block.
 #[inline(always)]
-pub(super) fn convolve<L: ByteLookup>(
-    ops: L,
-    block: &Block<'_>,
-    scratch: &mut Scratch<'_>,
-    output: &mut [u64],
-) {
+fn convolve<L: ByteLookup>(ops: L, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let sizes = Sizes::of(block.shape);
-    let prepared = Prepared::of(&sizes, block.vectors);
-    let mut buffers = Buffers::of(&sizes, scratch);
-    fill_planes(ops, &sizes, block.input.bits, buffers.planes);
+    let mut run = Run::of(sizes, Prepared::of(&sizes, block.vectors), scratch);
+    fill_planes(ops, &sizes, block.input.bits, run.planes);
     for word in 0..sizes.pixels.words {
         match (sizes.pixels.len() - word * WORD_PIXELS).div_ceil(HALF) {
-            1 => count_word::<L, 1>(ops, &sizes, word, &prepared, &mut buffers),
-            2 => count_word::<L, 2>(ops, &sizes, word, &prepared, &mut buffers),
-            3 => count_word::<L, 3>(ops, &sizes, word, &prepared, &mut buffers),
-            _ => count_word::<L, WORD_VECTORS>(ops, &sizes, word, &prepared, &mut buffers),
+            1 => run.count_word::<L, 1>(ops, word),
+            2 => run.count_word::<L, 2>(ops, word),
+            3 => run.count_word::<L, 3>(ops, word),
+            _ => run.count_word::<L, WORD_VECTORS>(ops, word),
         }
-        sizes.pixels.write(word, buffers.bits, block.thresholds, output);
+        sizes.pixels.write(word, run.bits, block.thresholds, output);
     }
 }
 
@@ -133,72 +109,98 @@ fn fill_patches<L: ByteLookup, const X: usize>(
     }
 }
 
-/// Computes the bits of one word of pixels, `X` vectors of them, for all filters.
-#[inline(always)]
-fn count_word<L: ByteLookup, const X: usize>(
-    ops: L,
-    sizes: &Sizes,
-    word: usize,
-    prepared: &Prepared<'_>,
-    buffers: &mut Buffers<'_>,
-) {
-    let (patches, _) = buffers.patches[..sizes.rounds * ROUND_LOOKUPS * X].as_chunks_mut::<X>();
-    let masks =
-        &prepared.masks.as_chunks().0[sizes.kind(word) * sizes.kernel_area()..][..sizes.kernel_area()];
-    let input = WordInput { planes: &buffers.planes[word * WORD_PIXELS..], masks };
-    fill_patches(ops, sizes, &input, patches);
-    let (counts, _) = buffers.counts[..(1 + sizes.filter_groups) * X].as_chunks_mut::<X>();
-    let Some((start, counts)) = counts.split_first_mut() else { return };
-    let (bounds, _) = prepared.bounds.as_chunks::<BOUNDS>();
-    start_counts(sizes, word, prepared, start, counts);
+/// Prepared weights and the parts of scratch memory.
+struct Run<'a> {
+    sizes: Sizes,
+    prepared: Prepared<'a>,
+    /// A byte a pixel for each channel group.
+    planes: &'a mut [u8],
+    /// Bytes that the kernel positions see of a word of pixels.
+    patches: &'a mut [[u8; LANES]],
+    /// Counts at the start, then counts of each filter group.
+    counts: &'a mut [Counts],
+    /// A word of pixels for each filter.
+    bits: &'a mut [u64],
+}
 
-    let (bits, _) = buffers.bits.as_chunks_mut();
-    let ((patches, _), (tables, _)) = (patches.as_chunks::<TRIPLE>(), prepared.tables.as_chunks::<TRIPLE>());
-    let ((patches, _), mut tables) = (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>().0);
-    let (passes, nibble_mask) = (sizes.rounds.div_ceil(sizes.pass_rounds), ops.nibble_mask());
-    for (pass, patches) in patches.chunks(sizes.pass_rounds).enumerate() {
-        let is_start_shared = pass == 0 && sizes.is_padding_even();
-        let (pass_tables, rest) = tables.split_at(patches.len() * sizes.filter_groups);
-        tables = rest;
-        let groups = pass_tables.chunks_exact(patches.len()).zip(&mut *counts);
-        if pass + 1 < passes {
-            for (tables, counts) in groups {
-                let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
-                for x in 0..X {
-                    let before = if is_start_shared { &start[x] } else { &counts[x] };
-                    let sums = ops.add_counts(both[x], second[x], before);
-                    ops.store_counts(sums, &mut counts[x]);
+impl<'a> Run<'a> {
+    #[inline(always)]
+    fn of(sizes: Sizes, prepared: Prepared<'a>, scratch: &'a mut Scratch<'_>) -> Self {
+        let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
+        // No vector crosses a cache line.
+        let unaligned = rest.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
+        let (patches, _) = rest[unaligned..].as_chunks_mut();
+        let unaligned = scratch.sums.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE / 2);
+        let (counts, _) = scratch.sums[unaligned..].as_chunks_mut();
+        let (counts, _) = counts.as_chunks_mut();
+        let bits = &mut scratch.words[..sizes.filter_groups * FILTERS];
+        Self { sizes, prepared, planes, patches, counts, bits }
+    }
+
+    /// Computes the bits of one word of pixels, `X` vectors of them, for all filters.
+    #[inline(always)]
+    fn count_word<L: ByteLookup, const X: usize>(&mut self, ops: L, word: usize) {
+        let (sizes, prepared) = (&self.sizes, &self.prepared);
+        let (patches, _) = self.patches[..sizes.rounds * ROUND_LOOKUPS * X].as_chunks_mut::<X>();
+        let kind = sizes.kind(word);
+        let masks = &prepared.masks.as_chunks().0[kind * sizes.kernel_area()..][..sizes.kernel_area()];
+        let input = WordInput { planes: &self.planes[word * WORD_PIXELS..], masks };
+        fill_patches(ops, sizes, &input, patches);
+
+        let (counts, _) = self.counts[..(1 + sizes.filter_groups) * X].as_chunks_mut::<X>();
+        let Some((start, counts)) = counts.split_first_mut() else { return };
+        let (bounds, _) = prepared.bounds.as_chunks::<BOUNDS>();
+        start_counts(sizes, prepared, kind, start, counts);
+
+        let (bits, _) = self.bits.as_chunks_mut();
+        let ((patches, _), (tables, _)) =
+            (patches.as_chunks::<TRIPLE>(), prepared.tables.as_chunks::<TRIPLE>());
+        let ((patches, _), mut tables) = (patches.as_chunks::<UNROLLED>(), tables.as_chunks::<UNROLLED>().0);
+        let (passes, nibble_mask) = (sizes.rounds.div_ceil(sizes.pass_rounds), ops.nibble_mask());
+        for (pass, patches) in patches.chunks(sizes.pass_rounds).enumerate() {
+            let is_start_shared = pass == 0 && sizes.is_padding_even();
+            let (pass_tables, rest) = tables.split_at(patches.len() * sizes.filter_groups);
+            tables = rest;
+            let groups = pass_tables.chunks_exact(patches.len()).zip(&mut *counts);
+            if pass + 1 < passes {
+                for (tables, counts) in groups {
+                    let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
+                    for x in 0..X {
+                        let before = if is_start_shared { &start[x] } else { &counts[x] };
+                        let sums = ops.add_counts(both[x], second[x], before);
+                        ops.store_counts(sums, &mut counts[x]);
+                    }
                 }
+                continue;
             }
-            continue;
-        }
-        for (((tables, counts), [LookupVector(first), LookupVector(second), ..]), bits) in
-            groups.zip(bounds).zip(&mut *bits)
-        {
-            let bounds = [first, second];
-            let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
-            let before = if is_start_shared { &*start } else { &*counts };
-            let mut above = [[ops.zero_bytes(); X]; 2];
-            for x in 0..X {
-                let counts = ops.add_counts(both[x], second[x], &before[x]);
-                [above[0][x], above[1][x]] = ops.above(counts, bounds);
+            for (((tables, counts), [LookupVector(first), LookupVector(second), ..]), bits) in
+                groups.zip(bounds).zip(&mut *bits)
+            {
+                let bounds = [first, second];
+                let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
+                let before = if is_start_shared { &*start } else { &*counts };
+                let mut above = [[ops.zero_bytes(); X]; 2];
+                for x in 0..X {
+                    let counts = ops.add_counts(both[x], second[x], &before[x]);
+                    [above[0][x], above[1][x]] = ops.above(counts, bounds);
+                }
+                let [[a, c], [b, d]] = [ops.lane_bits(&above[0]), ops.lane_bits(&above[1])];
+                *bits = [a, b, c, d];
             }
-            let [[a, c], [b, d]] = [ops.lane_bits(&above[0]), ops.lane_bits(&above[1])];
-            *bits = [a, b, c, d];
         }
     }
 }
 
-/// Writes the counts at the start, half of the padded taps: to `start` if filters share them, else to each filter group.
+/// Writes the counts at the start, half of the padded taps: to `start` if all filters share them, else to each filter group.
 #[inline(always)]
 fn start_counts<const X: usize>(
     sizes: &Sizes,
-    word: usize,
     prepared: &Prepared<'_>,
+    kind: usize,
     start: &mut [Counts; X],
     counts: &mut [[Counts; X]],
 ) {
-    let (padded, _) = prepared.padded[sizes.kind(word) * WORD_VECTORS * 2..].as_chunks();
+    let (padded, _) = prepared.padded[kind * WORD_VECTORS * 2..].as_chunks();
     for (start, [LookupVector(even), LookupVector(odd)]) in start.iter_mut().zip(padded) {
         *start = [*even, *odd, *even, *odd];
     }

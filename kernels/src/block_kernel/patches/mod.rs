@@ -133,7 +133,7 @@ impl PatchRow<'_> {
     fn compare(&self, weights: &[u64], threshold: Threshold, bits: &mut [u64]) {
         let (shape, words) = (self.shape, patch_words(self.shape));
         let inside = self.kernel_rows.start * run_words(shape)..self.kernel_rows.end * run_words(shape);
-        // A sum reaches `from` if at most so many of the products are -1.
+        // Largest number of -1 products with which a sum still reaches `from`.
         let max_differing = |columns: usize| {
             let taps = self.kernel_rows.len() * columns * shape.input.channels;
             (taps as i32 - threshold.from).div_euclid(2)

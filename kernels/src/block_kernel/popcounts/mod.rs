@@ -72,10 +72,7 @@ impl BlockKernel for Popcounts {
 
     #[inline(always)]
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
-        // Code paths without bit counts do not choose this kernel, and do not compile it.
-        if let Some(ops) = simd.word_popcount() {
-            run::convolve(ops, block, scratch, output);
-        }
+        simd.with_word_popcount(run::Convolve { block, scratch, output });
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) fn prepare(sizes: &Sizes, weights: WeightBits<'_>, prepared: &mut Wei
     fill_padding(sizes, inside, padded);
     let (max_even, max_odd) = rest.split_at_mut(shape.filters);
     for ((even, odd), threshold) in max_even.iter_mut().zip(max_odd).zip(&*prepared.thresholds) {
-        // Twice the differing bits plus the padded taps may be at most this. An odd number of padded taps adds one that is not
-        // counted as a half.
+        // Upper limit of twice the differing bits plus the padded taps. The half of an odd number of padded taps is rounded down,
+        // so the limit is one less there.
         let max = i64::from(shape.taps() as i32 - threshold.from);
         *even = (max >> 1).cast_unsigned();
         *odd = ((max - 1) >> 1).cast_unsigned();

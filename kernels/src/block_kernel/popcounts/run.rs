@@ -4,7 +4,7 @@ use super::transpose::transpose;
 use super::{
     Block, LINE_WORDS, MAX_PASS_WORDS, Padding, Prepared, Scratch, Sizes, WORD_PIXELS, WORD_VECTORS, WORDS,
 };
-use crate::simd::WordPopcount;
+use crate::simd::{WordPopcount, WordPopcountCode};
 
 /// A word for each of eight pixels.
 type Words = [u64; WORDS];
@@ -57,14 +57,22 @@ struct Padded<W> {
     odd: u8,
 }
 
-/// Computes a block.
+/// Arguments of [`BlockKernel::run`](super::BlockKernel::run).
+pub(super) struct Convolve<'a, 'b> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) scratch: &'a mut Scratch<'b>,
+    pub(super) output: &'a mut [u64],
+}
+
+impl WordPopcountCode for Convolve<'_, '_> {
+    #[inline(always)]
+    fn run<P: WordPopcount>(self, ops: P) {
+        convolve(ops, self.block, self.scratch, self.output);
+    }
+}
+
 #[inline(always)]
-pub(super) fn convolve<P: WordPopcount>(
-    ops: P,
-    block: &Block<'_>,
-    scratch: &mut Scratch<'_>,
-    output: &mut [u64],
-) {
+fn convolve<P: WordPopcount>(ops: P, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let sizes = Sizes::of(block.shape);
     let prepared = Prepared::of(&sizes, block.words);
     let mut buffers = Buffers::of(&sizes, scratch);

@@ -1,4 +1,4 @@
-//! The edges of this process: what each collects, and the thread of its section.
+//! Local edges: the features that each collects, and the thread of its section.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,34 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::model::EdgeModel;
 pub(crate) use super::model::EdgeReply;
+use crate::remote_edges::NetworkEdge;
 
-/// Edges with their sections.
-pub(crate) struct OwnEdges {
-    edges: Vec<OwnEdge>,
-    /// For the threads of edges that are still to be started.
+/// Edges that run in this process.
+pub(crate) struct LocalEdges {
+    edges: Vec<LocalEdge>,
+    /// Sender for the threads of further edges.
     sender: UnboundedSender<EdgeReply>,
     replies: UnboundedReceiver<EdgeReply>,
-    /// Replies that no section had to be run for.
+    /// Replies without a run of the section.
     ready: VecDeque<EdgeReply>,
-    /// What collectors want done; empty between events.
+    /// Actions of the collectors; empty between events.
     actions: Vec<EdgeAction>,
 }
 
-struct OwnEdge {
-    generation: Generation,
-    edge: EdgeIndex,
+struct LocalEdge {
+    at: NetworkEdge,
     collector: Collector,
     model: EdgeModel,
 }
 
-impl OwnEdges {
+impl LocalEdges {
     /// No edges yet.
     pub(crate) fn new() -> Self {
         let (sender, replies) = unbounded_channel();
         Self { edges: Vec::new(), sender, replies, ready: VecDeque::new(), actions: Vec::new() }
     }
 
-    /// Makes the sections of these edges of a network ready.
+    /// Loads the sections of these edges of a network and starts their threads.
     ///
     /// # Errors
     /// A sentence, when a section does not load.
@@ -48,7 +48,7 @@ impl OwnEdges {
         (generation, bundle): (Generation, &Bundle),
         edges: &[EdgeIndex],
         features_ms: u32,
-        most_open: usize,
+        max_open: usize,
     ) -> Result<(), String> {
         for &edge in edges {
             let section =
@@ -57,45 +57,46 @@ impl OwnEdges {
                 slots: section.slots().to_vec(),
                 packed_bytes: bundle.manifest().features.packed_bytes(),
                 features_ms,
-                max_open_samples: most_open,
+                max_open_samples: max_open,
             };
-            let model = EdgeModel::start((generation, edge), section, most_open, self.sender.clone());
+            let at = NetworkEdge { generation, edge };
+            let model = EdgeModel::start(at, section, max_open, self.sender.clone());
             let model = model.map_err(|error| format!("no thread for edge {edge}: {error}"))?;
-            self.edges.push(OwnEdge { generation, edge, collector: Collector::new(config), model });
+            self.edges.push(LocalEdge { at, collector: Collector::new(config), model });
         }
         Ok(())
     }
 
-    /// Which edges there are.
+    /// All edges.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, EdgeIndex)> + '_ {
-        self.edges.iter().map(|own| (own.generation, own.edge))
+        self.edges.iter().map(|edge| (edge.at.generation, edge.at.edge))
     }
 
-    /// Takes from what the leader hears the part that is for edges.
-    pub(crate) fn overhear(&mut self, now: Micros, generation: Generation, event: &Event<'_>) {
+    /// Takes the part of a leader's event that concerns edges.
+    pub(crate) fn handle_leader_event(&mut self, now: Micros, generation: Generation, event: &Event<'_>) {
         match *event {
             Event::Features { slot, sample, bits, .. } => {
-                self.hear(now, generation, EdgeEvent::Features { slot, sample, bits });
+                self.handle(now, generation, EdgeEvent::Features { slot, sample, bits });
             }
-            Event::Gone { slot, sample } => self.hear(now, generation, EdgeEvent::Gone { slot, sample }),
-            Event::DeviceDown { slot } => self.hear(now, generation, EdgeEvent::DeviceDown { slot }),
+            Event::Gone { slot, sample } => self.handle(now, generation, EdgeEvent::Gone { slot, sample }),
+            Event::DeviceDown { slot } => self.handle(now, generation, EdgeEvent::DeviceDown { slot }),
             _ => {}
         }
     }
 
-    /// Time passed.
+    /// Checks the waits of all edges.
     pub(crate) fn tick(&mut self, now: Micros) {
-        Generation::ALL.into_iter().for_each(|generation| self.hear(now, generation, EdgeEvent::Tick));
+        Generation::ALL.into_iter().for_each(|generation| self.handle(now, generation, EdgeEvent::Tick));
     }
 
     /// Gives an event to every edge of a network.
-    pub(crate) fn hear(&mut self, now: Micros, generation: Generation, event: EdgeEvent<'_>) {
-        let edges = self.edges.iter_mut().filter(|own| own.generation == generation);
-        for OwnEdge { edge, collector, model, .. } in edges {
+    pub(crate) fn handle(&mut self, now: Micros, generation: Generation, event: EdgeEvent<'_>) {
+        let edges = self.edges.iter_mut().filter(|edge| edge.at.generation == generation);
+        for LocalEdge { at, collector, model } in edges {
             collector.handle(now, event, &mut self.actions);
             for action in self.actions.drain(..) {
                 let nothing = |sample, failed| {
-                    let edge = *edge;
+                    let edge = at.edge;
                     EdgeReply { generation, edge, sample, slots: SlotSet::EMPTY, output: None, failed }
                 };
                 match action {
@@ -110,24 +111,24 @@ impl OwnEdges {
         }
     }
 
-    /// When [`Event::Tick`] is needed next.
-    pub(crate) fn next_wake(&self) -> Option<Micros> {
-        self.edges.iter().filter_map(|own| own.collector.next_timer()).min()
+    /// Time of the next tick that is needed.
+    pub(crate) fn next_timer(&self) -> Option<Micros> {
+        self.edges.iter().filter_map(|edge| edge.collector.next_timer()).min()
     }
 
-    /// The next reply; waits for ever while nothing is asked.
+    /// The next reply; never returns while no reply is pending.
     pub(crate) async fn next(&mut self) -> EdgeReply {
         if let Some(reply) = self.ready.pop_front() {
             return reply;
         }
         match self.replies.recv().await {
             Some(reply) => reply,
-            // It never ends: a sender is kept.
+            // The channel stays open: `sender` is one of its senders.
             None => std::future::pending().await,
         }
     }
 
-    /// A reply that is there already.
+    /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<EdgeReply> {
         self.ready.pop_front().or_else(|| self.replies.try_recv().ok())
     }

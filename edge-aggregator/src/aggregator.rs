@@ -1,0 +1,293 @@
+//! All groups of one process, and what they share.
+//!
+//! ```text
+//!            ┌── group north: connection, client id, journal, event loop
+//! Shared ────┤
+//!   cloud    └── group south: connection, client id, journal, event loop
+//!   limits
+//! ```
+//!
+//! A group that fails does not stop the others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use headwater_link::{LinkConfig, LinkError};
+use headwater_protocol::{GroupId, SiteId};
+use headwater_settings::Settings;
+use headwater_telemetry::{AdminServer, Metrics};
+use serde::Serialize;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, info};
+
+use crate::cloud::CloudConnection;
+use crate::config::{AggregatorConfig, GroupConfig, Role, SharedConfig};
+use crate::edge::GroupEdge;
+use crate::journal::JournalError;
+use crate::leader::GroupLeader;
+use crate::metrics::{EDGE_METRICS, LEADER_METRICS};
+use crate::report::{EdgeReport, LeaderReport};
+
+/// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
+pub struct Aggregator {
+    readers: Vec<Reader>,
+    stop: watch::Sender<bool>,
+    running: JoinSet<GroupEnd>,
+    ended: Vec<GroupEnd>,
+    admin: Option<AdminServer>,
+}
+
+/// Cloud client and limits that all groups of a process share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) config: SharedConfig,
+    /// `None` without a cloud service.
+    pub(crate) cloud: Option<Arc<CloudConnection>>,
+}
+
+/// Reads the counts of a running group.
+type Reader = Box<dyn Fn() -> GroupReport + Send + Sync>;
+
+/// Counts of a group by the role of this process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum GroupReport {
+    /// Counts of the leader.
+    Leader(Box<LeaderReport>),
+    /// Counts of an edge.
+    Edge(Box<EdgeReport>),
+}
+
+/// How a group ended.
+#[derive(Debug)]
+pub struct GroupEnd {
+    /// Site of the group.
+    pub site: SiteId,
+    /// Name of the group.
+    pub group: GroupId,
+    /// Last counts, or the reason why the group failed.
+    pub outcome: Result<GroupReport, AggregatorError>,
+}
+
+/// One group that has been started.
+enum Running {
+    Leader(GroupLeader),
+    Edge(GroupEdge),
+}
+
+impl Shared {
+    /// Prepares the cloud client.
+    ///
+    /// # Errors
+    /// [`AggregatorError::Config`] with every mistake.
+    pub fn new(config: SharedConfig) -> Result<Self, AggregatorError> {
+        let mistakes = config.check();
+        if !mistakes.is_empty() {
+            return Err(AggregatorError::Config(mistakes));
+        }
+        let cloud = config.cloud.url.is_some().then(|| Arc::new(CloudConnection::new(&config.cloud)));
+        Ok(Self { config, cloud })
+    }
+
+    /// Settings of a connection to the broker.
+    pub(crate) fn link_config(&self, client_id: String) -> LinkConfig {
+        let queue_messages = self.config.queue_messages.get();
+        LinkConfig {
+            incoming_messages: queue_messages,
+            outgoing_messages: queue_messages,
+            ..LinkConfig::new(self.config.broker.address.clone(), client_id)
+        }
+    }
+}
+
+impl Aggregator {
+    /// Starts every group. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`AggregatorError::Config`] for settings that cannot work, the error of the admin listener, or the first error when no group
+    /// starts.
+    pub async fn start(config: AggregatorConfig) -> Result<Self, AggregatorError> {
+        check_names(&config.groups)?;
+        let shared = Shared::new(config.shared)?;
+        let metrics = Metrics::new();
+        let mut aggregator = Self {
+            readers: Vec::new(),
+            stop: watch::Sender::new(false),
+            running: JoinSet::new(),
+            ended: Vec::new(),
+            admin: None,
+        };
+        for group in config.groups {
+            aggregator.start_group(&shared, group, &metrics).await?;
+        }
+        if aggregator.running.is_empty() {
+            let first = aggregator.ended.into_iter().find_map(|end| end.outcome.err());
+            return Err(first.unwrap_or_else(|| AggregatorError::mistake("group: missing")));
+        }
+        if let Some(address) = shared.config.admin.listen {
+            let admin = AdminServer::start(address, metrics, || true).await?;
+            info!(address = %admin.address(), "admin listener");
+            aggregator.admin = Some(admin);
+        }
+        Ok(aggregator)
+    }
+
+    async fn start_group(
+        &mut self,
+        shared: &Shared,
+        config: GroupConfig,
+        metrics: &Metrics,
+    ) -> Result<(), AggregatorError> {
+        let (site, group) = (config.site.clone(), config.group.clone());
+        let started = match config.role {
+            Role::Leader { .. } => GroupLeader::start(shared, config).await.map(Running::Leader),
+            Role::Edge { .. } => GroupEdge::start(shared, &config).await.map(Running::Edge),
+        };
+        let running = match started {
+            Ok(running) => running,
+            Err(error @ AggregatorError::Config(_)) => return Err(error),
+            Err(failure) => {
+                error!(%site, %group, %failure, "the group does not start; the others go on");
+                self.ended.push(GroupEnd { site, group, outcome: Err(failure) });
+                return Ok(());
+            }
+        };
+        let labels = [("site", site.as_str()), ("group", group.as_str())];
+        self.readers.push(running.register(metrics, &labels));
+        let mut stop = self.stop.subscribe();
+        let stop = async move { _ = stop.wait_for(|stop| *stop).await };
+        self.running.spawn(async move {
+            let outcome = running.run(stop).await;
+            if let Err(failure) = &outcome {
+                error!(%site, %group, %failure, "the group ended; the others go on");
+            }
+            GroupEnd { site, group, outcome }
+        });
+        Ok(())
+    }
+
+    /// Counts of every group that started, in the order of the configuration.
+    pub fn reports(&self) -> Vec<GroupReport> {
+        self.readers.iter().map(|read| read()).collect()
+    }
+
+    /// Address of the admin listener.
+    pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
+        self.admin.as_ref().map(AdminServer::address)
+    }
+
+    /// Waits until every group has ended by itself.
+    pub async fn ended(&mut self) {
+        while let Some(end) = self.running.join_next().await {
+            // The tasks neither panic nor are they aborted: a panic of an event loop is an outcome.
+            self.ended.extend(end.ok());
+        }
+    }
+
+    /// Stops all groups at once, each within its grace time, and gives the end of every group.
+    pub async fn shutdown(mut self) -> Vec<GroupEnd> {
+        self.stop.send_replace(true);
+        self.ended().await;
+        self.ended
+    }
+}
+
+/// Runs an aggregator until `shutdown` ends, or until every group has ended by itself.
+///
+/// # Errors
+/// [`AggregatorError`] when the aggregator cannot start.
+pub async fn run(
+    config: AggregatorConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Vec<GroupEnd>, AggregatorError> {
+    let mut aggregator = Aggregator::start(config).await?;
+    tokio::select! {
+        () = shutdown => {}
+        () = aggregator.ended() => {}
+    }
+    Ok(aggregator.shutdown().await)
+}
+
+impl Running {
+    async fn run(self, stop: impl Future<Output = ()>) -> Result<GroupReport, AggregatorError> {
+        match self {
+            Self::Leader(leader) => {
+                leader.run(stop).await.map(|report| GroupReport::Leader(Box::new(report)))
+            }
+            Self::Edge(edge) => edge.run(stop).await.map(|report| GroupReport::Edge(Box::new(report))),
+        }
+    }
+
+    /// Registers the metrics of the group and gives its reader.
+    fn register(&self, metrics: &Metrics, labels: &[(&str, &str)]) -> Reader {
+        match self {
+            Self::Leader(leader) => {
+                metrics.register_report(&LEADER_METRICS, labels, leader.reader());
+                let read = leader.reader();
+                Box::new(move || GroupReport::Leader(Box::new(read())))
+            }
+            Self::Edge(edge) => {
+                let labels = [labels, &[("edge", edge.id())]].concat();
+                metrics.register_report(&EDGE_METRICS, &labels, edge.reader());
+                let read = edge.reader();
+                Box::new(move || GroupReport::Edge(Box::new(read())))
+            }
+        }
+    }
+}
+
+/// Refuses two members with the same role in the same group, and two with the same client id.
+fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
+    let (mut members, mut client_ids) = (BTreeSet::new(), BTreeSet::new());
+    let mut mistakes = Vec::new();
+    for (index, config) in groups.iter().enumerate() {
+        let GroupConfig { site, group, role, client_id, .. } = config;
+        let edge = match role {
+            Role::Leader { .. } => None,
+            Role::Edge { edge, .. } => Some(*edge),
+        };
+        if !members.insert((site, group, edge)) {
+            mistakes.push(format!(
+                "group[{index}].group: expected each role of a group once, found {group} again"
+            ));
+        }
+        if let Some(id) = client_id.as_ref().filter(|id| !client_ids.insert(*id)) {
+            mistakes.push(format!(
+                "group[{index}].client_id: expected another id for each group, found {id} again"
+            ));
+        }
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(AggregatorError::Config(mistakes)) }
+}
+
+/// Reason why an aggregator or a group does not start, or stopped by itself.
+#[derive(Debug, Error)]
+pub enum AggregatorError {
+    /// All settings that cannot work, each with key, expected and found.
+    #[error("configuration: {}", .0.join("; "))]
+    Config(Vec<String>),
+    /// An exit or an edge section of the bundle does not load.
+    #[error("sections of the aggregator: {0}")]
+    Section(String),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The settings of the link cannot work.
+    #[error("link: {0}")]
+    Link(#[from] LinkError),
+    /// The admin listener cannot listen.
+    #[error("admin.listen: {0}")]
+    Admin(#[from] std::io::Error),
+    /// An event loop ended by a fault of the program, or a link ended.
+    #[error("the aggregator stopped: {0}")]
+    Stopped(String),
+}
+
+impl AggregatorError {
+    /// One setting that cannot work.
+    pub(crate) fn mistake(mistake: impl Into<String>) -> Self {
+        Self::Config(vec![mistake.into()])
+    }
+}

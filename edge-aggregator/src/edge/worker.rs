@@ -1,0 +1,239 @@
+//! Event loop of an edge beside the leader (configuration f) under one network.
+//!
+//! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::edge::EdgeEvent;
+use headwater_inference::leader::{Event, Generation};
+use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_protocol::{
+    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
+    Topic, Topics, decode, encode,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, info, warn};
+
+use super::{EdgeReply, LocalEdges};
+use crate::aggregator::{AggregatorError, Shared};
+use crate::clock::Clock;
+use crate::config::GroupConfig;
+use crate::inbox::{Inbox, MessageFormat, retained_filters, sample_filters};
+use crate::journal::JournalError;
+use crate::member::Member;
+use crate::remote_edges::NetworkEdge;
+use crate::report::EdgeReport;
+use crate::worker::ROUND_MESSAGES;
+
+/// Starts an edge under one network. Devices of the other networks are known to it; their features are ignored.
+///
+/// # Errors
+/// [`AggregatorError`]: a network without that edge, a section that does not load, or the link.
+pub(super) async fn start(
+    shared: &Shared,
+    config: &GroupConfig,
+    (edge, id): (NetworkEdge, EdgeId),
+    bundle: &Arc<Bundle>,
+) -> Result<Member<EdgeReport>, AggregatorError> {
+    let edges = load(config, edge, bundle).await?;
+    let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
+    let topics = Topics::new(&config.site, &config.group);
+    // Seconds of the clock tell one boot from another.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let status = EdgeStatus {
+        state: DeviceState::Up,
+        boot: Boot(since.as_secs() as u16),
+        edge: edge.edge,
+        network,
+        software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
+    };
+    let status_topic = topics.edge(&id, EdgeTopic::Status);
+    let request_topic = topics.name(&Topic::Request);
+    let client_id = match (&config.client_id, edge.generation) {
+        (Some(client_id), Generation::Next) => format!("{client_id}-next"),
+        _ => config.client_id(id.as_str()),
+    };
+    let mut link = shared.link_config(client_id);
+    link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
+    link.retained = vec![retained(&status_topic, &status)?];
+    let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
+    link.last_will = Some(retained(&status_topic, &down)?);
+    let filters = retained_filters(&topics).into_iter().chain(sample_filters(&topics));
+    let filters = filters.chain([request_topic.clone(), status_topic.clone()]);
+    let link: LinkConfig = filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce));
+    let (link, incoming) = Link::start(link)?;
+    info!(group = %config.group, %id, edge = %edge.edge, network = network.short(), "edge ready");
+    let report = Arc::new(Mutex::new(EdgeReport::default()));
+    let formats = config.networks.bundles().as_ref();
+    let formats =
+        formats.map(|_, bundle| MessageFormat::new(bundle.manifest(), bundle.network_id(), Vec::new()));
+    let worker = Worker {
+        generation: edge.generation,
+        edges,
+        clock: Clock::starting_at(Instant::now()),
+        inbox: Inbox::new(topics.clone(), formats),
+        incoming,
+        link: link.clone(),
+        limits,
+        network: network.tag(),
+        newest: SampleId(0),
+        request_topic,
+        features_topic: topics.edge(&id, EdgeTopic::Features),
+        status_topic,
+        status,
+        qos: config.limits.request_qos,
+        report: Arc::clone(&report),
+    };
+    let stop = watch::Sender::new(false);
+    let worker = tokio::spawn(worker.run(stop.subscribe()));
+    let grace = Duration::from_millis(shared.config.grace_ms.get().into());
+    Ok(Member { link, grace, report, stop, worker })
+}
+
+/// Loads the section of an edge, off the async threads.
+async fn load(
+    config: &GroupConfig,
+    NetworkEdge { generation, edge }: NetworkEdge,
+    bundle: &Arc<Bundle>,
+) -> Result<LocalEdges, AggregatorError> {
+    // Thresholds and waits are fitted to a network: an operator's policy is for the current one.
+    let policy = config.policy.as_ref().filter(|_| generation == Generation::Current);
+    let features_ms = policy.map_or(bundle.policy().features_ms, |(policy, _)| policy.features_ms);
+    let (bundle, max_open) = (Arc::clone(bundle), config.limits.max_open.get());
+    let loading = tokio::task::spawn_blocking(move || {
+        let mut edges = LocalEdges::new();
+        edges.start((generation, &bundle), &[edge], features_ms, max_open)?;
+        Ok(edges)
+    });
+    loading.await.map_err(|error| error.to_string()).flatten().map_err(AggregatorError::Section)
+}
+
+fn retained(topic: &str, status: &EdgeStatus) -> Result<RetainedMessage, AggregatorError> {
+    let text = serde_json::to_vec(status).map_err(|error| AggregatorError::Stopped(error.to_string()))?;
+    Ok(RetainedMessage::new(topic, text))
+}
+
+/// State of the event loop.
+struct Worker {
+    generation: Generation,
+    edges: LocalEdges,
+    clock: Clock,
+    inbox: Inbox,
+    incoming: mpsc::Receiver<Incoming>,
+    link: Link,
+    limits: Limits,
+    network: NetworkTag,
+    /// Newest sample of a trigger or a request. Ids in headers are widened near it.
+    newest: SampleId,
+    request_topic: String,
+    features_topic: String,
+    status_topic: String,
+    /// Status while the edge is up.
+    status: EdgeStatus,
+    qos: QoS,
+    report: Arc<Mutex<EdgeReport>>,
+}
+
+impl Worker {
+    async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), JournalError> {
+        let mut messages = Vec::with_capacity(ROUND_MESSAGES);
+        loop {
+            let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
+            let mut reply = None;
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES) => if taken == 0 {
+                    warn!("the link ended: no more messages will come");
+                    return Ok(());
+                },
+                first = self.edges.next() => reply = Some(first),
+                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
+            }
+            let now = Instant::now();
+            messages.drain(..).for_each(|message| self.receive(now, message));
+            self.edges.tick(self.clock.micros(now));
+            while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
+                self.answer(next);
+            }
+            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.filled_slots = self.inbox.filled_slots();
+            report.refused = self.inbox.refusals();
+            report.unroutable = self.inbox.unroutable();
+        }
+    }
+
+    fn receive(&mut self, now: Instant, message: Incoming) {
+        let Incoming::Message { topic, payload, .. } = message else { return };
+        let at = self.clock.micros(now);
+        if topic == self.request_topic {
+            return match decode(&payload, &self.limits) {
+                Ok(Message { header, body: Body::Request(slots) }) if header.network == self.network => {
+                    let near = self.newest.max(self.inbox.newest_first_sample());
+                    let sample = SampleId::widen(header.sample_low, near);
+                    self.newest = self.newest.max(sample);
+                    self.edges.handle(at, self.generation, EdgeEvent::Collect { sample, slots });
+                }
+                _ => debug!("a request of another network"),
+            };
+        }
+        if topic == self.status_topic {
+            return self.restore_status(&payload);
+        }
+        let (edges, newest) = (&mut self.edges, self.newest);
+        let mut triggered = newest;
+        self.inbox.receive(&topic, &payload, newest, |generation, event| {
+            if let Event::Trigger { sample } = event {
+                triggered = triggered.max(sample);
+            }
+            edges.handle_leader_event(at, generation, &event);
+        });
+        self.newest = triggered;
+    }
+
+    /// Publishes the status again after another one: a broker that finds a dead connection late publishes the last will of that
+    /// connection over the status of the new one.
+    fn restore_status(&self, payload: &[u8]) {
+        if serde_json::from_slice::<EdgeStatus>(payload).is_ok_and(|status| status == self.status) {
+            return;
+        }
+        if let Ok(text) = serde_json::to_vec(&self.status)
+            && let Err(error) = self.link.publish(self.status_topic.as_str(), text, QoS::AtLeastOnce, true)
+        {
+            debug!(%error, "the status was not published");
+        }
+    }
+
+    fn answer(&self, reply: EdgeReply) {
+        let EdgeReply { sample, slots, output, failed, .. } = reply;
+        let scores: Vec<u8>;
+        let body = match &output {
+            Some(output) => {
+                scores = output.scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+                Body::EdgeFeatures { slots, scores: &scores, map: &output.features }
+            }
+            None => Body::Gone,
+        };
+        let header = Header {
+            late: false,
+            network: self.network,
+            sample_low: sample.low(),
+            boot: self.status.boot,
+            age_ms: 0,
+        };
+        let mut payload = Vec::new();
+        let sent = encode(&Message { header, body }, &self.limits, &mut payload).is_ok()
+            && self.link.publish(self.features_topic.as_str(), payload, self.qos, false).is_ok();
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.section_failures += u64::from(failed);
+        report.unsent += u64::from(!sent);
+        match (sent, output) {
+            (true, Some(_)) => report.answered += 1,
+            (true, None) => report.gone += 1,
+            (false, _) => {}
+        }
+    }
+}

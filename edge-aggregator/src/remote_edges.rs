@@ -1,0 +1,232 @@
+//! Remote edges: aggregator processes that run an edge section for the leader, from the status messages that they send.
+
+use std::collections::BTreeMap;
+
+use headwater_inference::bundle::PerNetwork;
+use headwater_inference::leader::Generation;
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, SlotSet};
+use tracing::warn;
+
+use crate::registry::wrong_network;
+use crate::report::EdgeRefusals;
+
+/// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
+const MAX_EDGES: usize = 256;
+
+/// A change of the process that runs an edge section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EdgeChange {
+    /// A process runs the section.
+    Up(NetworkEdge),
+    /// No process runs the section.
+    Down(NetworkEdge),
+}
+
+/// An edge of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NetworkEdge {
+    pub(crate) generation: Generation,
+    pub(crate) edge: EdgeIndex,
+}
+
+/// A network whose edges are accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeNetwork {
+    pub(crate) network: NetworkId,
+    /// Slots of each edge; empty for an edge in the leader's process, which no other process may run.
+    pub(crate) slots: Vec<SlotSet>,
+}
+
+/// Position of an edge in the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteEdgeIndex(usize);
+
+/// All remote edges of the group.
+#[derive(Debug)]
+pub(crate) struct RemoteEdges {
+    networks: PerNetwork<EdgeNetwork>,
+    edges: Vec<RemoteEdge>,
+}
+
+/// One edge, from its first message on.
+#[derive(Debug)]
+struct RemoteEdge {
+    id: EdgeId,
+    /// Boot and section of an edge that is up and accepted.
+    session: Option<(Boot, NetworkEdge)>,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+impl RemoteEdges {
+    pub(crate) fn new(networks: PerNetwork<EdgeNetwork>) -> Self {
+        Self { networks, edges: Vec::new() }
+    }
+
+    /// The edge of that name; `None` when [`MAX_EDGES`] others are remembered.
+    pub(crate) fn edge(&mut self, id: &EdgeId) -> Option<RemoteEdgeIndex> {
+        if let Some(at) = self.edges.iter().position(|known| known.id == *id) {
+            return Some(RemoteEdgeIndex(at));
+        }
+        if self.edges.len() == MAX_EDGES {
+            return None;
+        }
+        self.edges.push(RemoteEdge { id: id.clone(), session: None, refused: BTreeMap::new() });
+        Some(RemoteEdgeIndex(self.edges.len() - 1))
+    }
+
+    /// Takes the status of an edge, which its last will may have sent.
+    pub(crate) fn set_status(&mut self, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<EdgeChange> {
+        let mut changes = Vec::new();
+        let session = self.edges[index.0].session;
+        // The last will of another boot must not end this session.
+        let ended = session.filter(|(boot, _)| status.state == DeviceState::Up || *boot == status.boot);
+        if let Some((_, edge)) = ended {
+            self.edges[index.0].session = None;
+            changes.push(EdgeChange::Down(edge));
+        }
+        if status.state == DeviceState::Down {
+            return changes;
+        }
+        match self.claimed_edge(status.network, status.edge) {
+            Ok(edge) => {
+                self.edges[index.0].session = Some((status.boot, edge));
+                changes.push(EdgeChange::Up(edge));
+            }
+            Err((fault, why)) => self.refuse(index, fault, &why),
+        }
+        changes
+    }
+
+    /// The edge of a network, if no other process runs that edge.
+    fn claimed_edge(&self, network: NetworkId, edge: EdgeIndex) -> Result<NetworkEdge, (Fault, String)> {
+        let Some((generation, known)) = self.networks.iter().find(|(_, known)| known.network == network)
+        else {
+            let ours = self.networks.as_ref().map(|_, known| known.network);
+            return Err((Fault::WrongNetwork, wrong_network(ours, network)));
+        };
+        if known.slots.get(edge.index()).is_none_or(|slots| slots.is_empty()) {
+            let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");
+            return Err((Fault::Malformed, why));
+        }
+        let claim = NetworkEdge { generation, edge };
+        let mut taken = self.edges.iter().filter_map(|known| Some((&known.id, known.session?.1)));
+        match taken.find(|(_, taken)| *taken == claim) {
+            Some((holder, _)) => {
+                let why = format!("edge {edge} is {holder} already: give one of them another");
+                Err((Fault::SlotTaken, why))
+            }
+            None => Ok(claim),
+        }
+    }
+
+    /// The network under which a message of the edge is read.
+    pub(crate) fn generation(&self, index: RemoteEdgeIndex) -> Generation {
+        self.edges[index.0].session.map_or(Generation::Current, |(_, edge)| edge.generation)
+    }
+
+    /// The edge section of a message with this boot.
+    ///
+    /// # Errors
+    /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
+    pub(crate) fn admit(&self, index: RemoteEdgeIndex, boot: Boot) -> Result<NetworkEdge, Fault> {
+        let session = self.edges[index.0].session.filter(|(current, _)| *current == boot);
+        session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
+    }
+
+    /// Counts a refusal, and logs the first one of a kind.
+    pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str) {
+        let known = &mut self.edges[index.0];
+        let count = known.refused.entry(fault.code()).or_default();
+        *count += 1;
+        if *count == 1 {
+            warn!(edge = %known.id, fault = fault.code(), why, "an edge was refused; more refusals of this kind are only counted");
+        }
+    }
+
+    /// Every edge with refusals.
+    pub(crate) fn refusals(&self) -> Vec<EdgeRefusals> {
+        let with_refusals = self.edges.iter().filter(|known| !known.refused.is_empty());
+        let refusals =
+            |known: &RemoteEdge| EdgeRefusals { edge: known.id.clone(), refused: known.refused.clone() };
+        with_refusals.map(refusals).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: NetworkId = NetworkId([7; 32]);
+    const NEXT: NetworkId = NetworkId([8; 32]);
+
+    fn status(state: DeviceState, boot: u16, edge: u8) -> EdgeStatus {
+        EdgeStatus { state, boot: Boot(boot), edge: edge_index(edge), network: OURS, software: "test".into() }
+    }
+
+    /// Edge 0 runs in the leader, edges 1 and 2 are remote.
+    fn registry() -> RemoteEdges {
+        let network = |network| EdgeNetwork {
+            network,
+            slots: vec![0, 0b10, 0b100].into_iter().map(SlotSet::from_bits).collect(),
+        };
+        RemoteEdges::new(PerNetwork { current: network(OURS), next: Some(network(NEXT)) })
+    }
+
+    fn claim(edge: u8) -> NetworkEdge {
+        NetworkEdge { generation: Generation::Current, edge: edge_index(edge) }
+    }
+
+    fn edge_index(edge: u8) -> EdgeIndex {
+        EdgeIndex::new(edge).unwrap()
+    }
+
+    fn index(registry: &mut RemoteEdges, id: &str) -> RemoteEdgeIndex {
+        registry.edge(&EdgeId::new(id).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_edge_comes_and_goes_and_the_last_will_of_an_earlier_boot_does_not_end_its_session() {
+        let mut registry = registry();
+        let north = index(&mut registry, "north");
+        assert_eq!(registry.admit(north, Boot(1)), Err(Fault::UnknownDevice));
+        assert_eq!(registry.set_status(north, &status(DeviceState::Up, 1, 1)), [EdgeChange::Up(claim(1))]);
+        assert_eq!(registry.admit(north, Boot(1)), Ok(claim(1)));
+        let again = registry.set_status(north, &status(DeviceState::Up, 2, 1));
+        assert_eq!(again, [EdgeChange::Down(claim(1)), EdgeChange::Up(claim(1))]);
+        assert_eq!(registry.set_status(north, &status(DeviceState::Down, 1, 1)), []);
+        assert_eq!(
+            registry.set_status(north, &status(DeviceState::Down, 2, 1)),
+            [EdgeChange::Down(claim(1))]
+        );
+        assert_eq!(registry.admit(north, Boot(2)), Err(Fault::UnknownDevice));
+    }
+
+    #[test]
+    fn a_local_edge_an_unknown_edge_and_a_taken_edge_are_refused() {
+        let mut registry = registry();
+        let [north, south] = ["north", "south"].map(|id| index(&mut registry, id));
+        registry.set_status(north, &status(DeviceState::Up, 1, 1));
+        for edge in [0, 1, 3] {
+            assert_eq!(registry.set_status(south, &status(DeviceState::Up, 1, edge)), [], "edge {edge}");
+        }
+        let refused = registry.refusals();
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].refused[Fault::SlotTaken.code()], 1);
+        assert_eq!(refused[0].refused[Fault::Malformed.code()], 2);
+    }
+
+    #[test]
+    fn an_edge_that_comes_back_with_the_next_network_leaves_the_current_one() {
+        let mut registry = registry();
+        let north = index(&mut registry, "north");
+        registry.set_status(north, &status(DeviceState::Up, 1, 1));
+        let next = EdgeStatus { network: NEXT, ..status(DeviceState::Up, 2, 1) };
+        let claimed = NetworkEdge { generation: Generation::Next, edge: edge_index(1) };
+        let changes = registry.set_status(north, &next);
+        assert_eq!(changes, [EdgeChange::Down(claim(1)), EdgeChange::Up(claimed)]);
+        assert_eq!(
+            (registry.generation(north), registry.admit(north, Boot(2))),
+            (Generation::Next, Ok(claimed))
+        );
+    }
+}

@@ -1,0 +1,257 @@
+//! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::policy::Policy;
+use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
+use headwater_settings::{
+    CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables, word,
+};
+use serde::Deserialize;
+
+use crate::config::{
+    AggregatorConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, Role, SharedConfig,
+};
+
+/// Leads the decisions of groups of devices, or runs an edge section for a leader (--role edge).
+///
+/// One group is given by flags, the environment or the top of the file; several groups by one [[group]] table each.
+#[derive(Clone, Debug, Conf)]
+#[conf(env_prefix = "HEADWATER_", name = "headwater-aggregator", version, test)]
+pub struct AggregatorSettings {
+    /// Options of the command line.
+    #[conf(flatten)]
+    pub command_line: CommandLine,
+    /// The one group of a process without `[[group]]`.
+    #[conf(flatten)]
+    pub group: Option<GroupSettings>,
+    /// Settings of all groups.
+    #[conf(flatten)]
+    pub shared: SharedConfig,
+}
+
+/// Settings of one group.
+#[derive(Clone, Debug, Conf)]
+pub struct GroupSettings {
+    /// Site of the group.
+    #[conf(long, env, default_value = "home")]
+    pub site: SiteId,
+    /// Name of the group.
+    #[conf(long, env, default_value = "demo")]
+    pub group: GroupId,
+    /// Bundle that the devices run.
+    #[conf(long, env)]
+    pub bundle: PathBuf,
+    /// Bundle that devices are switching to, while they are restarted with it one by one (docs/rollover.md). Its own policy applies.
+    #[conf(long, env)]
+    pub next_bundle: Option<PathBuf>,
+    /// File with thresholds and timing (TOML), in place of the bundle's policy; see docs/policy.toml.
+    #[conf(long, env)]
+    pub policy: Option<PathBuf>,
+    /// "leader" decides. "edge" runs one edge section of a network with several edges (configuration f).
+    #[conf(long, env, value_parser = word, default_value = "leader")]
+    pub role: RoleName,
+    /// Leader: edges of the network that run in this process, counted from 0. Left out: the only edge, where there is one; of several,
+    /// none.
+    #[conf(long, env)]
+    pub local_edges: Option<List<usize>>,
+    /// Edge: position of the edge in the network, counted from 0.
+    #[conf(long, env, value_parser = edge_index)]
+    pub edge: Option<EdgeIndex>,
+    /// Edge: name in topics. Left out: "edge-" and the position.
+    #[conf(long, env)]
+    pub edge_id: Option<EdgeId>,
+    /// MQTT client id. Left out: made from site, group and role. A broker ends the connection of an earlier client with the same id.
+    #[conf(long, env)]
+    pub client_id: Option<String>,
+    /// Name of the group's model at the cloud service. Left out: the name in `[cloud]`.
+    #[conf(long, env)]
+    pub model: Option<String>,
+    /// Bounds and timing.
+    #[conf(flatten)]
+    pub limits: GroupLimits,
+    /// Section `[journal]`.
+    #[conf(flatten, prefix)]
+    pub journal: JournalSettings,
+}
+
+/// Part that a process has in a group, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoleName {
+    /// The leader.
+    Leader,
+    /// An edge beside the leader.
+    Edge,
+}
+
+/// Settings of an aggregator, with the groups from wherever they were given.
+#[derive(Clone, Debug)]
+pub struct LoadedAggregator {
+    /// Settings of all groups, and options of the command line.
+    pub settings: AggregatorSettings,
+    /// The groups.
+    pub groups: Vec<GroupSettings>,
+    /// Settings in effect as a TOML file.
+    pub effective: String,
+}
+
+impl LoadedAggregator {
+    /// Reads all settings.
+    ///
+    /// # Errors
+    /// [`Stop`]: help that was asked for, or every mistake.
+    pub fn load(sources: Sources) -> Result<Self, Stop> {
+        let (loaded, tables) = load_with_tables::<AggregatorSettings, GroupSettings>(sources, "group")?;
+        let mut effective = loaded.to_toml(None);
+        tables.iter().for_each(|table| effective.push_str(&table.to_toml(Some("group"))));
+        let groups = match (&loaded.settings.group, tables) {
+            (Some(group), tables) if tables.is_empty() => vec![group.clone()],
+            (Some(_), _) => return Err(Stop::Mistakes(vec![both(&loaded)])),
+            (None, tables) if tables.is_empty() => {
+                return Err(Stop::Mistakes(vec![
+                    "bundle: missing; several groups are given as [[group]]".into(),
+                ]));
+            }
+            (None, tables) => tables.into_iter().map(|table| table.settings).collect(),
+        };
+        Ok(Self { settings: loaded.settings, groups, effective })
+    }
+
+    /// Opens every file that the settings name.
+    ///
+    /// # Errors
+    /// Every file that cannot be opened, with its key.
+    pub fn open(&self) -> Result<AggregatorConfig, Vec<String>> {
+        let (mut groups, mut mistakes) = (Vec::new(), Vec::new());
+        for (index, group) in self.groups.iter().enumerate() {
+            let place =
+                if self.settings.group.is_some() { String::new() } else { format!("group[{index}].") };
+            match group.open() {
+                Ok(group) => groups.push(group),
+                Err(of_group) => {
+                    mistakes.extend(of_group.into_iter().map(|mistake| format!("{place}{mistake}")))
+                }
+            }
+        }
+        let config = AggregatorConfig { shared: self.settings.shared.clone(), groups };
+        if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+    }
+}
+
+/// The mistake of a group by settings of its own beside `[[group]]`.
+fn both(loaded: &Loaded<AggregatorSettings>) -> String {
+    let of_group = keys::<GroupSettings>();
+    let is_set = |value: &&Value| value.origin != Origin::Default && of_group.contains(&value.declared.key);
+    let key = loaded.values.iter().find(is_set).map_or("group", |value| &value.declared.key);
+    format!("{key}: expected one group by settings of its own or several as [[group]], found both")
+}
+
+impl Settings for AggregatorSettings {
+    const RENAMED: &'static [(&'static str, &'static str)] = &[
+        ("own_edges", "local_edges"),
+        ("most_open", "max_open"),
+        ("broker", "broker.address"),
+        ("cloud_url", "cloud.url"),
+        ("cloud_model", "cloud.model"),
+        ("cloud_most_requests", "cloud.max_requests"),
+        ("cloud_linger_ms", "cloud.linger_ms"),
+        ("breaker_failures", "cloud.breaker.failures"),
+        ("breaker_first_wait_ms", "cloud.breaker.first_wait_ms"),
+        ("breaker_longest_wait_ms", "cloud.breaker.max_wait_ms"),
+        ("journal", "journal.path"),
+        ("journal_path", "journal.path"),
+        ("journal_most_bytes", "journal.max_bytes"),
+        ("journal_sync", "journal.sync"),
+    ];
+    const ALIASES: &'static [(&'static str, &'static str)] = &[
+        ("RUST_LOG", "log.filter"),
+        ("HEADWATER_AGGREGATOR_CONFIG", "config"),
+        ("HEADWATER_CLOUD_MODEL_NAME", "cloud.model"),
+    ];
+
+    fn check(&self) -> Vec<String> {
+        let of_group = self.group.iter().flat_map(Settings::check);
+        self.shared.check().into_iter().chain(of_group).collect()
+    }
+}
+
+impl Settings for GroupSettings {
+    fn check(&self) -> Vec<String> {
+        self.role().err().unwrap_or_default()
+    }
+}
+
+impl GroupSettings {
+    /// Opens the files of the group.
+    fn open(&self) -> Result<GroupConfig, Vec<String>> {
+        let mut mistakes = Vec::new();
+        let mut note = |key: &str, mistake: String| mistakes.push(format!("{key}: {mistake}"));
+        let bundle = open_bundle(&self.bundle).map_err(|mistake| note("bundle", mistake)).ok();
+        let next = self.next_bundle.as_deref().map(open_bundle).transpose();
+        let next = next.map_err(|mistake| note("next_bundle", mistake)).ok().flatten();
+        let policy = self.policy.as_deref().map(open_policy).transpose();
+        let policy = policy.map_err(|mistake| note("policy", mistake)).ok().flatten();
+        let networks = match (bundle, next) {
+            (Some(current), Some(next)) => {
+                Networks::both(current, next).map_err(|mistake| note("next_bundle", mistake.to_string())).ok()
+            }
+            (current, _) => current.map(Networks::from),
+        };
+        let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
+        let Some((networks, role)) = networks.zip(role).filter(|_| mistakes.is_empty()) else {
+            return Err(mistakes);
+        };
+        let JournalSettings { path, max_bytes, sync } = self.journal.clone();
+        Ok(GroupConfig {
+            role,
+            policy,
+            client_id: self.client_id.clone(),
+            model: self.model.clone(),
+            journal: path.map(|path| JournalConfig { path, max_bytes: max_bytes.get(), sync }),
+            limits: self.limits,
+            ..GroupConfig::new(self.site.clone(), self.group.clone(), networks)
+        })
+    }
+
+    /// The role with its settings.
+    fn role(&self) -> Result<Role, Vec<String>> {
+        let of_other = |key: &str, role: &str| format!("{key}: only with role = {role:?}");
+        let local_edges = self.local_edges.clone().map(|edges| edges.0);
+        match (self.role, local_edges, self.edge) {
+            (RoleName::Edge, None, Some(edge)) => Ok(Role::Edge { edge, id: self.edge_id.clone() }),
+            (RoleName::Edge, local_edges, edge) => {
+                let misplaced = local_edges.map(|_| of_other("local_edges", "leader"));
+                let missing = edge.is_none().then(|| "edge: missing, and role is \"edge\"".to_owned());
+                Err(misplaced.into_iter().chain(missing).collect())
+            }
+            (RoleName::Leader, local_edges, None) if self.edge_id.is_none() => {
+                Ok(Role::Leader { local_edges })
+            }
+            (RoleName::Leader, _, edge) => {
+                let edge = edge.map(|_| of_other("edge", "edge"));
+                let id = self.edge_id.as_ref().map(|_| of_other("edge_id", "edge"));
+                Err(edge.into_iter().chain(id).collect())
+            }
+        }
+    }
+}
+
+fn open_bundle(path: &Path) -> Result<Arc<Bundle>, String> {
+    Bundle::open(path).map(Arc::new).map_err(|error| format!("opening {}: {error}", path.display()))
+}
+
+fn open_policy(path: &Path) -> Result<(Policy, PolicyId), String> {
+    let in_file = |reason: String| format!("{}: {reason}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
+    let policy: Policy = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
+    policy.check().map_err(|error| in_file(error.to_string()))?;
+    Ok((policy, Policy::id_of(text.as_bytes())))
+}
+
+fn edge_index(text: &str) -> Result<EdgeIndex, String> {
+    let edge = text.parse::<u8>().ok().and_then(|edge| EdgeIndex::new(edge).ok());
+    edge.ok_or_else(|| format!("expected 0 to {}, found {text}", EdgeIndex::MAX - 1))
+}

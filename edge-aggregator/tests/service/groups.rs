@@ -1,0 +1,228 @@
+//! Several groups in one process.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use headwater_edge_aggregator::{
+    Aggregator, AggregatorConfig, AggregatorError, GroupConfig, GroupReport, JournalConfig, LeaderReport,
+};
+use headwater_link::BrokerAddress;
+use headwater_link::broker::EmbeddedBroker;
+use headwater_protocol::{SampleId, SlotSet};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use crate::group::{Camera, Group, LIMIT, Observer};
+
+const SURE: f32 = 1.0;
+/// Samples that each group decides.
+const SAMPLES: u64 = 40;
+
+/// Two groups on one broker, each with its own journal.
+struct TwoGroups {
+    groups: [Group; 2],
+    folder: TempDir,
+}
+
+impl TwoGroups {
+    fn new(broker: &BrokerAddress) -> Self {
+        let groups = ["north", "south"].map(|name| Group::named(name, broker.clone(), SURE));
+        Self { groups, folder: TempDir::new().unwrap() }
+    }
+
+    fn config(&self) -> AggregatorConfig {
+        let journal = |name| Some(JournalConfig::new(self.folder.path().join(name)));
+        let [north, south] = &self.groups;
+        let mut shared = north.shared();
+        shared.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        let north = GroupConfig { journal: journal("north"), ..north.config() };
+        let south = GroupConfig { journal: journal("south"), ..south.config() };
+        AggregatorConfig { shared, groups: vec![north, south] }
+    }
+
+    async fn cameras(&self, group: usize) -> [Camera; 2] {
+        let group = &self.groups[group];
+        [group.camera(0).await, group.camera(1).await]
+    }
+
+    async fn observers(&self) -> [Observer; 2] {
+        let [north, south] = &self.groups;
+        [north.observer().await, south.observer().await]
+    }
+}
+
+fn leader(report: &GroupReport) -> &LeaderReport {
+    match report {
+        GroupReport::Leader(report) => report,
+        GroupReport::Edge(_) => panic!("expected a leader"),
+    }
+}
+
+async fn wait_until_filled(aggregator: &Aggregator, slots: &[usize]) {
+    let filled = || {
+        let reports = aggregator.reports();
+        reports.iter().zip(slots).all(|(report, count)| leader(report).filled_slots == SlotSet::first(*count))
+    };
+    let wait = async {
+        while !filled() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect("births of all devices");
+}
+
+/// Interleaves samples of both groups with the same ids and different classes, and checks that each group decides all its own samples
+/// and none of the other group's.
+async fn each_group_decides_its_own_samples(broker: &BrokerAddress) {
+    let two = TwoGroups::new(broker);
+    let aggregator = Aggregator::start(two.config()).await.unwrap();
+    let [mut north, mut south] = two.observers().await;
+    let cameras = [two.cameras(0).await, two.cameras(1).await];
+    wait_until_filled(&aggregator, &[2, 2]).await;
+    for sample in 1..=SAMPLES {
+        for (class, camera) in [(1, 0), (2, 0), (1, 1), (2, 1)] {
+            cameras[class - 1][camera].sees(sample, class);
+        }
+    }
+    for (observer, class) in [(&mut north, 1), (&mut south, 2)] {
+        let mut decided = BTreeSet::new();
+        while decided.len() < SAMPLES as usize {
+            let decision = observer.result().await;
+            assert_eq!(decision.class, class, "a decision of the other group");
+            assert_eq!(decision.presence.missing_count(), 1);
+            decided.insert(decision.sample);
+        }
+        assert_eq!(decided, (1..=SAMPLES).map(SampleId).collect());
+        assert_eq!(observer.settled(SAMPLES).await.highest, SampleId(SAMPLES));
+    }
+    let address = aggregator.admin_address().expect("an admin listener");
+    let metrics = tokio::task::spawn_blocking(move || metrics(address)).await.unwrap();
+    for group in ["north", "south"] {
+        let line =
+            format!("headwater_aggregator_decisions_total{{group=\"{group}\",site=\"plant\"}} {SAMPLES}");
+        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
+    }
+    headwater_telemetry::testing::check_metrics(&metrics);
+    for end in aggregator.shutdown().await {
+        let report = end.outcome.unwrap();
+        let report = leader(&report);
+        assert_eq!((report.decided, report.open, report.unroutable), (SAMPLES, 0, 0), "{}", end.group);
+        assert_eq!(report.leader.duplicates, 0, "{}", end.group);
+    }
+}
+
+/// Text of the metrics of an admin listener.
+fn metrics(address: std::net::SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+}
+
+#[tokio::test]
+async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
+    let broker = EmbeddedBroker::start(None).unwrap();
+    each_group_decides_its_own_samples(&broker.address()).await;
+}
+
+/// A Mosquitto of the test; killed when dropped.
+struct Mosquitto(Child, BrokerAddress);
+
+impl Mosquitto {
+    /// `None` where no Mosquitto is installed.
+    async fn start(folder: &TempDir) -> Option<Self> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let file = folder.path().join("mosquitto.conf");
+        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\n")).unwrap();
+        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("mosquitto");
+        command.arg("-c").arg(file).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().ok()?;
+        let wait = async {
+            while TcpStream::connect(("127.0.0.1", port)).is_err() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let broker = Self(child, BrokerAddress::mqtt("127.0.0.1", port).unwrap());
+        timeout(LIMIT, wait).await.expect("mosquitto listens");
+        Some(broker)
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        // A process that has ended already needs no signal.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn two_groups_decide_their_own_samples_on_mosquitto() {
+    let folder = TempDir::new().unwrap();
+    match Mosquitto::start(&folder).await {
+        Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
+        None => eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)"),
+    }
+}
+
+#[tokio::test]
+async fn a_group_whose_journal_cannot_be_opened_does_not_stop_the_other() {
+    let broker = EmbeddedBroker::start(None).unwrap();
+    let two = TwoGroups::new(&broker.address());
+    std::fs::write(two.folder.path().join("north"), "no entry\n").unwrap();
+    let aggregator = Aggregator::start(two.config()).await.unwrap();
+    let [_, mut south] = two.observers().await;
+    let cameras = two.cameras(1).await;
+    wait_until_filled(&aggregator, &[2]).await;
+    cameras.iter().for_each(|camera| camera.sees(1, 2));
+    assert_eq!(south.result().await.class, 2);
+    let ends = aggregator.shutdown().await;
+    let failed = ends.iter().find(|end| end.group.as_str() == "north").unwrap();
+    assert!(matches!(failed.outcome, Err(AggregatorError::Journal(_))), "{failed:?}");
+    assert_eq!(ends.iter().filter(|end| end.outcome.is_ok()).count(), 1);
+}
+
+#[tokio::test]
+async fn a_group_whose_journal_fails_later_ends_and_the_other_goes_on() {
+    let broker = EmbeddedBroker::start(None).unwrap();
+    let two = TwoGroups::new(&broker.address());
+    let mut config = two.config();
+    // Every write to this device fails for want of space.
+    config.groups[0].journal = Some(JournalConfig::new("/dev/full"));
+    let aggregator = Aggregator::start(config).await.unwrap();
+    let [_, mut south] = two.observers().await;
+    let cameras = [two.cameras(0).await, two.cameras(1).await];
+    wait_until_filled(&aggregator, &[2, 2]).await;
+    cameras[0].iter().for_each(|camera| camera.sees(1, 1));
+    for sample in 1..=SAMPLES {
+        cameras[1].iter().for_each(|camera| camera.sees(sample, 2));
+        assert_eq!(south.result().await.sample, SampleId(sample));
+    }
+    let mut ends = aggregator.shutdown().await;
+    ends.sort_by_key(|end| end.group.clone());
+    assert!(matches!(ends[0].outcome, Err(AggregatorError::Journal(_))), "{ends:?}");
+    assert_eq!(leader(ends[1].outcome.as_ref().unwrap()).decided, SAMPLES);
+}
+
+#[tokio::test]
+async fn one_group_twice_and_one_client_id_twice_are_refused() {
+    let two = TwoGroups::new(&"mqtt://127.0.0.1:1".parse().unwrap());
+    let mut config = two.config();
+    config.groups.iter_mut().for_each(|group| group.client_id = Some("leader".into()));
+    config.groups.push(config.groups[0].clone());
+    config.groups[2].client_id = None;
+    let error = Aggregator::start(config).await.err().expect("a refusal");
+    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
+    assert_eq!(
+        mistakes,
+        [
+            "group[1].client_id: expected another id for each group, found leader again",
+            "group[2].group: expected each role of a group once, found north again",
+        ]
+    );
+}

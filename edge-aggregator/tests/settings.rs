@@ -1,0 +1,249 @@
+//! Settings of `headwater-aggregator`: flags, environment, file, and the example file.
+
+use headwater_edge_aggregator::{
+    AggregatorConfig, GroupSettings, JournalSync, LoadedAggregator, Role, RoleName, SharedConfig,
+};
+use headwater_inference::policy::Policy;
+use headwater_inference::testing::TinyNetwork;
+use headwater_link::QoS;
+use headwater_protocol::{EdgeId, EdgeIndex};
+use headwater_settings::{Sources, Stop, example};
+use tempfile::TempDir;
+
+/// First lines of the example file.
+const HEADING: &str = "# Settings of headwater-aggregator. A flag (--cloud-url) wins over the environment (HEADWATER_CLOUD_URL), which wins over this file.
+# What is commented out has its default, or is an example. Several groups run in one process: one [[group]] table each. One group may
+# also be given by flags or the environment, or by the settings of [[group]] at the top of this file; both at once is refused.
+
+";
+
+/// A value for each shared setting without a default.
+const SHARED_SAMPLES: &str = "[cloud]\nurl = \"http://127.0.0.1:8600\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+
+/// A value for each setting of a group without a default.
+const GROUP_SAMPLES: &str = "bundle = \"network.hwb\"\nnext_bundle = \"next.hwb\"\npolicy = \"policy.toml\"
+local_edges = [0]\nedge = 0\nedge_id = \"edge-0\"\nclient_id = \"leader\"\nmodel = \"headwater\"
+journal.path = \"/var/lib/headwater/demo.journal\"";
+
+fn read(text: &str) -> Result<LoadedAggregator, Stop> {
+    LoadedAggregator::load(Sources::default().with_file(text))
+}
+
+#[track_caller]
+fn check(text: &str, flags: &[&str], expected: &[&str]) {
+    match LoadedAggregator::load(Sources::default().with_file(text).with_arguments(flags)) {
+        Err(Stop::Mistakes(mistakes)) => assert_eq!(mistakes, expected),
+        other => panic!("expected mistakes, found {other:?}"),
+    }
+}
+
+#[test]
+fn the_example_file_is_made_from_the_declarations() {
+    let shared = example::<SharedConfig>(None, SHARED_SAMPLES).unwrap();
+    let group = example::<GroupSettings>(Some("group"), GROUP_SAMPLES).unwrap();
+    let made = format!("{HEADING}{shared}{group}");
+    if made != include_str!("../headwater-aggregator.toml") {
+        let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("headwater-aggregator.toml");
+        std::fs::write(&file, made).unwrap();
+        panic!("headwater-aggregator.toml differs from the declarations; take {}", file.display());
+    }
+}
+
+#[test]
+fn the_example_file_has_the_defaults() {
+    let loaded = read(include_str!("../headwater-aggregator.toml")).unwrap();
+    assert_eq!(loaded.groups.len(), 1);
+    let default = read("bundle = \"network.hwb\"").unwrap();
+    assert_eq!(format!("{:?}", loaded.groups), format!("{:?}", default.groups));
+    assert_eq!(format!("{:?}", loaded.settings.shared), format!("{:?}", default.settings.shared));
+}
+
+#[test]
+fn one_group_is_given_by_flags() {
+    let flags = ["--group", "gate", "--bundle", "b", "--local-edges", "0,1", "--request-qos=1"];
+    let sources = Sources::default()
+        .with_arguments(flags)
+        .with_environment([("HEADWATER_SITE", "hall"), ("HEADWATER_CLOUD_MODEL_NAME", "net")]);
+    let loaded = LoadedAggregator::load(sources).unwrap();
+    let group = &loaded.groups[0];
+    assert_eq!((group.site.as_str(), group.group.as_str()), ("hall", "gate"));
+    assert_eq!(group.local_edges.as_ref().map(|edges| edges.0.clone()), Some(vec![0, 1]));
+    assert_eq!(group.limits.request_qos, QoS::AtLeastOnce);
+    assert_eq!(loaded.settings.shared.cloud.model, "net");
+}
+
+#[test]
+fn several_groups_are_given_as_tables() {
+    let text = "[broker]\naddress = \"10.0.0.1\"\n[[group]]\ngroup = \"north\"\nbundle = \"n\"\nmax_open = 5
+[[group]]\ngroup = \"south\"\nbundle = \"s\"\nrole = \"edge\"\nedge = 1\n[group.journal]\nsync = \"always\"";
+    let loaded = read(text).unwrap();
+    let names: Vec<_> = loaded.groups.iter().map(|group| group.group.as_str()).collect();
+    assert_eq!(names, ["north", "south"]);
+    let [north, south] = [&loaded.groups[0], &loaded.groups[1]];
+    assert_eq!((north.limits.max_open.get(), south.limits.max_open.get()), (5, 4096));
+    assert_eq!((south.role, south.journal.sync), (RoleName::Edge, JournalSync::Always));
+    assert_eq!(loaded.settings.shared.broker.address.to_string(), "mqtt://10.0.0.1:1883");
+}
+
+#[test]
+fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
+    let table = "[[group]]\nbundle = \"b\"";
+    let mistake =
+        |key| format!("{key}: expected one group by settings of its own or several as [[group]], found both");
+    check(table, &["--group", "gate", "--bundle", "b"], &[&mistake("group")]);
+    check(table, &["--journal-path", "j", "--bundle", "b"], &[&mistake("bundle")]);
+    check("", &[], &["bundle: missing; several groups are given as [[group]]"]);
+}
+
+#[test]
+fn every_mistake_is_named_at_once() {
+    let text = "site = \"a/b\"\nrequest_qos = 2\nmax_open = -1\nsped = 3\nsettled_every_ms = 0
+[broker]\naddress = \"amqp://x\"\n[cloud]\nurl = \"cloud\"\nmax_requests = \"many\"
+[journal]\nmax_bytes = 1\nsync = \"sometimes\"";
+    let Err(Stop::Mistakes(mistakes)) = read(text) else { panic!("expected mistakes") };
+    for key in [
+        "site:",
+        "request_qos:",
+        "max_open:",
+        "sped:",
+        "settled_every_ms:",
+        "broker.address:",
+        "cloud.url:",
+        "cloud.max_requests:",
+        "journal.max_bytes:",
+        "journal.sync:",
+        "bundle: missing",
+    ] {
+        assert!(mistakes.iter().any(|mistake| mistake.starts_with(key)), "{key} in {mistakes:#?}");
+    }
+    assert_eq!(mistakes.len(), 11, "{mistakes:#?}");
+    for message in [
+        "request_qos: expected 0 or 1, found 2",
+        "max_open: expected 1 to 65536, found -1",
+        "journal.max_bytes: expected 4194304 to 1099511627776, found 1",
+        "journal.sync: expected \"never\" or \"always\", found \"sometimes\"",
+    ] {
+        assert!(mistakes.iter().any(|mistake| mistake == message), "{message} in {mistakes:#?}");
+    }
+}
+
+#[test]
+fn mistakes_of_all_tables_are_named_with_their_table() {
+    check(
+        "[[group]]\nmax_open = 0\n[[group]]\nbundle = \"b\"\nrole = \"edge\"\n[group.journal]\npth = \"x\"",
+        &[],
+        &[
+            "group[0].bundle: missing",
+            "group[0].max_open: expected 1 to 65536, found 0",
+            "group[1].journal.pth: no such setting; did you mean `journal.path`?",
+            "group[1].edge: missing, and role is \"edge\"",
+        ],
+    );
+}
+
+#[test]
+fn a_setting_of_the_other_role_is_refused() {
+    let bundle = "bundle = \"b\"\n";
+    check(&format!("{bundle}role = \"edge\""), &[], &["edge: missing, and role is \"edge\""]);
+    check(&format!("{bundle}edge = 1"), &[], &["edge: only with role = \"edge\""]);
+    let both = ["local_edges: only with role = \"leader\"", "edge: missing, and role is \"edge\""];
+    check(&format!("{bundle}role = \"edge\"\nlocal_edges = [0]"), &[], &both);
+    check(
+        &format!("{bundle}role = \"boss\""),
+        &[],
+        &["role: expected \"leader\" or \"edge\", found \"boss\""],
+    );
+    check(&format!("{bundle}role = \"edge\"\nedge = 64"), &[], &["edge: expected 0 to 63, found 64"]);
+}
+
+#[test]
+fn a_cloud_address_that_cannot_work_is_refused() {
+    for url in ["https://cloud:1", "http://cloud/path", "ftp://cloud", "cloud:80", ""] {
+        let Err(Stop::Mistakes(mistakes)) = read(&format!("bundle = \"b\"\n[cloud]\nurl = {url:?}")) else {
+            panic!("{url} is accepted");
+        };
+        assert!(mistakes.len() == 1 && mistakes[0].starts_with("cloud.url: "), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn an_old_name_is_refused_naming_the_new_one() {
+    let old = "bundle = \"b\"\nbroker = \"10.0.0.1\"\ncloud_url = \"http://c\"\ncloud_most_requests = 3
+breaker_longest_wait_ms = 9\njournal_path = \"j\"\njournal_most_bytes = 9000000\nown_edges = [0]\nmost_open = 7";
+    check(
+        old,
+        &["--journal", "j"],
+        &[
+            "own_edges: is now `local_edges`",
+            "most_open: is now `max_open`",
+            "broker: is now `broker.address`",
+            "cloud_url: is now `cloud.url`",
+            "cloud_most_requests: is now `cloud.max_requests`",
+            "breaker_longest_wait_ms: is now `cloud.breaker.max_wait_ms`",
+            "--journal: is now --journal-path",
+            "journal_path: is now `journal.path`",
+            "journal_most_bytes: is now `journal.max_bytes`",
+        ],
+    );
+}
+
+#[test]
+fn settings_in_effect_are_a_file_that_gives_the_same_settings() {
+    let one =
+        "bundle = \"b\"\nlocal_edges = [0, 2]\nrequest_qos = 1\nclient_id = \"c\"\n[journal]\npath = \"j\"";
+    let several =
+        "[cloud]\nlinger_ms = 0\n[[group]]\nbundle = \"b\"\nrole = \"edge\"\nedge = 1\nedge_id = \"north\"
+[[group]]\nbundle = \"b\"\ngroup = \"g\"\n[group.journal]\npath = \"j\"\nsync = \"always\"";
+    for text in [one, several] {
+        let loaded = read(text).unwrap();
+        let again =
+            read(&loaded.effective).unwrap_or_else(|stop| panic!("{stop:?} in\n{}", loaded.effective));
+        assert_eq!(format!("{:?}", again.groups), format!("{:?}", loaded.groups));
+        assert_eq!(format!("{:?}", again.settings.shared), format!("{:?}", loaded.settings.shared));
+    }
+}
+
+/// A bundle and a policy in a folder.
+fn files(folder: &TempDir, policy: &str) -> String {
+    std::fs::write(folder.path().join("network.hwb"), TinyNetwork::default().bundle()).unwrap();
+    std::fs::write(folder.path().join("policy.toml"), policy).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    format!("bundle = {:?}\npolicy = {:?}\n", path("network.hwb"), path("policy.toml"))
+}
+
+fn open(text: &str) -> Result<AggregatorConfig, Vec<String>> {
+    read(text).unwrap().open()
+}
+
+#[test]
+fn files_that_are_named_are_opened() {
+    let folder = TempDir::new().unwrap();
+    let settings = files(&folder, include_str!("../../docs/policy.toml"));
+    let group =
+        &open(&format!("{settings}role = \"edge\"\nedge = 1\nedge_id = \"north\"")).unwrap().groups[0];
+    assert_eq!(group.policy.as_ref().map(|(policy, _)| policy), Some(&Policy::default()), "the defaults");
+    let id = Some(EdgeId::new("north").unwrap());
+    assert_eq!(group.role, Role::Edge { edge: EdgeIndex::new(1).unwrap(), id });
+    let window = files(&folder, "window_ms = 20");
+    assert_eq!(
+        open(&window).unwrap().groups[0].policy.as_ref().map(|(policy, _)| policy.window_ms),
+        Some(20)
+    );
+}
+
+#[test]
+fn files_that_cannot_be_opened_are_named_at_once_with_their_keys() {
+    let folder = TempDir::new().unwrap();
+    let settings = files(&folder, "[local]\nthreshold = 1.5");
+    let mistakes = open(&settings).unwrap_err();
+    assert!(
+        mistakes[0].starts_with("policy: ") && mistakes[0].contains("expected a number in [0, 1], found 1.5")
+    );
+    let mistakes =
+        open("[[group]]\nbundle = \"none\"\npolicy = \"none\"\n[[group]]\nbundle = \"none\"").unwrap_err();
+    let keys: Vec<_> = mistakes.iter().filter_map(|mistake| mistake.split(": ").next()).collect();
+    assert_eq!(keys, ["group[0].bundle", "group[0].policy", "group[1].bundle"]);
+    let network = folder.path().join("network.hwb").display().to_string();
+    let same = open(&format!("bundle = {network:?}\nnext_bundle = {network:?}")).unwrap_err();
+    assert!(same[0].starts_with("next_bundle: expected the bundle of another network"), "{same:?}");
+}
