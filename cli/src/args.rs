@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use headwater_link::BrokerAddress;
+use headwater_link::Endpoint;
 
 use crate::demo::plan::{Kill, Rate};
 
@@ -83,7 +83,7 @@ pub struct DemoArgs {
     pub cloud_program: Option<PathBuf>,
     /// Use this broker, mqtt://host:port, instead of the embedded one. No other group may use its topics.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
-    pub broker: Option<BrokerAddress>,
+    pub broker: Option<Endpoint>,
     /// `QoS` of the devices' messages and of requests for features: 1 is acknowledged, which costs bytes and time.
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub qos: u8,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headwater_inference::policy::Policy;
-use headwater_link::{BrokerAddress, QoS};
+use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub struct DeviceConfig {
     /// Slot of the network that the device fills.
     pub slot: Slot,
     /// The broker.
-    pub broker: BrokerAddress,
+    pub broker: Endpoint,
     /// Engine of the section.
     pub engine: EngineChoice,
     /// Library of ONNX Runtime; `None` searches the usual places.
@@ -91,7 +91,7 @@ impl DeviceConfig {
     ///
     /// # Panics
     /// Never: a test holds that every option has a default.
-    pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: BrokerAddress) -> Self {
+    pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: Endpoint) -> Self {
         let options: DeviceOptions = headwater_settings::defaults().expect("every option has a default");
         options.config(RequiredSettings { site, group, id, slot, broker })
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
     Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, Settled, SiteId, Topic,
     Topics, encode,
@@ -20,7 +20,7 @@ use crate::sample_account::SampleAccount;
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// Address of the broker.
-    pub broker: BrokerAddress,
+    pub broker: Endpoint,
     /// Site of the group.
     pub site: SiteId,
     /// The group.

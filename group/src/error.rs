@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_link::{BrokerAddress, LinkError};
+use headwater_link::{Endpoint, LinkError};
 use headwater_protocol::EncodeError;
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub enum GroupError {
     #[error("no connection to {broker} within {limit:?}: is a broker there?")]
     NotConnected {
         /// Address of the broker.
-        broker: BrokerAddress,
+        broker: Endpoint,
         /// Time waited.
         limit: Duration,
     },

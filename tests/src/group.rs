@@ -11,7 +11,7 @@ use headwater_group::start::{
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
-use headwater_link::BrokerAddress;
+use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{Decision, GroupId, NetworkId, SampleId, SiteId, Slot};
 
@@ -30,7 +30,7 @@ pub fn patient(policy: Policy) -> Policy {
 ///
 /// # Panics
 /// Never: the names are valid.
-pub fn site(broker: BrokerAddress) -> SiteSettings {
+pub fn site(broker: Endpoint) -> SiteSettings {
     let (site, group) = (SiteId::new("tests"), GroupId::new("group"));
     SiteSettings::new(site.expect("a valid name"), group.expect("a valid name"), broker)
 }
@@ -39,7 +39,7 @@ pub fn site(broker: BrokerAddress) -> SiteSettings {
 ///
 /// # Panics
 /// When the broker does not start.
-pub fn embedded_broker() -> BrokerAddress {
+pub fn embedded_broker() -> Endpoint {
     EmbeddedBroker::start(None).expect("the embedded broker starts").address()
 }
 
@@ -51,7 +51,7 @@ pub fn shipped_group() -> InProcessSettings {
 
 /// A group with another network for the shipped frames, under the bundle's policy made patient, at a broker.
 #[must_use]
-pub fn group_at(broker: BrokerAddress, networks: impl Into<Networks>) -> InProcessSettings {
+pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSettings {
     let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());
     settings.policy = Some(patient(settings.networks.current().policy().clone()));
     settings.cloud_engine = EngineChoice::Tract;
@@ -83,12 +83,7 @@ pub async fn start(settings: InProcessSettings) -> InProcessGroup {
 ///
 /// # Panics
 /// When a program was not built, or `folder` cannot be written.
-pub fn programs(
-    bundle: &Path,
-    policy: Option<&Policy>,
-    broker: BrokerAddress,
-    folder: &Path,
-) -> ProgramGroup {
+pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder: &Path) -> ProgramGroup {
     let mut site = site(broker);
     site.journal = Some(folder.join("journal.jsonl"));
     let policy = policy.map(|policy| {
@@ -107,7 +102,7 @@ pub fn programs(
 ///
 /// # Panics
 /// When the broker does not answer in time.
-pub async fn client(broker: BrokerAddress, network: NetworkId) -> GroupClient {
+pub async fn client(broker: Endpoint, network: NetworkId) -> GroupClient {
     let SiteSettings { site, group, broker, .. } = site(broker);
     let settings =
         ClientSettings { broker, site, group, network, client_id: "tests".into(), wait_limit: WAIT_LIMIT };

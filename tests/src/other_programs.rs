@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_group::start::{Program, free_port};
-use headwater_link::BrokerAddress;
+use headwater_link::Endpoint;
 
 use crate::group::WAIT_LIMIT;
 
@@ -16,7 +16,7 @@ use crate::group::WAIT_LIMIT;
 ///
 /// # Panics
 /// When Mosquitto is not installed (`scripts/install-test-tools`) or does not start.
-pub fn mosquitto(folder: &Path) -> (Program, BrokerAddress) {
+pub fn mosquitto(folder: &Path) -> (Program, Endpoint) {
     let address = loopback(free_port().expect("a free port"));
     (mosquitto_at(folder, &address), address)
 }
@@ -25,7 +25,7 @@ pub fn mosquitto(folder: &Path) -> (Program, BrokerAddress) {
 ///
 /// # Panics
 /// As [`mosquitto`].
-pub fn mosquitto_at(folder: &Path, address: &BrokerAddress) -> Program {
+pub fn mosquitto_at(folder: &Path, address: &Endpoint) -> Program {
     let port = address.port();
     let shipped = std::fs::read_to_string(crate::shipped::root().join("deploy/mosquitto.conf"))
         .expect("the shipped configuration");
@@ -52,8 +52,8 @@ pub fn mosquitto_at(folder: &Path, address: &BrokerAddress) -> Program {
 ///
 /// # Panics
 /// For port 0.
-pub fn loopback(port: u16) -> BrokerAddress {
-    BrokerAddress::mqtt("127.0.0.1", port).expect("a port above 0")
+pub fn loopback(port: u16) -> Endpoint {
+    Endpoint::mqtt("127.0.0.1", port).expect("a port above 0")
 }
 
 /// Starts a TCP server that accepts connections, reads, and never answers, and returns its URL.

@@ -5,7 +5,7 @@ mod source;
 use std::path::PathBuf;
 
 use headwater_inference::bundle::Bundle;
-use headwater_link::{BrokerAddress, QoS};
+use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
     AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Settings, Sources, Stop,
@@ -234,7 +234,7 @@ pub(crate) struct RequiredSettings {
     pub(crate) group: GroupId,
     pub(crate) id: DeviceId,
     pub(crate) slot: Slot,
-    pub(crate) broker: BrokerAddress,
+    pub(crate) broker: Endpoint,
 }
 
 /// The files and folders that the settings name, opened.

@@ -11,7 +11,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::sections::{DeviceOutput, DeviceSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS};
+use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
     Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, Settled,
     SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
@@ -31,7 +31,7 @@ pub(crate) const SAMPLES: u64 = 8;
 pub(crate) const NOT_IN_VIEW: u64 = 5;
 
 /// The broker of this test binary; the tests share it and differ in groups.
-pub(crate) fn broker() -> BrokerAddress {
+pub(crate) fn broker() -> Endpoint {
     static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
     BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headwater_inference::manifest::NetworkManifest;
-use headwater_link::{BrokerAddress, QoS};
+use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{DeviceId, EdgeIndex, GroupId, SiteId, Slot};
 
 use super::service::Service;
@@ -16,7 +16,7 @@ pub struct SiteSettings {
     /// The group.
     pub group: GroupId,
     /// Address of the broker.
-    pub broker: BrokerAddress,
+    pub broker: Endpoint,
     /// `QoS` of the devices' messages and of the leader's requests.
     pub qos: QoS,
     /// Captured views that may wait for a device's section.
@@ -27,7 +27,7 @@ pub struct SiteSettings {
 
 impl SiteSettings {
     /// Settings at their defaults: `QoS` 0, 128 waiting views, no journal.
-    pub fn new(site: SiteId, group: GroupId, broker: BrokerAddress) -> Self {
+    pub fn new(site: SiteId, group: GroupId, broker: Endpoint) -> Self {
         Self { site, group, broker, qos: QoS::AtMostOnce, queue_samples: 128, journal: None }
     }
 }
