@@ -1,4 +1,4 @@
-//! Times of the shipped bundle's sections and exits:
+//! Time of each tier's section and exit for one sample of the shipped bundle:
 //! `cargo bench --profile release -p headwater-inference --bench sections`.
 
 use std::hint::black_box;

@@ -120,7 +120,7 @@ impl fmt::Display for EdgeIndex {
     }
 }
 
-/// Position of a vector or map among those that are joined: a device slot, a slot of one edge, or an edge.
+/// Position of an input of a join: a device slot, a slot of one edge, or an edge whose scores or map the join takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u8);
 

@@ -19,7 +19,7 @@ pub enum Topic {
     Request,
     /// `result`: a decision.
     Result,
-    /// `revision`: a deeper answer after a decision.
+    /// `revision`: the cloud's answer, after a decision that was made without it.
     Revision,
     /// `settled`: the leader's account.
     Settled,

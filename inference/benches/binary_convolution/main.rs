@@ -94,13 +94,13 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Results of one layer: medians of the rounds.
+/// Measurements of one layer: medians of the rounds.
 struct Measured {
     /// Microseconds of the packed section.
     packed: f64,
     /// Name and microseconds of the other engines.
     others: Vec<(&'static str, f64)>,
-    /// The bound, thousand million products a second, and the part of it that the packed section reaches.
+    /// The bound in 10^9 products a second, and the share that the packed section reaches.
     bound: Option<(f64, f64)>,
 }
 

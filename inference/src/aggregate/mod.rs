@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | max (MP) | `max over present` | the same, of ±1 values |
 //! | mean (AP) | `sum over present / number present`, summed in slot order | the same, of ±1 values |
-//! | concatenation (CC) | `[slots * classes]`, absent slots 0, then `slots` values of 0 or 1 | `[slots * f]` planes, absent slots 0, then `slots` constant planes of 0 or 1 |
+//! | concatenation (CC) | `[slots * classes]`, absent sources 0, then `slots` values of 0 or 1 | `[slots * f]` planes, absent sources 0, then `slots` constant planes of 0 or 1 |
 //!
 //! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean of no present source are an error;
 //! the caller then answers from the class prior. Nothing here allocates.
@@ -56,7 +56,7 @@ fn write_mask(mask: &mut [f32], present: SourceSet, plane: usize) {
     }
 }
 
-/// Indices of the present ones among the first `sources`, in rising order.
+/// Indices of the present sources among the first `sources`, in rising order.
 pub(crate) fn present_rows(present: SourceSet, sources: usize) -> impl Iterator<Item = usize> {
     (present & SourceSet::first(sources)).iter().map(Source::index)
 }

@@ -2,7 +2,7 @@
 
 use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, View};
 
-use super::machine::Step;
+use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader, Micros};
 use crate::cascade::ExitAnswer;
@@ -49,7 +49,7 @@ impl AnswerTiming {
 impl Leader {
     pub(super) fn device_answer(
         &mut self,
-        step: &mut Step<'_>,
+        context: &mut EventContext<'_>,
         source: AnswerSource,
         timing: AnswerTiming,
         answer: DeviceAnswer<'_>,
@@ -58,7 +58,7 @@ impl Leader {
             self.counts.misfits += 1;
             return;
         }
-        let Some(open) = self.open_for(step, source, timing) else { return };
+        let Some(open) = self.open_for(context, source, timing) else { return };
         let slot = source.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
@@ -71,18 +71,23 @@ impl Leader {
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(step, source, decision),
+            DeviceAnswer::Decided(decision) => return self.device_decided(context, source, decision),
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
             DeviceAnswer::NotInView => open.presence.set(slot, View::NotInView),
         }
-        self.close_window_if_complete(step, source.sample);
+        self.close_window_if_complete(context, source.sample);
     }
 
-    fn device_decided(&mut self, step: &mut Step<'_>, source: AnswerSource, decision: DeviceDecision) {
+    fn device_decided(
+        &mut self,
+        context: &mut EventContext<'_>,
+        source: AnswerSource,
+        decision: DeviceDecision,
+    ) {
         let Some(open) = self.open.get_mut(&source.sample) else { return };
         open.presence.set(source.slot, View::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
-        open.stages.window_us = open.elapsed(step.now);
+        open.stages.window_us = open.elapsed(context.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
             self.networks[source.generation].devices.window_closed(answered);
@@ -90,7 +95,7 @@ impl Leader {
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(step, source.sample, answer, Some(policy));
+        self.decide_under(context, source.sample, answer, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
@@ -113,13 +118,13 @@ impl Leader {
     /// the network.
     pub(super) fn open_for(
         &mut self,
-        step: &mut Step<'_>,
+        context: &mut EventContext<'_>,
         source: AnswerSource,
         timing: AnswerTiming,
     ) -> Option<&mut OpenSample> {
         let AnswerSource { generation, slot, sample } = source;
         if self.open.contains_key(&sample) {
-            // A device that is never the first confirms the ids of the one that always is.
+            // A later slot's answer confirms the id too: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
         } else if self.closed.contains(sample) {
             self.counts.after_close += 1;
@@ -132,7 +137,7 @@ impl Leader {
             self.counts.implausible_slots.insert(slot);
             return None;
         } else {
-            self.open_sample(step, source, timing);
+            self.open_sample(context, source, timing);
         }
         if self
             .open
@@ -158,37 +163,38 @@ impl Leader {
         Some(open)
     }
 
-    /// Moves a sample that was only given up so far to the network of its first answer.
+    /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
         let Some(open) = self.open.remove(&sample) else { return };
         let mut moved = self.networks[generation].new_sample(generation);
         moved.reset(sample, open.captured);
         (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
-        (moved.late, moved.is_from_spool) = (open.late, open.is_from_spool);
+        (moved.is_past_deadline, moved.is_from_spool) = (open.is_past_deadline, open.is_from_spool);
         (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
         self.networks[open.generation].recycle(open);
         self.open.insert(sample, moved);
     }
 
-    fn open_sample(&mut self, step: &mut Step<'_>, source: AnswerSource, timing: AnswerTiming) {
+    fn open_sample(&mut self, context: &mut EventContext<'_>, source: AnswerSource, timing: AnswerTiming) {
         let AnswerSource { generation, sample, .. } = source;
         let AnswerTiming { age_ms, late } = timing;
+        // The bound of the current network holds for the samples of both.
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
-            self.drop_sample(step, oldest, Dropped::Shed);
+            self.drop_sample(context, oldest, Dropped::Shed);
         }
-        let now = step.now;
+        let now = context.now;
         let network = &mut self.networks[generation];
         let mut open = network.new_sample(generation);
         let policy = &network.config.policy;
-        // The time of a late sample is over: its times count from now.
+        // The deadline of a late sample has passed, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
         open.reset(sample, captured);
-        open.late = late || age_us > u64::from(policy.deadline_ms) * 1000;
+        open.is_past_deadline = late || age_us > u64::from(policy.deadline_ms) * 1000;
         open.is_from_spool = late;
-        open.deadline = if open.late { now } else { captured }.plus_ms(policy.deadline_ms);
+        open.deadline = if open.is_past_deadline { now } else { captured }.plus_ms(policy.deadline_ms);
         open.due = now.plus_ms(policy.window_ms).min(open.deadline);
         if late {
             open.due = now.plus_ms(policy.late_ms);
@@ -200,6 +206,6 @@ impl Leader {
         self.timers.push(open.due, sample);
         self.newest = self.newest.max(sample);
         self.open.insert(sample, open);
-        step.actions.push(Action::Open(sample));
+        context.actions.push(Action::Open(sample));
     }
 }

@@ -15,7 +15,8 @@ use super::timers::Timers;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
 use crate::bundle::PerNetwork;
 
-/// Decides the samples of one group.
+/// Decides the samples of one group. Each network has its own exits, devices and buffers ([`NetworkState`]); samples, ids, timers, counts
+/// and journal are shared.
 pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
@@ -23,7 +24,7 @@ pub struct Leader {
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
-    /// First sample since the connection that a message in time opened.
+    /// First sample on the present connection that was opened by a message that was not late.
     pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
 }
@@ -41,7 +42,7 @@ pub struct Counts {
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
-    /// Features or answers of an edge or the cloud for which the leader did not wait.
+    /// Features, edge answers and cloud answers that no open sample was waiting for.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,
@@ -51,8 +52,8 @@ pub struct Counts {
     pub missing: u64,
 }
 
-/// One event on its way: its time and the actions so far.
-pub(super) struct Step<'a> {
+/// Time of the event that is handled, and the actions that it caused.
+pub(super) struct EventContext<'a> {
     pub(super) now: Micros,
     pub(super) actions: &'a mut Vec<Action>,
 }
@@ -79,8 +80,8 @@ impl Leader {
         self
     }
 
-    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped. Call it before the first
-    /// event.
+    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped. Scores, maps and revisable
+    /// decisions are not journalled and are lost. Call it before the first event.
     pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);
@@ -103,7 +104,7 @@ impl Leader {
         event: Event<'_>,
         actions: &mut Vec<Action>,
     ) {
-        let step = &mut Step { now, actions };
+        let context = &mut EventContext { now, actions };
         let source = |slot, sample| AnswerSource { generation, slot, sample };
         match event {
             Event::DeviceUp { slot } => {
@@ -111,50 +112,50 @@ impl Leader {
                     network.devices.set_up(slot);
                 }
             }
-            Event::DeviceDown { slot } => self.device_down(step, generation, slot),
+            Event::DeviceDown { slot } => self.device_down(context, generation, slot),
             Event::Summary { slot, sample, age_ms, late, scores } => {
                 let answer = DeviceAnswer::Summary(scores);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::NotInView { slot, sample, age_ms, late } => {
                 let answer = DeviceAnswer::NotInView;
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::Input { slot, sample, age_ms, late, pixels } => {
                 let answer = DeviceAnswer::Input(pixels);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
                 let answer = DeviceAnswer::Decided(decision);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::GivenUp { slot, sample } => {
-                self.device_answer(step, source(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+                self.device_answer(context, source(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(step, source(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
+                self.features(context, source(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
             }
-            Event::Gone { slot, sample } => self.features_gone(step, source(slot, sample)),
+            Event::Gone { slot, sample } => self.features_gone(context, source(slot, sample)),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
                 }
             }
-            Event::EdgeDown { edge } => self.edge_down(step, generation, edge),
+            Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
                 let answer = EdgeAnswer { slots, scores, map, body_bytes };
-                self.edge_answer(step, EdgeSource { generation, edge, sample }, Some(answer));
+                self.edge_answer(context, EdgeSource { generation, edge, sample }, Some(answer));
             }
             Event::EdgeGone { edge, sample } => {
-                self.edge_answer(step, EdgeSource { generation, edge, sample }, None);
+                self.edge_answer(context, EdgeSource { generation, edge, sample }, None);
             }
-            Event::CloudAnswer { sample, logits } => self.cloud_answer(step, sample, logits),
-            Event::CloudFailed { sample, reason } => self.cloud_failed(step, sample, reason),
+            Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
+            Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),
             Event::Trigger { sample } => self.plausible_ids.confirm(sample),
             Event::Connected => self.since = None,
             Event::Tick => {}
         }
-        self.end_due_stages(step);
+        self.end_due_stages(context);
     }
 
     /// When [`Event::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
@@ -223,37 +224,37 @@ impl Leader {
         self.counts
     }
 
-    fn device_down(&mut self, step: &mut Step<'_>, generation: Generation, slot: Slot) {
+    fn device_down(&mut self, context: &mut EventContext<'_>, generation: Generation, slot: Slot) {
         let Some(network) = self.networks.get_mut(generation) else { return };
         network.devices.set_down(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features_gone(step, AnswerSource { generation, slot, sample });
+                self.features_gone(context, AnswerSource { generation, slot, sample });
             } else {
-                self.close_window_if_complete(step, sample);
+                self.close_window_if_complete(context, sample);
             }
         }
     }
 
     /// Ends the wait for features that a device does not keep any more.
-    fn features_gone(&mut self, step: &mut Step<'_>, source: AnswerSource) {
-        self.features(step, source, AnswerTiming { age_ms: 0, late: false }, None);
+    fn features_gone(&mut self, context: &mut EventContext<'_>, source: AnswerSource) {
+        self.features(context, source, AnswerTiming { age_ms: 0, late: false }, None);
     }
 
-    fn end_due_stages(&mut self, step: &mut Step<'_>) {
-        while let Some(sample) = self.timers.pop_due(step.now) {
-            // The timer of a closed sample, or of a stage that ended before, means nothing.
-            let Some(open) = self.open.get(&sample).filter(|open| open.due <= step.now) else { continue };
+    fn end_due_stages(&mut self, context: &mut EventContext<'_>) {
+        while let Some(sample) = self.timers.pop_due(context.now) {
+            // The timer may belong to a closed sample or to a stage that ended before.
+            let Some(open) = self.open.get(&sample).filter(|open| open.due <= context.now) else { continue };
             match open.stage {
                 Stage::Window => {
                     self.counts.windows_timed_out += 1;
-                    self.close_window(step, sample);
+                    self.close_window(context, sample);
                 }
-                Stage::Features => self.ask_cloud(step, sample),
-                Stage::Edges => self.apply_edge_exit(step, sample),
-                Stage::Cloud => self.decide_without_cloud(step, sample, Some(Degraded::CloudTimeout)),
+                Stage::Features => self.ask_cloud(context, sample),
+                Stage::Edges => self.apply_edge_exit(context, sample),
+                Stage::Cloud => self.decide_without_cloud(context, sample, Some(Degraded::CloudTimeout)),
             }
         }
     }

@@ -1,23 +1,26 @@
 //! The decision state machine of a group's leader, without sockets, threads or a clock.
 //!
-//! Events and `now` go in, actions come out. The way of a sample:
+//! Events and `now` go in, actions come out. Stages of a sample:
 //!
 //! ```text
-//! first message ──> window ──(every device that is up answered, or time is over)──> exit `local` ──sure──> decided
-//!                     │ a device that is alone and sure ──> decided                 │ unsure
-//!                     │                                                             v
-//!                     │ maps came unasked ──> features asked ──(all came, or time is over)
-//!                     │                         │ with edges: their answers, exit `edge` ──sure──> decided
-//!                     v                         v
-//!                    cloud asked ──answer──> decided; ──failure, deadline──> best exit so far, degraded
+//! first message ──> window ──> exit `local` ──sure──> decided
+//!                                  │ unsure
+//!                                  v
+//!                              features ──> edges ──> exit `edge` ──sure──> decided
+//!                                  │                      │ unsure
+//!                                  v                      v
+//!                                cloud ──answer──────────────────────────> decided
+//!
+//! cloud failed, or deadline ──> decided by the deepest exit, degraded; an answer after the deadline ──> revision
 //! ```
-//! The network's [`Configuration`] says which of these stages it has.
+//! A stage ends when everything it waits for came, or its time is over. The network's [`Configuration`] decides which stages there are. A
+//! device with an exit of its own may decide in place of the window.
 //!
 //! Messages that a device could not send in time come later from its spool, marked late. Their samples wait longer for the other devices
 //! ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
 //!
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
-//! first message.
+//! first answer.
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened is decided or dropped with a reason, once.
 
@@ -195,7 +198,7 @@ pub enum Event<'a> {
         /// The view, [`LeaderConfig::packed_bytes`] long.
         pixels: &'a [u8],
     },
-    /// A device that is alone decided by itself (configurations b and d).
+    /// A device with an exit decided by itself (configurations b and d).
     DeviceDecided {
         /// Slot of the device.
         slot: Slot,
@@ -328,7 +331,7 @@ pub enum Action {
     },
     /// Journal the decision, then publish it.
     Decide(Decision),
-    /// Publish a revision of a decision that was made without the cloud.
+    /// Publish the cloud's late answer to a sample that was decided at its deadline.
     Revise(Decision),
     /// Journal that the sample was dropped.
     Drop {

@@ -1,4 +1,4 @@
-//! One sample on its way to a decision.
+//! State of one open sample.
 
 use headwater_protocol::{
     Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
@@ -20,10 +20,10 @@ pub(super) struct OpenSample {
     /// Time at which the sample must be decided.
     pub(super) deadline: Micros,
     /// Whether the sample was past its deadline when it was opened.
-    pub(super) late: bool,
+    pub(super) is_past_deadline: bool,
     /// Whether a late message opened the sample.
     pub(super) is_from_spool: bool,
-    /// Whether a device sent a late message, and so waits to read that the sample is settled.
+    /// Whether a device sent a late message. The device waits until a notice names this sample.
     pub(super) is_awaited_late: bool,
     /// Slots that saw the sample and gave it up.
     pub(super) given_up: SlotSet,
@@ -49,7 +49,7 @@ pub(super) struct OpenSample {
     pub(super) degraded: Vec<Degraded>,
 }
 
-/// What an open sample waits for.
+/// Stage of an open sample, named after the messages that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Summaries.
@@ -81,7 +81,7 @@ impl OpenSample {
             captured: Micros(0),
             due: Micros(0),
             deadline: Micros(0),
-            late: false,
+            is_past_deadline: false,
             is_from_spool: false,
             is_awaited_late: false,
             given_up: SlotSet::EMPTY,
@@ -105,7 +105,7 @@ impl OpenSample {
         self.sample = sample;
         self.stage = Stage::Window;
         self.captured = captured;
-        (self.late, self.is_from_spool, self.is_awaited_late) = (false, false, false);
+        (self.is_past_deadline, self.is_from_spool, self.is_awaited_late) = (false, false, false);
         self.given_up = SlotSet::EMPTY;
         self.presence = Presence::missing(self.presence.slots());
         if !(self.delivered.is_empty() && self.edges.is_empty()) {
@@ -131,12 +131,12 @@ impl OpenSample {
         now.since(self.captured)
     }
 
-    /// Whether the slot said that it has a view or none.
+    /// Whether the slot sent an answer: a view, or `not_in_view`.
     pub(super) fn has_answered(&self, slot: Slot) -> bool {
         self.presence.answered().contains(slot)
     }
 
-    /// Whether a device sent more than that it gave the sample up.
+    /// Whether a device sent an answer or features. A report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
@@ -162,7 +162,7 @@ impl OpenSample {
         self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
     }
 
-    /// Makes slots missing whose view is known and whose features did not reach the exit.
+    /// Marks slots as missing that have a view but whose features did not reach the exit.
     pub(super) fn set_undelivered_missing(&mut self) {
         for slot in (self.presence.present() - self.delivered).iter() {
             self.presence.set(slot, View::Missing);

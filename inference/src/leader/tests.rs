@@ -351,7 +351,7 @@ fn a_restart_publishes_decisions_again_and_drops_open_samples() {
     let mut actions = Vec::new();
     next.leader.recover(replay(entries(&group.done)), &mut actions);
     let Some(Action::Decide(first)) = group.done.iter().find(|a| matches!(a, Action::Decide(_))) else {
-        panic!("the first life decided sample 1");
+        panic!("the leader decided sample 1 before its restart");
     };
     let drop = Action::Drop { sample: SampleId(2), reason: Dropped::Restart };
     assert_eq!(actions, [Action::Republish(first.clone()), drop]);

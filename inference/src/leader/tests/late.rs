@@ -19,7 +19,7 @@ impl Group {
         }
     }
 
-    fn publish_notice(&mut self) -> Vec<u64> {
+    fn published_late(&mut self) -> Vec<u64> {
         let notice = self.leader.notice();
         self.leader.notice_published(&notice);
         notice.late.iter().map(|sample| sample.0).collect()
@@ -38,8 +38,8 @@ fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     let found = decision(&actions);
     assert_eq!((found.sample, found.class, &found.degraded[..]), (SampleId(90), 2, &[Degraded::Late][..]));
     assert_eq!(found.presence.missing_count(), 0);
-    assert_eq!(group.publish_notice(), [90]);
-    assert_eq!(group.publish_notice(), [] as [u64; 0], "once");
+    assert_eq!(group.published_late(), [90]);
+    assert_eq!(group.published_late(), [] as [u64; 0], "once");
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn a_late_sample_without_other_answers_is_decided_after_its_longer_window() {
     let actions = group.features(0, 90);
     // A whole deadline follows the window.
     assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 300, .. }]), "{actions:?}");
-    assert_eq!(group.publish_notice(), [] as [u64; 0], "the sample is still open");
+    assert_eq!(group.published_late(), [] as [u64; 0], "the sample is still open");
     group.event(Event::CloudAnswer { sample: SampleId(90), logits: &SURE });
-    assert_eq!(group.publish_notice(), [90]);
+    assert_eq!(group.published_late(), [90]);
     let counts = group.leader.counts();
     assert_eq!(counts.missing, 2);
     group.in_time(100);
@@ -75,7 +75,7 @@ fn a_late_message_of_a_closed_sample_is_named_at_once_and_changes_nothing() {
     let mut group = Group::new();
     group.in_time(100);
     assert_eq!(group.late(0, 100, &UNSURE), []);
-    assert_eq!(group.publish_notice(), [100]);
+    assert_eq!(group.published_late(), [100]);
     assert_eq!(group.leader.settled().decided, 1);
 }
 
@@ -86,7 +86,7 @@ fn a_late_message_joins_the_sample_that_other_devices_opened() {
     group.summary(1, 100, &SURE);
     let actions = group.late(2, 100, &SURE);
     assert_eq!(decision(&actions).degraded, []);
-    assert_eq!(group.publish_notice(), [100]);
+    assert_eq!(group.published_late(), [100]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
     group.given_up(1, 90);
     let actions = group.given_up(2, 90);
     assert_eq!(actions, [Action::Drop { sample: SampleId(90), reason: Dropped::SpoolFull }]);
-    assert_eq!(group.publish_notice(), [90]);
+    assert_eq!(group.published_late(), [90]);
     // A sample that one device still has is decided without the others.
     group.given_up(0, 91);
     group.given_up(1, 91);
@@ -127,7 +127,7 @@ fn after_a_restart_late_samples_that_were_never_decided_are_opened() {
     let mut next = Group::new();
     next.leader.recover(recovered, &mut Vec::new());
     assert_eq!(next.late(0, 100, &UNSURE), [], "decided before");
-    assert_eq!(next.publish_notice(), [100]);
+    assert_eq!(next.published_late(), [100]);
     assert_eq!(next.late(0, 90, &SURE), [Action::Open(SampleId(90))], "never opened before");
 }
 
@@ -150,9 +150,9 @@ fn late_samples_that_do_not_fit_in_one_notice_are_named_in_the_next() {
         group.in_time(sample);
         group.late(0, sample, &SURE);
     }
-    assert_eq!(group.publish_notice().len(), SettledNotice::MAX_LATE);
+    assert_eq!(group.published_late().len(), SettledNotice::MAX_LATE);
     assert_eq!(
-        (group.leader.unpublished_late(), group.publish_notice().len(), group.leader.unpublished_late()),
+        (group.leader.unpublished_late(), group.published_late().len(), group.leader.unpublished_late()),
         (5, 5, 0)
     );
 }
@@ -169,7 +169,7 @@ fn a_sample_is_named_in_the_notice_however_many_late_messages_came() {
             };
         }
         group.after_ms(2000);
-        assert_eq!((group.leader.settled().decided, group.publish_notice()), (1, vec![90]), "{count} late");
+        assert_eq!((group.leader.settled().decided, group.published_late()), (1, vec![90]), "{count} late");
     }
 }
 
@@ -178,7 +178,7 @@ fn a_message_in_time_of_a_closed_sample_is_not_named_in_the_notice() {
     let mut group = Group::new();
     group.in_time(100);
     group.summary(0, 100, &SURE);
-    assert_eq!((group.leader.counts().after_close, group.publish_notice()), (1, vec![]));
+    assert_eq!((group.leader.counts().after_close, group.published_late()), (1, vec![]));
 }
 
 #[test]

@@ -74,7 +74,7 @@ proptest! {
         for step in &steps {
             group.step(step);
         }
-        // Timers must end: their number is bounded.
+        // Runs all timers. Each must end a stage, so their number is bounded.
         for _ in 0..10_000 {
             let Some(timer) = group.leader.next_timer() else { break };
             group.now = group.now.max(timer);
