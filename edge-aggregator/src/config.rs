@@ -199,9 +199,9 @@ impl GroupConfig {
         }
     }
 
-    /// MQTT client id. Names hold no `/`, so that no two roles have the same id.
+    /// MQTT client id. Names hold no `:`, so that no two roles have the same id; some brokers refuse a `/`.
     pub(crate) fn client_id(&self, role: &str) -> String {
-        self.client_id.clone().unwrap_or_else(|| format!("{}.{}.{role}", self.site, self.group))
+        self.client_id.clone().unwrap_or_else(|| format!("{}:{}:{role}", self.site, self.group))
     }
 }
 
