@@ -192,8 +192,10 @@ async fn a_group_whose_journal_fails_later_ends_and_the_other_goes_on() {
     let broker = EmbeddedBroker::start(None).unwrap();
     let two = TwoGroups::new(&broker.address());
     let mut config = two.config();
-    // Every write to this device fails for want of space.
-    config.groups[0].journal = Some(JournalConfig::new("/dev/full"));
+    // A journal that is compacted at once, and a folder where the compacted file should be.
+    std::fs::create_dir(two.folder.path().join("north.new")).unwrap();
+    let journal = JournalConfig::new(two.folder.path().join("north"));
+    config.groups[0].journal = Some(JournalConfig { max_bytes: 1, ..journal });
     let aggregator = Aggregator::start(config).await.unwrap();
     let [_, mut south] = two.observers().await;
     let cameras = [two.cameras(0).await, two.cameras(1).await];
