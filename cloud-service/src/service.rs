@@ -50,7 +50,7 @@ impl CloudService {
         config: CloudConfig,
         networks: impl Into<Networks>,
     ) -> Result<CloudHandle, CloudError> {
-        let engine = engine::choose(&config.model).map_err(CloudError::Model)?;
+        let engine = engine::choose(&config.tier).map_err(CloudError::Model)?;
         Self::start_with(config, networks, engine).await
     }
 
@@ -76,7 +76,7 @@ impl CloudService {
         info!(%addr, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
         let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
-        let grace = Duration::from_millis(u64::from(config.http.grace_ms.get()));
+        let grace = Duration::from_millis(u64::from(config.tier.grace_ms.get()));
         Ok(CloudHandle { addr, grace, metrics, healths, stop, server, admin })
     }
 }
@@ -100,7 +100,7 @@ fn serve_until(
     let limits = ServerLimits {
         max_connections: config.http.max_connections.get(),
         head_timeout: HEAD_TIMEOUT,
-        grace: Duration::from_millis(u64::from(config.http.grace_ms.get())),
+        grace: Duration::from_millis(u64::from(config.tier.grace_ms.get())),
     };
     let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared().metrics));
     let service = move || {

@@ -25,6 +25,9 @@ pub struct CloudSettings {
     /// answered by it.
     #[conf(long, env)]
     pub next_bundle: Option<PathBuf>,
+    /// Settings outside the sections.
+    #[conf(flatten)]
+    pub tier: TierSettings,
     /// Section `[http]`.
     #[conf(flatten, prefix)]
     pub http: HttpSettings,
@@ -43,6 +46,9 @@ pub struct CloudSettings {
 #[derive(Clone, Debug, Conf)]
 #[conf(env_prefix = "HEADWATER_CLOUD_")]
 pub struct CloudConfig {
+    /// Settings outside the sections.
+    #[conf(flatten)]
+    pub tier: TierSettings,
     /// Section `[http]`.
     #[conf(flatten, prefix)]
     pub http: HttpSettings,
@@ -72,23 +78,28 @@ pub struct HttpSettings {
     /// Longest time of a request from its head to its answer, ms; a request may name a shorter time.
     #[conf(long, env, default_value = "5000")]
     pub deadline_ms: Bounded<1, 600_000, u32>,
-    /// Longest time that shutdown waits for requests in flight, ms.
-    #[conf(long, env, default_value = "5000")]
-    pub grace_ms: Bounded<1, 600_000, u32>,
 }
 
-/// Section `[model]`: the cloud section and its engine.
+/// Settings outside the sections; the other tiers have them too.
 #[derive(Clone, Debug, Conf)]
-pub struct ModelSettings {
-    /// Name of the model in /v2/models/{name}.
-    #[conf(long, env, value_parser = model_name, default_value = "headwater")]
-    pub name: String,
+pub struct TierSettings {
     /// What runs the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
     #[conf(long, env, value_parser = word, default_value = "auto")]
     pub engine: EngineChoice,
     /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.
     #[conf(long, env)]
     pub onnxruntime: Option<PathBuf>,
+    /// Longest time that shutdown waits for requests in flight, ms.
+    #[conf(long, env, default_value = "5000")]
+    pub grace_ms: Bounded<1, 600_000, u32>,
+}
+
+/// Section `[model]`: the cloud section as a model of the protocol.
+#[derive(Clone, Debug, Conf)]
+pub struct ModelSettings {
+    /// Name of the model in /v2/models/{name}.
+    #[conf(long, env, value_parser = model_name, default_value = "headwater")]
+    pub name: String,
     /// Samples in one run of the model. More serves more a second under load and costs memory; no request waits for a full batch.
     #[conf(long, env, default_value = "64")]
     pub max_batch: Bounded<1, 4096, usize>,
@@ -110,14 +121,14 @@ pub enum EngineChoice {
 impl CloudSettings {
     /// The part that the service itself needs.
     pub fn service(&self) -> CloudConfig {
-        let Self { http, model, admin, .. } = self.clone();
-        CloudConfig { http, model, admin }
+        let Self { tier, http, model, admin, .. } = self.clone();
+        CloudConfig { tier, http, model, admin }
     }
 
     /// Opens every file that the settings name, as a start would; returns all mistakes.
     pub fn open_files(&self) -> Vec<String> {
         let networks = open_networks(&self.bundle, self.next_bundle.as_deref());
-        let engine = engine::choose(&self.model);
+        let engine = engine::choose(&self.tier);
         networks.err().map(|error| error.to_string()).into_iter().chain(engine.err()).collect()
     }
 }
@@ -139,21 +150,15 @@ impl Default for CloudConfig {
 
 impl Settings for CloudSettings {
     const OLD_VARIABLES: &'static str = "HEADWATER_CLOUD_";
-    const ALIASES: &'static [(&'static str, &'static str)] = &[
-        ("RUST_LOG", "log.filter"),
-        ("HEADWATER_BUNDLE", "bundle"),
-        ("ORT_DYLIB_PATH", "model.onnxruntime"),
-    ];
+    const ALIASES: &'static [(&'static str, &'static str)] =
+        &[("RUST_LOG", "log.filter"), ("HEADWATER_BUNDLE", "bundle"), ("ORT_DYLIB_PATH", "onnxruntime")];
     const RENAMED: &'static [(&'static str, &'static str)] = &[
         ("listen", "http.listen"),
         ("most_connections", "http.max_connections"),
         ("most_requests", "http.max_requests"),
         ("most_samples", "http.max_samples"),
         ("deadline_ms", "http.deadline_ms"),
-        ("grace_ms", "http.grace_ms"),
         ("model_name", "model.name"),
-        ("engine", "model.engine"),
-        ("onnxruntime", "model.onnxruntime"),
         ("max_batch", "model.max_batch"),
     ];
 }
@@ -179,7 +184,7 @@ mod tests {
 
     /// Values of the keys without a default.
     const SAMPLES: &str = "bundle = \"headwater.hwb\"\nnext_bundle = \"next.hwb\"\n\
-        [model]\nonnxruntime = \"/usr/local/lib/libonnxruntime.so\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+        onnxruntime = \"/usr/local/lib/libonnxruntime.so\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
 
     #[track_caller]
     fn mistakes(file: &str) -> Vec<String> {
@@ -199,8 +204,8 @@ mod tests {
 
     #[test]
     fn every_mistake_of_a_file_is_named_at_once() {
-        let file = "bundle = \"a.hwb\"\n[http]\nlisten = \"nowhere\"\ndeadline_ms = 0\nbatch = 3\ngrace_ms = 10\n\
-            [model]\nmax_bach = 3\nmax_batch = \"many\"\nname = \"a/b\"\nengine = \"torch\"";
+        let file = "bundle = \"a.hwb\"\ngrace_ms = 10\nengine = \"torch\"\n[http]\nlisten = \"nowhere\"\ndeadline_ms = 0\nbatch = 3\n\
+            [model]\nmax_bach = 3\nmax_batch = \"many\"\nname = \"a/b\"";
         let expected = [
             ("http.batch", "no such setting"),
             ("model.max_bach", "did you mean `model.max_batch`?"),
@@ -208,7 +213,7 @@ mod tests {
             ("http.deadline_ms", "expected 1 to 600000, found 0"),
             ("model.max_batch", "expected 1 to 4096, found many"),
             ("model.name", "expected 1 to 64 of a-z A-Z 0-9 . _ -, found \"a/b\""),
-            ("model.engine", "expected \"auto\", \"tract\" or \"ort\", found \"torch\""),
+            ("engine", "expected \"auto\", \"tract\" or \"ort\", found \"torch\""),
         ];
         let found = mistakes(file);
         assert_eq!(found.len(), expected.len(), "{found:?}");
@@ -229,8 +234,8 @@ mod tests {
 
     #[test]
     fn printed_settings_read_back_as_the_same_settings() {
-        let file = "bundle = \"a.hwb\"\nnext_bundle = \"next.hwb\"\n[http]\nmax_samples = 3\ngrace_ms = 7\n\
-            [model]\nengine = \"ort\"\nonnxruntime = \"lib.so\"\nname = \"other\"";
+        let file = "bundle = \"a.hwb\"\nnext_bundle = \"next.hwb\"\ngrace_ms = 7\nengine = \"ort\"\n\
+            onnxruntime = \"lib.so\"\n[http]\nmax_samples = 3\n[model]\nname = \"other\"";
         let printed =
             |file: String| load::<CloudSettings>(Sources::default().with_file(file)).unwrap().to_toml(None);
         let settings = printed(file.into());

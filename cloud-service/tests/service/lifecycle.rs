@@ -47,7 +47,7 @@ async fn shutdown_finishes_requests_in_flight_and_accepts_no_new_ones() {
 
 #[tokio::test]
 async fn shutdown_cuts_the_rest_after_the_grace_time() {
-    let (handle, model) = start(config("http.grace_ms = 20")).await;
+    let (handle, model) = start(config("grace_ms = 20")).await;
     model.stop();
     let in_flight = tokio::spawn(over_http(handle.addr(), infer(&request(1, 1))));
     model.entered(1).await;
@@ -58,7 +58,7 @@ async fn shutdown_cuts_the_rest_after_the_grace_time() {
 
 #[tokio::test]
 async fn kill_cuts_everything_at_once_and_frees_the_port() {
-    let (handle, model) = start(config("http.grace_ms = 600_000")).await;
+    let (handle, model) = start(config("grace_ms = 600_000")).await;
     let addr = handle.addr();
     model.stop();
     let in_flight = tokio::spawn(over_http(addr, infer(&request(1, 1))));

@@ -14,7 +14,7 @@ fn bundle_file(folder: &Path, name: &str, seed: u64) -> String {
 
 fn cloud(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-cloud"))
-        .args(["--http-listen", "127.0.0.1:0", "--model-engine", "tract"])
+        .args(["--http-listen", "127.0.0.1:0", "--engine", "tract"])
         .args(arguments)
         .env_remove("HEADWATER_CLOUD_NEXT_BUNDLE")
         .envs(environment.iter().copied())

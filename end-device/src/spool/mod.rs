@@ -101,7 +101,7 @@ pub(crate) enum SpooledSample {
 /// Length at which a segment takes no more records.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
-/// Segments of a full spool at least; one of them is evicted at once.
+/// Smallest number of segments in a full spool. Eviction removes one segment at a time.
 const SEGMENTS: u64 = 16;
 
 /// Bound of a spool in memory.

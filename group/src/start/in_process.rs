@@ -224,7 +224,7 @@ impl InProcessGroup {
         Ok(match service {
             Service::Cloud => {
                 let mut config = CloudConfig::default().with_listen(self.cloud_listen);
-                config.model.engine = settings.cloud_engine;
+                config.tier.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }
             Service::Leader => {

@@ -232,8 +232,8 @@ fn edges_with_different_numbers_of_slots_give_the_same_map() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks/ddnn-f.toml");
     let whole = std::fs::read_to_string(file).unwrap();
     let (before, _) = whole.split_once(groups).unwrap();
-    let (_, behind) = whole.split_once("[cloud]").unwrap();
-    let error = Spec::parse(Path::new("f"), &[before, text, behind].concat()).unwrap_err().to_string();
+    let (_, after) = whole.split_once("[cloud]").unwrap();
+    let error = Spec::parse(Path::new("f"), &[before, text, after].concat()).unwrap_err().to_string();
     let expected = "f:20: edge.blocks: expected the same map from every edge, [18, 8, 8] as from the first, found [36, 8, 8]";
     assert!(error.starts_with(expected), "{error}");
 }
