@@ -66,14 +66,14 @@ impl<P> BitSet<P> {
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
-
-    /// Whether every position of this set is in `other`.
-    pub const fn is_subset(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
-    }
 }
 
 impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
+    /// Whether every position of this set is in `other`.
+    pub fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// The set of one position.
     pub fn single(position: P) -> Self {
         Self::from_bits(1 << position.into())

@@ -97,11 +97,10 @@ fn check_shapes(manifest: &SectionManifest, session: &Session) -> Result<(), Eng
         check(
             format!("{name} of its ONNX"),
             format!("floats {shape:?} behind the batch"),
-            match found.dtype() {
-                ValueType::Tensor { ty: ort::value::TensorElementType::Float32, shape, .. } => {
-                    format!("floats {:?} behind the batch", shape.get(1..).unwrap_or_default())
-                }
-                other => format!("{other:?}"),
+            if let ValueType::Tensor { ty: TensorElementType::Float32, shape, .. } = found.dtype() {
+                format!("floats {:?} behind the batch", shape.get(1..).unwrap_or_default())
+            } else {
+                format!("{:?}", found.dtype())
             },
         )?;
     }
