@@ -66,11 +66,6 @@ impl<P> BitSet<P> {
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
-
-    /// Whether every position of this set is in `other`.
-    pub const fn is_subset(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
-    }
 }
 
 impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
@@ -82,6 +77,11 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
     /// Whether the position is in the set.
     pub fn contains(self, position: P) -> bool {
         self.0 >> position.into() & 1 == 1
+    }
+
+    /// Whether every position of this set is in `other`.
+    pub fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
     }
 
     /// Adds a position.
