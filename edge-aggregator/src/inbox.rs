@@ -67,6 +67,13 @@ enum Route {
     Edge(RemoteEdgeIndex, EdgeTopic),
 }
 
+/// Payload of a message, and the newest sample at its arrival.
+#[derive(Clone, Copy)]
+struct Received<'a> {
+    payload: &'a [u8],
+    newest: SampleId,
+}
+
 impl Inbox {
     pub(crate) fn new(topics: Topics, formats: PerNetwork<MessageFormat>) -> Self {
         let devices =
@@ -101,10 +108,12 @@ impl Inbox {
             Some(Route::Trigger) => self.trigger(payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
             Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
-            Some(Route::Device(device, leaf)) => self.message(device, leaf, payload, newest, &mut event),
+            Some(Route::Device(device, leaf)) => {
+                self.message(device, leaf, Received { payload, newest }, &mut event);
+            }
             Some(Route::Edge(edge, EdgeTopic::Status)) => self.edge_status(edge, payload, &mut event),
             Some(Route::Edge(edge, EdgeTopic::Features)) => {
-                self.edge_message(edge, payload, newest, &mut event);
+                self.edge_message(edge, Received { payload, newest }, &mut event);
             }
         }
     }
@@ -217,8 +226,7 @@ impl Inbox {
     fn edge_message(
         &mut self,
         from: RemoteEdgeIndex,
-        payload: &[u8],
-        newest: SampleId,
+        Received { payload, newest }: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>),
     ) {
         let generation = self.edges.generation(from);
@@ -267,8 +275,7 @@ impl Inbox {
         &mut self,
         device: DeviceIndex,
         leaf: DeviceTopic,
-        payload: &[u8],
-        newest: SampleId,
+        Received { payload, newest }: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>),
     ) {
         let generation = self.devices.generation(device);

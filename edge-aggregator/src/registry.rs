@@ -88,7 +88,7 @@ impl Registry {
         let Some(slots) = slots else {
             return Some((
                 Fault::WrongNetwork,
-                wrong_network(self.networks.as_ref().map(|_, it| it.network), birth.network),
+                wrong_network(&self.networks.as_ref().map(|_, it| it.network), birth.network),
             ));
         };
         let why = || format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
@@ -204,7 +204,7 @@ impl Registry {
 }
 
 /// The sentence for a device or edge with the bundle of another group.
-pub(crate) fn wrong_network(ours: PerNetwork<NetworkId>, found: NetworkId) -> String {
+pub(crate) fn wrong_network(ours: &PerNetwork<NetworkId>, found: NetworkId) -> String {
     let ours: Vec<String> = ours.iter().map(|(_, network)| network.short()).collect();
     let (ours, found) = (ours.join(" or "), found.short());
     format!("network: expected {ours}, found {found}: give it this group's bundle")

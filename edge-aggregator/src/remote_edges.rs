@@ -102,7 +102,7 @@ impl RemoteEdges {
         let Some((generation, known)) = self.networks.iter().find(|(_, known)| known.network == network)
         else {
             let ours = self.networks.as_ref().map(|_, known| known.network);
-            return Err((Fault::WrongNetwork, wrong_network(ours, network)));
+            return Err((Fault::WrongNetwork, wrong_network(&ours, network)));
         };
         if known.slots.get(edge.index()).is_none_or(|slots| slots.is_empty()) {
             let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");

@@ -132,7 +132,7 @@ impl LoadedAggregator {
             match group.open() {
                 Ok(group) => groups.push(group),
                 Err(of_group) => {
-                    mistakes.extend(of_group.into_iter().map(|mistake| format!("{place}{mistake}")))
+                    mistakes.extend(of_group.into_iter().map(|mistake| format!("{place}{mistake}")));
                 }
             }
         }

@@ -67,14 +67,14 @@ async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
 }
 
 fn client(target: Target) -> CloudClient {
-    client_with(target, CloudConfig { linger_ms: Bounded::new(0).unwrap(), ..defaults().unwrap() })
+    client_with(target, &CloudConfig { linger_ms: Bounded::new(0).unwrap(), ..defaults().unwrap() })
 }
 
-fn client_with(Target(uri): Target, config: CloudConfig) -> CloudClient {
+fn client_with(Target(uri): Target, config: &CloudConfig) -> CloudClient {
     let current = CloudShape { network: NETWORK, sources: 2, classes: 3 };
     let next = CloudShape { network: NEXT, sources: 1, classes: 2 };
     let model = CloudModel { uri, shapes: PerNetwork { current, next: Some(next) } };
-    CloudClient::new(Some((Arc::new(CloudConnection::new(&config)), model)))
+    CloudClient::new(Some((Arc::new(CloudConnection::new(config)), model)))
 }
 
 fn question(sample: u64) -> CloudQuestion {
@@ -170,7 +170,7 @@ async fn a_cloud_that_hangs_is_a_timeout_at_the_deadline() {
 async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     let (cloud, target) = Cloud::listens().await;
     let mut client =
-        client_with(target, CloudConfig { linger_ms: Bounded::new(30_000).unwrap(), ..defaults().unwrap() });
+        client_with(target, &CloudConfig { linger_ms: Bounded::new(30_000).unwrap(), ..defaults().unwrap() });
     client.ask(CloudQuestion { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
@@ -253,7 +253,7 @@ async fn after_five_failures_in_a_row_nobody_is_asked() {
     drop(cloud);
     let wait = Bounded::new(600_000).unwrap();
     let breaker = BreakerConfig { first_wait_ms: wait, max_wait_ms: wait, ..defaults().unwrap() };
-    let mut client = client_with(target, CloudConfig { breaker, ..defaults().unwrap() });
+    let mut client = client_with(target, &CloudConfig { breaker, ..defaults().unwrap() });
     for _ in 0..5 {
         client.ask(question(1), Instant::now()).unwrap();
         assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    GroupConfig, GroupEdge, GroupLeader, JournalConfig, Role, Shared, SharedConfig,
+    GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeaderReport, Role, Shared, SharedConfig,
 };
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::{Bundle, Networks};
@@ -180,7 +180,9 @@ impl InProcessGroup {
         let until = Instant::now() + limit;
         while !self.is_ready() {
             if Instant::now() >= until {
-                let found = format!("{:?}", self.leader().map(GroupLeader::report));
+                let known = |report: LeaderReport| (report.filled_slots, report.edges_up);
+                let (slots, edges) = self.leader().map(GroupLeader::report).map(known).unwrap_or_default();
+                let found = format!("the leader knows the devices {slots:?} and the edges {edges:?}");
                 return Err(StartError::NotReady { limit, found });
             }
             sleep(READY_POLL).await;
