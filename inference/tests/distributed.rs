@@ -129,7 +129,7 @@ impl Tiers {
                 self.leader_event(Event::Summary { slot: *slot, sample, age_ms, late, scores });
             }
             Sent::NotInView(slot) => {
-                self.leader_event(Event::NotInView { slot: *slot, sample, age_ms, late })
+                self.leader_event(Event::NotInView { slot: *slot, sample, age_ms, late });
             }
             Sent::Decided(slot, decision) => {
                 let decision = *decision;

@@ -84,6 +84,11 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
         self.0 >> position.into() & 1 == 1
     }
 
+    /// Whether every position of this set is in `other`.
+    pub fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// Adds a position.
     pub fn insert(&mut self, position: P) {
         self.0 |= Self::single(position).0;
