@@ -3,7 +3,7 @@
 use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
-use ort::value::{TensorRef, ValueType};
+use ort::value::{TensorElementType, TensorRef, ValueType};
 
 use super::NAME;
 use crate::bundle::SectionBytes;
