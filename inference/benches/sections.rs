@@ -1,4 +1,4 @@
-//! What the tiers compute for each sample, on the shipped bundle:
+//! Times of the shipped bundle's sections and exits:
 //! `cargo bench --profile release -p headwater-inference --bench sections`.
 
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! A device section in your own program, in ten lines: a bundle, a view, scores and the features to send on.
+//! A device section in your own program: a bundle and a view in, scores and features out.
 //! `cargo run --release -p headwater-inference --features tract --example device_section -- models/shipped/fashion-6cam.hwb`
 
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! What the tiers answer together is what the network answers in one piece: for every configuration, whichever devices see a
-//! sample, are silent or late, and in whatever order messages come.
+//! The tiers together answer as the network in one piece: for every configuration, for devices that see a sample, are silent or late,
+//! and for every order of messages.
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
@@ -15,7 +15,7 @@ use headwater_protocol::{
 };
 use proptest::prelude::*;
 
-/// What becomes of a slot in one sample.
+/// Part of a slot in one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Sees,
@@ -91,15 +91,15 @@ impl Tiers {
             decisions: Vec::new(),
         };
         for slot in slots() {
-            tiers.tell(Event::DeviceUp { slot });
+            tiers.leader_event(Event::DeviceUp { slot });
         }
         for edge in EdgeIndex::first(edges) {
-            tiers.tell(Event::EdgeUp { edge });
+            tiers.leader_event(Event::EdgeUp { edge });
         }
         tiers
     }
 
-    /// A device captures: what it sends by itself.
+    /// A device captures and sends its first messages.
     fn capture(&mut self, slot: Slot) {
         let Some(view) = self.views[slot.index()].clone() else {
             return self.sent.push(Sent::NotInView(slot));
@@ -124,31 +124,33 @@ impl Tiers {
         let (sample, age_ms, late) = (SAMPLE, 0, false);
         match message {
             Sent::Input(slot, pixels) => {
-                self.tell(Event::Input { slot: *slot, sample, age_ms, late, pixels });
+                self.leader_event(Event::Input { slot: *slot, sample, age_ms, late, pixels });
             }
             Sent::Summary(slot, scores) => {
-                self.tell(Event::Summary { slot: *slot, sample, age_ms, late, scores });
+                self.leader_event(Event::Summary { slot: *slot, sample, age_ms, late, scores });
             }
-            Sent::NotInView(slot) => self.tell(Event::NotInView { slot: *slot, sample, age_ms, late }),
+            Sent::NotInView(slot) => {
+                self.leader_event(Event::NotInView { slot: *slot, sample, age_ms, late })
+            }
             Sent::Decided(slot, decision) => {
                 let decision = *decision;
-                self.tell(Event::DeviceDecided { slot: *slot, sample, age_ms, late, decision });
+                self.leader_event(Event::DeviceDecided { slot: *slot, sample, age_ms, late, decision });
             }
             Sent::Features(slot, bits) => {
-                self.tell(Event::Features { slot: *slot, sample, late: false, bits });
-                self.tell_edges(EdgeEvent::Features { slot: *slot, sample, bits });
+                self.leader_event(Event::Features { slot: *slot, sample, late: false, bits });
+                self.edge_event(EdgeEvent::Features { slot: *slot, sample, bits });
             }
-            Sent::Collect(slots) => self.tell_edges(EdgeEvent::Collect { sample, slots: *slots }),
+            Sent::Collect(slots) => self.edge_event(EdgeEvent::Collect { sample, slots: *slots }),
             Sent::EdgeAnswer(edge, slots, scores, map) => {
                 let (edge, slots, body_bytes) = (*edge, *slots, 0);
-                self.tell(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+                self.leader_event(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
             }
-            Sent::EdgeGone(edge) => self.tell(Event::EdgeGone { edge: *edge, sample }),
-            Sent::CloudAnswer(logits) => self.tell(Event::CloudAnswer { sample, logits }),
+            Sent::EdgeGone(edge) => self.leader_event(Event::EdgeGone { edge: *edge, sample }),
+            Sent::CloudAnswer(logits) => self.leader_event(Event::CloudAnswer { sample, logits }),
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn leader_event(&mut self, event: Event<'_>) {
         let mut actions = Vec::new();
         self.leader.handle(self.now, Generation::Current, event, &mut actions);
         for action in actions {
@@ -171,7 +173,7 @@ impl Tiers {
         }
     }
 
-    fn tell_edges(&mut self, event: EdgeEvent<'_>) {
+    fn edge_event(&mut self, event: EdgeEvent<'_>) {
         for (index, (collector, section)) in EdgeIndex::first(self.edges.len()).zip(&mut self.edges) {
             let mut actions = Vec::new();
             collector.handle(self.now, event, &mut actions);
@@ -185,7 +187,7 @@ impl Tiers {
         }
     }
 
-    /// Until nothing is on its way and nothing is due. `order` chooses which message comes next.
+    /// Runs until no message is on its way and no timer is left. `order` chooses the next message.
     fn run(&mut self, fates: &[Fate], order: &mut impl FnMut(usize) -> usize) {
         let slots: Vec<Slot> = Slot::first(fates.len()).collect();
         for slot in slots.iter().filter(|slot| matches!(fates[slot.index()], Fate::Sees | Fate::NotInView)) {
@@ -196,17 +198,17 @@ impl Tiers {
         for _ in 0..1000 {
             if self.sent.is_empty() {
                 let edges = self.edges.iter().filter_map(|(collector, _)| collector.next_timer());
-                let Some(wake) = self.leader.next_timer().into_iter().chain(edges).min() else { return };
-                self.now = self.now.max(wake);
-                self.tell(Event::Tick);
-                self.tell_edges(EdgeEvent::Tick);
+                let Some(timer) = self.leader.next_timer().into_iter().chain(edges).min() else { return };
+                self.now = self.now.max(timer);
+                self.leader_event(Event::Tick);
+                self.edge_event(EdgeEvent::Tick);
                 std::mem::take(&mut late).into_iter().for_each(|slot| self.capture(slot));
             } else {
                 let message = self.sent.swap_remove(order(self.sent.len()));
                 self.deliver(&message);
             }
         }
-        panic!("it does not end");
+        panic!("the sample does not end");
     }
 }
 
@@ -256,7 +258,7 @@ proptest! {
         tiers.run(fates, &mut |count| order.next().unwrap_or(0) % count);
 
         if fates.iter().all(|fate| matches!(fate, Fate::Silent | Fate::Late)) {
-            // Nobody was in time: either nothing was said, or the late ones opened the sample and were waited for.
+            // No device was in time: the sample was never opened, or a late device opened it.
             prop_assert!(tiers.decisions.len() <= 1);
             return Ok(());
         }

@@ -7,22 +7,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Sub, SubAssign};
+use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{EdgeIndex, Slot, Source};
 
-/// A position from 0 to 63 that a [`BitSet`] can hold.
-pub trait Position: Copy {
-    /// The position with this index; `None` from 64 on.
-    fn at(index: usize) -> Option<Self>;
-
-    /// The position as an index.
-    fn index(self) -> usize;
-}
-
-/// A set of positions of one kind. On the wire it is a `u64` in which bit `i` stands for position `i`.
+/// A set of positions from 0 to 63: slots, edges or sources. On the wire it is a `u64` in which bit `i` stands for position `i`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct BitSet<P>(u64, PhantomData<P>);
@@ -82,32 +73,33 @@ impl<P> BitSet<P> {
     }
 }
 
-impl<P: Position> BitSet<P> {
+impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
     /// The set of one position.
     pub fn single(position: P) -> Self {
-        Self::from_bits(1 << position.index())
+        Self::from_bits(1 << position.into())
     }
 
     /// Whether the position is in the set.
     pub fn contains(self, position: P) -> bool {
-        self.0 >> position.index() & 1 == 1
+        self.0 >> position.into() & 1 == 1
     }
 
     /// Adds a position.
     pub fn insert(&mut self, position: P) {
-        *self |= Self::single(position);
+        self.0 |= Self::single(position).0;
     }
 
     /// Takes a position out.
     pub fn remove(&mut self, position: P) {
-        *self -= Self::single(position);
+        self.0 &= !Self::single(position).0;
     }
 
     /// The positions in rising order; one step for each position in the set.
     pub fn iter(self) -> impl Iterator<Item = P> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
-            let lowest = P::at(rest.trailing_zeros() as usize)?;
+            // No position is 64, which an empty set gives.
+            let lowest = P::try_from(rest.trailing_zeros() as u8).ok()?;
             rest &= rest - 1;
             Some(lowest)
         })
@@ -147,27 +139,15 @@ impl<P> BitOrAssign for BitSet<P> {
     }
 }
 
-impl<P> BitAndAssign for BitSet<P> {
-    fn bitand_assign(&mut self, other: Self) {
-        self.0 &= other.0;
-    }
-}
-
-impl<P> SubAssign for BitSet<P> {
-    fn sub_assign(&mut self, other: Self) {
-        self.0 &= !other.0;
-    }
-}
-
-impl<P: Position> FromIterator<P> for BitSet<P> {
+impl<P: Copy + Into<u8> + TryFrom<u8>> FromIterator<P> for BitSet<P> {
     fn from_iter<I: IntoIterator<Item = P>>(positions: I) -> Self {
         positions.into_iter().fold(Self::EMPTY, |set, position| set | Self::single(position))
     }
 }
 
-impl<P: Position> fmt::Debug for BitSet<P> {
+impl<P: Copy + Into<u8> + TryFrom<u8>> fmt::Debug for BitSet<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter().map(P::index)).finish()
+        f.debug_set().entries(self.iter().map(<P as Into<u8>>::into)).finish()
     }
 }
 
@@ -229,11 +209,9 @@ mod tests {
             assert_eq!(found(left - right), &set(a) - &set(b));
             assert_eq!(left.is_subset(right), set(a).is_subset(&set(b)));
             assert_eq!((left.len(), left.is_empty()), (set(a).len(), set(a).is_empty()));
-            let (mut united, mut common, mut rest) = (left, left, left);
+            let mut united = left;
             united |= right;
-            common &= right;
-            rest -= right;
-            assert_eq!((united, common, rest), (left | right, left & right, left - right));
+            assert_eq!(united, left | right);
             for slot in Slot::first(Slot::MAX) {
                 assert_eq!(left.contains(slot), set(a).contains(&slot.index()));
                 let (mut with, mut without) = (left, left);

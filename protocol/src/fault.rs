@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_distinct_and_are_the_json_words() {
+    fn codes_are_distinct_and_equal_the_json() {
         let mut codes: Vec<_> = Fault::ALL.iter().map(|f| f.code()).collect();
         for fault in Fault::ALL {
             assert_eq!(serde_json::to_value(fault).unwrap(), fault.code());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_caller_are_4xx_and_ours_5xx() {
+    fn faults_of_the_caller_are_4xx_and_internal_ones_5xx() {
         for fault in Fault::ALL {
             let ours = matches!(fault, Fault::DeadlineExceeded | Fault::Unavailable | Fault::Internal);
             assert_eq!(fault.http_status() >= 500, ours, "{fault:?}");

@@ -6,8 +6,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::bit_set::Position;
-
 /// Id of one event seen by a group. Ids of a group only grow; they never restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -77,16 +75,6 @@ impl fmt::Display for Slot {
     }
 }
 
-impl Position for Slot {
-    fn at(index: usize) -> Option<Self> {
-        (index < Self::MAX).then_some(Self(index as u8))
-    }
-
-    fn index(self) -> usize {
-        self.0.into()
-    }
-}
-
 /// Position of an edge in the trained network, `0..E`; each edge has its own section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
@@ -132,27 +120,27 @@ impl fmt::Display for EdgeIndex {
     }
 }
 
-impl Position for EdgeIndex {
-    fn at(index: usize) -> Option<Self> {
-        (index < Self::MAX).then_some(Self(index as u8))
-    }
-
-    fn index(self) -> usize {
-        self.0.into()
-    }
-}
-
 /// Position of a vector or map among those that are joined: a device slot, a slot of one edge, or an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u8);
 
-impl Position for Source {
-    fn at(index: usize) -> Option<Self> {
-        (index < Slot::MAX).then_some(Self(index as u8))
+impl Source {
+    /// Position as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
+}
 
-    fn index(self) -> usize {
-        self.0.into()
+impl TryFrom<u8> for Source {
+    type Error = IdError;
+    fn try_from(source: u8) -> Result<Self, IdError> {
+        Slot::new(source).map(|Slot(source)| Self(source))
+    }
+}
+
+impl From<Source> for u8 {
+    fn from(source: Source) -> Self {
+        source.0
     }
 }
 
@@ -409,7 +397,6 @@ mod tests {
         assert!(Slot::new(63).is_ok());
         assert_eq!(Slot::new(64), Err(IdError::Slot(64)));
         assert_eq!(Slot::first(3).map(Slot::index).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!([63, 64].map(|index| Slot::at(index).map(Slot::index)), [Some(63), None]);
     }
 
     #[test]
@@ -418,6 +405,5 @@ mod tests {
         assert_eq!(EdgeIndex::new(64), Err(IdError::Edge(64)));
         assert_eq!(serde_json::from_str::<EdgeIndex>("2").unwrap(), EdgeIndex(2));
         assert!(serde_json::from_str::<EdgeIndex>("64").is_err());
-        assert_eq!([63, 64].map(|index| EdgeIndex::at(index).map(EdgeIndex::index)), [Some(63), None]);
     }
 }

@@ -9,14 +9,12 @@ mod decision;
 mod fault;
 mod ids;
 mod message;
-mod nearest;
 mod notice;
-mod origin;
 mod presence;
 mod topic;
 pub mod v2;
 
-pub use bit_set::{BitSet, EdgeSet, Position, SlotSet, SourceSet};
+pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
 pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, SettledNotice, Stages};
 pub use fault::{Fault, MqttHandling};
 pub use ids::{
@@ -27,8 +25,6 @@ pub use message::{
     Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,
     age_ms, decode, encode,
 };
-pub use nearest::{nearest, no_such_setting};
 pub use notice::{Birth, DeviceState, EdgeStatus, Status};
-pub use origin::{Origin, effective_line};
 pub use presence::{Presence, View};
 pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};

@@ -74,7 +74,7 @@ fn check_refused(body: &serde_json::Value, expected: &str) {
 }
 
 #[test]
-fn what_does_not_fit_is_named_with_both_sides() {
+fn an_input_that_does_not_fit_is_refused_with_expected_and_found() {
     let tensor = |name: &str, datatype: &str, shape: &[usize]| {
         let data = vec![0; shape.iter().product::<usize>().min(99)];
         serde_json::json!({"name": name, "datatype": datatype, "shape": shape, "data": data})
@@ -122,7 +122,7 @@ fn bits_after_the_last_feature_bit_are_refused() {
 }
 
 #[test]
-fn an_output_that_asks_for_itself_goes_before_the_request() {
+fn the_parameter_of_an_output_goes_before_that_of_the_request() {
     for (all, one, expected) in [
         (Some(true), None, Form::Binary),
         (Some(true), Some(false), Form::Json),

@@ -40,7 +40,7 @@ impl GroupEdge {
             None => edge_id(format!("edge-{edge}"))?,
         };
         let mut workers = Vec::new();
-        for (generation, bundle) in config.networks.each() {
+        for (generation, bundle) in config.networks.bundles().iter() {
             let id = match generation {
                 Generation::Current => id.clone(),
                 // Two workers with one name would end each other's connections.

@@ -1,4 +1,4 @@
-//! What instructions do at most, in registers: thousand million products a second.
+//! Upper bounds of instructions that work in registers, in thousand million products a second.
 
 use std::hint::black_box;
 
@@ -7,11 +7,11 @@ use headwater_kernels::CodePath;
 use super::timed;
 use crate::tiles;
 
-/// Chains that do not wait for each other: more than an instruction's latency times how many start at once.
+/// Independent chains: more than an instruction's latency times the instructions that start in one cycle.
 const CHAINS: usize = 12;
 pub(super) const STEPS: usize = 20_000;
 
-/// What the bounds of [`of_path`] are: of paths that look up, and of those that count the bits of many words.
+/// Names of the bounds of [`of_path`]: for paths with lookup tables, and for paths that count bits of many words.
 pub(super) const NAMES: [&str; 2] = [
     "lookups of 256 products in registers, nine instructions for three",
     "exclusive or, count of bits, addition in registers, three instructions for 512 products",
@@ -22,7 +22,7 @@ pub(super) fn is_wide() -> bool {
     CodePath::best().name() == "avx512"
 }
 
-/// The bound of the path's kernel; `None` where this bench has no such instructions.
+/// Bound of the path's kernel; `None` for a path without instructions in this bench.
 pub(super) fn of_path() -> Option<f64> {
     if is_wide() { popcounts() } else { lookups() }
 }
@@ -40,7 +40,7 @@ pub(super) fn others() -> Vec<(&'static str, f64)> {
     others
 }
 
-/// Thousand million products a second of a run that does so many `STEPS` times.
+/// Thousand million products a second of a run with that many products in each of `STEPS` steps.
 pub(super) fn rate(products: usize, run: impl Fn()) -> f64 {
     (products * STEPS) as f64 / timed(run) / 1e3
 }
@@ -56,7 +56,7 @@ fn lookups() -> Option<f64> {
     None
 }
 
-/// 64 taps of eight places: a logic of three, a count of bits, an addition.
+/// 64 taps of eight pixels: one three-input logic instruction, one bit count, one addition.
 fn popcounts() -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if is_wide() {
@@ -78,7 +78,7 @@ fn dots() -> Option<f64> {
     None
 }
 
-/// Words of 64 bits, one after the other.
+/// Products by words of 64 bits, one word after the other.
 fn words() -> f64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("popcnt") {
@@ -110,7 +110,7 @@ mod x86 {
         _mm512_set1_epi64, _mm512_ternarylogic_epi64,
     };
 
-    /// Pairs of sums: as many as stay in registers, and that do not wait for each other.
+    /// Pairs of independent sums that stay in registers.
     pub(super) const SUMS: usize = 4;
 
     #[target_feature(enable = "popcnt")]
@@ -118,7 +118,7 @@ mod x86 {
         super::count_words();
     }
 
-    /// What is looked up is the sums themselves, so that no step can be left out.
+    /// The sums themselves are looked up, so that the compiler cannot leave a step out.
     #[target_feature(enable = "avx2")]
     pub(super) fn lookups() {
         let mut both: [__m256i; SUMS] = black_box([_mm256_set1_epi8(1); SUMS]);
@@ -136,7 +136,7 @@ mod x86 {
         black_box((both, second));
     }
 
-    /// What is counted is the sums themselves, so that no step can be left out.
+    /// The bits of the sums themselves are counted, so that the compiler cannot leave a step out.
     #[target_feature(enable = "avx512f,avx512vpopcntdq")]
     pub(super) fn popcounts() {
         let mut sums: [__m512i; CHAINS] = black_box([_mm512_set1_epi64(1); CHAINS]);

@@ -2,15 +2,15 @@
 //! `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)" cargo bench --profile release -p headwater-inference --features ort --bench
 //! binary_convolution`.
 //!
-//! Each layer keeps side and channels. The packed section is the whole block: bits in, convolution, thresholds, bits out, and an exit
-//! to one class (a section has one; it takes about a hundredth of the time). ONNX Runtime does the convolution alone. Rounds go
-//! through all engines in turn; the table has medians of the rounds.
+//! Each layer keeps side and channels. The packed section runs the whole block: bits in, convolution, thresholds, bits out, and an exit to
+//! one class, which takes about a hundredth of the time. ONNX Runtime runs the convolution only. Each round runs all engines; the table
+//! has the medians of the rounds.
 //!
-//! The bound is what the instructions of the inner loop do with everything in registers. It is measured in the same rounds, just before
-//! the packed section, and each round has a ratio of its own, since a shared core is not the same for long.
+//! The bound is the speed of the inner loop's instructions with everything in registers. It is measured in each round just before the
+//! packed section, because the speed of a shared core changes. The ratio is taken within a round.
 //!
-//! Where the processor multiplies tiles of bytes (AMX), the layer's products alone are timed so too, as one multiplication of two
-//! matrices that lie in tiles beforehand: no engine for 8 bits can be faster with these instructions.
+//! On a processor with byte tiles (AMX) the layer's products are timed as one matrix multiplication too, with both matrices in tiles
+//! beforehand. No 8-bit engine with these instructions can be faster.
 
 mod bounds;
 mod tiles;
@@ -27,13 +27,13 @@ use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 
-/// Many short rounds: what else runs on a shared core comes and goes within tenths of a second.
+/// Many short rounds: other load on a shared core changes within tenths of a second.
 const ROUNDS: usize = 41;
 const ROUND: Duration = Duration::from_millis(15);
 const CONV: Window = Window { kernel: 3, stride: 1, pad: 1 };
 const NO_POOL: Window = Window { kernel: 1, stride: 1, pad: 0 };
 
-/// Numbers that look drawn.
+/// Pseudorandom bytes.
 fn noise(count: usize) -> impl Iterator<Item = u8> {
     (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
 }
@@ -58,7 +58,7 @@ fn float_convolution(map: Map) -> Vec<u8> {
     graph.finish(&[&y])
 }
 
-/// `u8` values, `i8` weights, one scale: what ONNX Runtime's quantiser makes of a network.
+/// The layer with `u8` values, `i8` weights and one scale, as ONNX Runtime's quantiser writes it.
 fn byte_convolution(map: Map) -> Vec<u8> {
     let mut graph = OnnxGraph::of_bytes(&[map.channels, map.height, map.width]);
     let shape = [map.channels, map.channels, 3, 3];
@@ -79,7 +79,7 @@ fn session(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
         .commit_from_memory(onnx)
 }
 
-/// Microseconds of one call, by rounds of calls that take a while.
+/// Microseconds of one call, measured in rounds of many calls.
 fn timed(mut call: impl FnMut()) -> f64 {
     let (start, mut calls) = (Instant::now(), 0u32);
     while start.elapsed() < ROUND {
@@ -94,11 +94,11 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What was measured of one layer: medians of the rounds.
+/// Results of one layer: medians of the rounds.
 struct Measured {
     /// Microseconds of the packed section.
     packed: f64,
-    /// Of the others: name, microseconds.
+    /// Name and microseconds of the other engines.
     others: Vec<(&'static str, f64)>,
     /// The bound, thousand million products a second, and the part of it that the packed section reaches.
     bound: Option<(f64, f64)>,
@@ -152,7 +152,7 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
     }
 }
 
-/// Products at the border count as if the map went on, for every engine alike.
+/// Products of a layer. Those at the border count too, for every engine.
 fn products(map: Map) -> f64 {
     (map.channels * map.channels * 9 * map.height * map.width) as f64
 }

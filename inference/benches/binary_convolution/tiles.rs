@@ -1,17 +1,17 @@
-//! Products of bytes in tiles (AMX), as fast as the processor does them: what an engine for 8 bits could reach.
+//! Products of bytes in tiles (AMX): the upper bound of an 8-bit engine.
 //!
-//! The instructions are written out, since Rust has no stable intrinsics for them.
+//! The instructions are written as assembly, since Rust has no stable intrinsics for them.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "instructions that were detected"))]
 
-/// Rows of a tile, and numbers of 32 bits of one.
+/// Rows of a tile, and 32-bit numbers of a row.
 const SIDE: usize = 16;
 /// Products summed by one instruction for each of its results.
 const DEEP: usize = 64;
 /// A tile: 16 rows of 64 bytes.
 const TILE: usize = SIDE * DEEP;
 
-/// The products of a layer as those of two matrices, `[rows, deep]` by `[deep, columns]`, that lie in tiles already.
+/// A layer as the product of two matrices, `[rows, deep]` by `[deep, columns]`, that are stored in tiles.
 pub(super) struct Layer {
     left: Tiles,
     right: Tiles,
@@ -21,7 +21,7 @@ pub(super) struct Layer {
     deep: usize,
 }
 
-/// Tiles one behind the other, at lines of the cache.
+/// Consecutive tiles, aligned to cache lines.
 struct Tiles {
     bytes: Vec<u8>,
     first: usize,
@@ -40,7 +40,7 @@ impl Tiles {
 }
 
 impl Layer {
-    /// `None` where the processor or its kernel has no tiles, or the sides are no multiples of theirs.
+    /// `None` without tiles on this processor or system, or for sides that are not multiples of a tile's.
     pub(super) fn of(rows: usize, deep: usize, columns: usize) -> Option<Self> {
         let fits = rows.is_multiple_of(2 * SIDE) && columns.is_multiple_of(2 * SIDE);
         if !(fits && deep.is_multiple_of(DEEP) && amx::starts()) {
@@ -73,7 +73,7 @@ impl Layer {
     }
 }
 
-/// What the instruction does at most, in registers.
+/// Upper bound of the instruction, with tiles in registers.
 pub(super) fn rate() -> Option<f64> {
     amx::starts().then(|| super::bounds::rate(4 * SIDE * SIDE * DEEP, amx::in_registers))
 }
@@ -93,7 +93,7 @@ mod amx {
     use std::arch::asm;
     use std::arch::x86_64::__cpuid_count;
 
-    /// Asks the kernel for the tiles and sets all eight to their full size. It is cheap, and done for the thread that asks.
+    /// Asks the operating system for the tiles and sets all eight to their full size, for the calling thread.
     pub(super) fn starts() -> bool {
         // Leaf 7: bit 24 of EDX are tiles, bit 25 their products of bytes (Intel's manual, volume 2, CPUID).
         let features = __cpuid_count(7, 0).edx;
@@ -160,7 +160,7 @@ mod amx {
         }
     }
 
-    /// Four independent products again and again.
+    /// Repeats four independent products.
     pub(super) fn in_registers() {
         // SAFETY: `starts` has said that the instructions are there; they touch tiles alone.
         unsafe {

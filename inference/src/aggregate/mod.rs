@@ -14,7 +14,7 @@ mod scores;
 #[cfg(test)]
 mod tests;
 
-use headwater_protocol::{Position, Source, SourceSet};
+use headwater_protocol::{Source, SourceSet};
 use thiserror::Error;
 
 pub use bits::{concat_bits, max_of_bits, mean_of_bits};
@@ -51,7 +51,7 @@ fn divide(sums: &mut [f32], present: SourceSet) {
 
 fn write_mask(mask: &mut [f32], present: SourceSet, plane: usize) {
     for (source, values) in mask.chunks_exact_mut(plane.max(1)).enumerate() {
-        let is_present = Source::at(source).is_some_and(|source| present.contains(source));
+        let is_present = Source::try_from(source as u8).is_ok_and(|source| present.contains(source));
         values.fill(if is_present { 1.0 } else { 0.0 });
     }
 }

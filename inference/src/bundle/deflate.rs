@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deflated_bytes_come_back() {
+    fn deflated_bytes_inflate_to_the_original() {
         let bytes: Vec<u8> = (0..10_000u32).map(|i| ((i * i) >> 7) as u8).collect();
         let stored = deflate(&bytes);
         assert_eq!(inflate("x", &stored, 10_000).unwrap(), bytes);

@@ -133,11 +133,6 @@ impl Networks {
         &self.0
     }
 
-    /// Every bundle with its generation, the current one first.
-    pub fn each(&self) -> impl Iterator<Item = (Generation, &Arc<Bundle>)> {
-        self.0.iter()
-    }
-
     /// Bundle of the network that the group runs.
     pub fn current(&self) -> &Arc<Bundle> {
         &self.0.current

@@ -1,4 +1,4 @@
-//! Bundles that hold, and every way of not holding.
+//! Valid bundles, and every way in which a bundle is refused.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -12,7 +12,7 @@ fn tiny() -> TinyNetwork {
     TinyNetwork { slots: 2, view: [1, 4, 4], filters: 1, ..TinyNetwork::default() }
 }
 
-/// A small whole bundle, for the tests that try all of its bytes.
+/// A small bundle, for tests that try every byte.
 fn small() -> Vec<u8> {
     tiny().writer().report(json!({ "accuracy": 0.5 })).finish().unwrap()
 }
@@ -27,7 +27,7 @@ fn check_refused(bytes: &[u8], message: &str) {
     assert!(error.contains(message), "expected an error with {message:?}, found: {error}");
 }
 
-/// The bundle with one member replaced, and `hashes.json` and framing made to fit.
+/// The bundle with one member replaced and with matching `hashes.json` and framing.
 fn with_member(bundle: &[u8], name: &str, contents: &[u8]) -> Vec<u8> {
     let members = archive::read(bundle).unwrap();
     let mut members: Vec<(&str, Vec<u8>)> =
@@ -52,7 +52,7 @@ fn with_network(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_written_bundle_is_read_back() {
     let network = tiny();
     let bytes = small();
     let bundle = Bundle::from_bytes(&bytes).unwrap();
@@ -67,7 +67,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn a_section_comes_back_as_it_was_given() {
+fn a_section_is_read_as_it_was_written() {
     let manifest = tiny().manifest();
     let onnx = |name: &str| if name == "cloud" { vec![7; 5000] } else { vec![1, 2, 3] };
     let mut writer = BundleWriter::new(manifest.clone(), Policy::default());
@@ -121,7 +121,7 @@ fn any_truncation_is_refused() {
 }
 
 #[test]
-fn an_error_names_the_member_what_was_expected_and_what_was_found() {
+fn an_error_names_the_member_and_the_expected_and_found_values() {
     let bytes = small();
     for (i, name) in names(&bytes).iter().enumerate() {
         let range = archive::read(&bytes).unwrap()[i].range.clone();
@@ -148,14 +148,14 @@ fn an_error_names_the_member_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn a_bundle_that_is_no_tar_is_refused() {
+fn a_file_that_is_not_a_tar_is_refused() {
     check_refused(b"", "cut off");
     check_refused(&[0xff; 4096], "expected a short ASCII name");
     check_refused(&[0; 1024], "members: expected network.json");
 }
 
 #[test]
-fn a_member_that_claims_to_be_huge_is_refused_without_room_for_it() {
+fn a_member_with_a_huge_size_is_refused_before_anything_is_allocated() {
     let mut bytes = small();
     bytes[124..136].copy_from_slice(b"77777777777\0");
     let error = Bundle::from_bytes(&bytes).unwrap_err();
@@ -163,7 +163,7 @@ fn a_member_that_claims_to_be_huge_is_refused_without_room_for_it() {
 }
 
 #[test]
-fn another_format_is_named_as_such() {
+fn another_format_version_is_refused_by_name() {
     let bytes = with_network(|network| {
         network["format"] = json!(2);
         network["a_key_of_tomorrow"] = json!(1);
@@ -203,7 +203,7 @@ fn a_manifest_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_used_is_refused() {
+fn an_invalid_policy_is_refused() {
     let bytes = with_member(&small(), POLICY, br#"{"local":{"threshold":1.5}}"#);
     check_refused(&bytes, "expected a number in [0, 1], found 1.5");
     let bytes = with_member(&small(), POLICY, br#"{"window_ms":0}"#);
@@ -233,7 +233,7 @@ fn members_out_of_order_are_refused() {
 }
 
 #[test]
-fn a_tier_may_hold_only_its_sections() {
+fn a_tier_may_have_a_bundle_of_its_own_sections() {
     let whole = Bundle::from_bytes(&small()).unwrap();
     let bytes = whole.only(&["device-1"]).unwrap();
     assert!(bytes.len() < whole.stored_bytes());
@@ -257,7 +257,7 @@ fn sections_that_are_missing_or_too_many_are_not_written() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = Bundle::open("no/such.hwb").unwrap_err().to_string();
     assert!(error.contains("reading bundle no/such.hwb"), "{error}");
 }

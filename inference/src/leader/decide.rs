@@ -3,8 +3,9 @@
 use headwater_protocol::{Decision, Degraded, Dropped, Exit, PolicyId, SampleId, Stages};
 
 use super::machine::Step;
-use super::open_sample::{ExitAnswer, OpenSample};
+use super::open_sample::OpenSample;
 use super::{Action, Leader};
+use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 impl Leader {
@@ -21,9 +22,10 @@ impl Leader {
         }
         // The class prior answers where no exit did: there is none in front of the cloud, or its section failed.
         let config = &self.networks[open.generation].config;
-        let prior =
-            || ExitAnswer::new(config.configuration.exits()[0], &Assessment::of_prior(&config.class_prior));
-        let best = open.best.unwrap_or_else(prior);
+        let best = open.best.unwrap_or_else(|| ExitAnswer {
+            exit: config.configuration.exits()[0],
+            assessment: Assessment::of_prior(&config.class_prior),
+        });
         self.decide(step, sample, best);
     }
 
@@ -44,16 +46,17 @@ impl Leader {
         if open.late {
             open.degrade(Degraded::Late);
         }
-        if answer.exit == Exit::Edge {
+        let ExitAnswer { exit, assessment } = answer;
+        if exit == Exit::Edge {
             open.set_undelivered_missing();
         }
         let network = &self.networks[open.generation];
         let decision = Decision {
             sample,
-            class: answer.class,
-            label: network.label(answer.class),
-            confidence: answer.confidence,
-            exit: answer.exit,
+            class: assessment.class,
+            label: network.label(assessment.class),
+            confidence: assessment.confidence,
+            exit,
             presence: open.presence,
             degraded: std::mem::take(&mut open.degraded),
             network: network.config.network,

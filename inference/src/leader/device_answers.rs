@@ -3,8 +3,10 @@
 use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, View};
 
 use super::machine::Step;
-use super::open_sample::{ExitAnswer, OpenSample, Stage};
+use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader, Micros};
+use crate::cascade::ExitAnswer;
+use crate::exit::Assessment;
 
 /// A device's answer to one sample.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +88,8 @@ impl Leader {
             self.networks[source.generation].devices.window_closed(answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
-        let answer = ExitAnswer { exit: Exit::Device, class, confidence };
+        let assessment = Assessment { class, confidence, leaves: true };
+        let answer = ExitAnswer { exit: Exit::Device, assessment };
         self.decide_under(step, source.sample, answer, Some(policy));
     }
 

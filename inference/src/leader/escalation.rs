@@ -4,8 +4,9 @@ use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet, 
 
 use super::device_answers::{AnswerSource, AnswerTiming};
 use super::machine::Step;
-use super::open_sample::{ExitAnswer, OpenSample, Stage};
+use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
+use crate::cascade::ExitAnswer;
 
 /// The edge that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +173,7 @@ impl Leader {
             Some(network.config.policy.edge.assess(&network.logits, open.delivered.len() as u32))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(step, sample) };
-        let best = ExitAnswer::new(Exit::Edge, &assessment);
+        let best = ExitAnswer { exit: Exit::Edge, assessment };
         open.best = Some(best);
         if !assessment.leaves {
             return self.ask_cloud(step, sample);
@@ -220,7 +221,7 @@ impl Leader {
         open.stages.cloud_us = open.elapsed(step.now);
         open.set_undelivered_missing();
         let assessment = network.config.policy.cloud.assess(logits, open.delivered.len() as u32);
-        self.decide(step, sample, ExitAnswer::new(Exit::Cloud, &assessment));
+        self.decide(step, sample, ExitAnswer { exit: Exit::Cloud, assessment });
     }
 
     pub(super) fn cloud_failed(&mut self, step: &mut Step<'_>, sample: SampleId, reason: Degraded) {

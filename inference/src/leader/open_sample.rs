@@ -1,11 +1,11 @@
 //! One sample on its way to a decision.
 
 use headwater_protocol::{
-    Degraded, EdgeIndex, EdgeSet, Exit, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
+    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
 };
 
 use super::{Generation, Micros};
-use crate::exit::Assessment;
+use crate::cascade::ExitAnswer;
 
 /// State of one open sample. Its buffers are reused for later samples.
 pub(super) struct OpenSample {
@@ -60,14 +60,6 @@ pub(super) enum Stage {
     Edges,
     /// The cloud's answer.
     Cloud,
-}
-
-/// Answer of one exit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ExitAnswer {
-    pub(super) exit: Exit,
-    pub(super) class: u16,
-    pub(super) confidence: f32,
 }
 
 /// Buffer sizes that follow from the network.
@@ -180,11 +172,5 @@ impl OpenSample {
     /// Whether the leader waits for features of the slot.
     pub(super) fn owes(&self, slot: Slot) -> bool {
         self.stage == Stage::Features && self.owing_slots.contains(slot)
-    }
-}
-
-impl ExitAnswer {
-    pub(super) fn new(exit: Exit, assessment: &Assessment) -> Self {
-        Self { exit, class: assessment.class, confidence: assessment.confidence }
     }
 }

@@ -1,4 +1,4 @@
-//! The state machine, in sentences; `properties` below it, over random orders, losses and times.
+//! Tests of the state machine.
 
 use headwater_protocol::{
     Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
@@ -21,7 +21,7 @@ mod stages;
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
 const PACKED: usize = 2;
-/// Scores by which the local exit is sure of class 2, and by which it knows nothing.
+/// Scores with which the local exit is sure of class 2, and with which it is unsure.
 const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
 const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
 
@@ -45,7 +45,7 @@ pub(super) fn config() -> LeaderConfig {
     }
 }
 
-/// A leader with a clock and everything it ever did.
+/// A leader with a clock, and all its actions so far.
 struct Group {
     leader: Leader,
     now: Micros,
@@ -114,7 +114,7 @@ impl Group {
         self.event(Event::Tick)
     }
 
-    /// Brings a sample to the point where the cloud was asked.
+    /// Sends unsure scores and features of a sample, so that the leader asks the cloud.
     fn ask_cloud(&mut self, sample: u64) {
         for index in 0..SLOTS as u8 {
             self.summary(index, sample, &UNSURE);
@@ -137,7 +137,7 @@ fn decision(actions: &[Action]) -> &Decision {
     decision
 }
 
-/// What a journal holds after these actions.
+/// Journal entries of these actions.
 fn entries(actions: &[Action]) -> Vec<Entry> {
     let mut entries = Vec::new();
     for action in actions {
@@ -266,7 +266,7 @@ fn a_failing_cloud_leaves_the_local_answer_with_its_reason() {
 }
 
 #[test]
-fn a_silent_cloud_is_answered_for_at_the_deadline_and_its_late_answer_is_a_revision() {
+fn a_sample_is_decided_at_the_deadline_when_the_cloud_is_silent_and_revised_by_its_late_answer() {
     let mut group = Group::new();
     group.ask_cloud(1);
     assert_eq!(group.after_ms(299), []);
@@ -278,7 +278,7 @@ fn a_silent_cloud_is_answered_for_at_the_deadline_and_its_late_answer_is_a_revis
 }
 
 #[test]
-fn duplicates_and_stragglers_are_counted_and_change_nothing() {
+fn duplicates_and_messages_after_the_decision_are_counted_and_change_nothing() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);
     assert_eq!(group.summary(0, 1, &UNSURE), []);
@@ -341,7 +341,7 @@ fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
 }
 
 #[test]
-fn a_restart_repeats_its_decisions_and_drops_what_was_open() {
+fn a_restart_publishes_decisions_again_and_drops_open_samples() {
     let mut group = Group::new();
     for index in 0..3 {
         group.summary(index, 1, &SURE);
@@ -387,7 +387,7 @@ fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
 }
 
 #[test]
-fn a_decision_that_no_device_may_take_or_of_no_class_is_a_misfit() {
+fn a_device_decision_in_another_configuration_or_of_an_unknown_class_is_a_misfit() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(Micros(0), Generation::Current, decided(CLASSES as u16), &mut actions);
     assert_eq!((actions.len(), leader.counts().misfits), (0, 1));
@@ -454,7 +454,7 @@ fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
 }
 
 #[test]
-fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
+fn one_device_that_names_a_sample_far_ahead_changes_nothing() {
     let mut group = Group::new();
     for index in 0..3 {
         group.summary(index, 1, &SURE);
@@ -467,7 +467,7 @@ fn one_device_that_names_a_sample_far_ahead_moves_nothing() {
 }
 
 #[test]
-fn without_triggers_the_device_that_is_always_first_is_believed_as_long_as_others_follow() {
+fn the_ids_of_a_device_that_is_always_first_are_plausible_while_others_follow() {
     let mut group = Group::new();
     for sample in 1..2000 {
         for index in 0..SLOTS as u8 {
@@ -478,7 +478,7 @@ fn without_triggers_the_device_that_is_always_first_is_believed_as_long_as_other
 }
 
 #[test]
-fn samples_go_on_after_a_gap_when_a_trigger_or_a_second_device_says_so() {
+fn samples_after_a_gap_are_plausible_when_a_trigger_or_a_second_device_names_them() {
     let mut group = Group::new();
     group.event(Event::Trigger { sample: SampleId(1 << 40) });
     assert_eq!(group.summary(0, 1 << 40, &SURE), [Action::Open(SampleId(1 << 40))]);

@@ -4,7 +4,8 @@ use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
 
 use super::Leader;
 use super::machine::Step;
-use super::open_sample::{ExitAnswer, Stage};
+use super::open_sample::Stage;
+use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 impl Leader {
@@ -51,8 +52,8 @@ impl Leader {
                 return self.drop_sample(step, sample, Dropped::SpoolFull);
             }
             open.degrade(Degraded::NoView);
-            let prior = ExitAnswer::new(first, &Assessment::of_prior(&network.config.class_prior));
-            return self.decide(step, sample, prior);
+            let assessment = Assessment::of_prior(&network.config.class_prior);
+            return self.decide(step, sample, ExitAnswer { exit: first, assessment });
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
@@ -63,11 +64,12 @@ impl Leader {
             }),
             Exit::Edge | Exit::Cloud => None,
         };
-        let assessed = logits.map(|logits| network.config.policy.of(first).assess(logits, present));
-        open.best = assessed.as_ref().map(|assessment| ExitAnswer::new(first, assessment));
-        match (assessed, open.best) {
-            (Some(assessment), Some(best)) if assessment.leaves && first == Exit::Local => {
-                self.decide(step, sample, best);
+        let policy = network.config.policy.of(first);
+        open.best =
+            logits.map(|logits| ExitAnswer { exit: first, assessment: policy.assess(logits, present) });
+        match open.best {
+            Some(answer) if answer.assessment.leaves && first == Exit::Local => {
+                self.decide(step, sample, answer);
             }
             _ => self.escalate(step, sample),
         }

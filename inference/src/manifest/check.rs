@@ -93,7 +93,7 @@ impl NetworkManifest {
         }
     }
 
-    /// Every slot belongs to one edge, in rising order.
+    /// Checks that every slot belongs to one edge, in rising order.
     fn check_edges(&self, edge: &EdgeTier) -> Result<(), ManifestError> {
         let count = edge.groups.len();
         let (fits, expected) = if self.configuration == Configuration::F {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_where_there_are_none_and_none_where_there_are_are_refused() {
+    fn edges_that_the_configuration_does_not_have_and_missing_edges_are_refused() {
         let edge = TinyNetwork::of(Configuration::E).manifest().edge;
         refused(Configuration::C, |manifest| manifest.edge = edge, "expected no edges in configuration (c)");
         refused(Configuration::E, |manifest| manifest.edge = None, "expected edges in configuration (e)");
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_decides_is_alone() {
+    fn a_network_whose_device_decides_has_one_slot() {
         for configuration in [Configuration::B, Configuration::D] {
             refused(configuration, |manifest| manifest.slots = 2, "slots: expected 1 to 1, found 2");
         }
     }
 
     #[test]
-    fn what_devices_send_is_a_view_where_they_have_no_section_and_nowhere_else() {
+    fn only_devices_without_a_section_send_views() {
         let bits = |manifest: &mut NetworkManifest| manifest.features.encoding = FeatureEncoding::Bits;
         refused(Configuration::A, bits, "features: expected");
         let pixels = |manifest: &mut NetworkManifest| manifest.features.encoding = FeatureEncoding::Pixels;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_too_few_is_named_with_those_that_are_needed() {
+    fn a_missing_section_is_refused_with_the_expected_ones() {
         let drop = |manifest: &mut NetworkManifest| drop(manifest.sections.remove(3));
         refused(Configuration::F, drop, "expected device-0, device-1, device-2, edge-0, edge-1, cloud");
     }

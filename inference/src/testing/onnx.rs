@@ -1,4 +1,4 @@
-//! ONNX files built node by node.
+//! ONNX files, built node by node.
 
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;

@@ -1,4 +1,4 @@
-//! ONNX Runtime on real sections; where the library is not there (`HEADWATER_TEST_ONNXRUNTIME` names it), these tests say so and end.
+//! ONNX Runtime on real sections. Without the library (`HEADWATER_TEST_ONNXRUNTIME` names it) these tests print that and pass.
 
 use super::*;
 use crate::bundle::Bundle;
@@ -28,7 +28,7 @@ fn assert_close(expected: &[f32], found: &[f32]) {
 }
 
 #[test]
-fn every_section_gives_what_tract_gives_alone_and_in_batches() {
+fn every_section_equals_tract_alone_and_in_batches() {
     let Some(engine) = engine() else { return };
     let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
     let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
@@ -66,7 +66,7 @@ fn broken_onnx_is_an_error_at_load() {
 }
 
 #[test]
-fn a_library_that_is_none_is_named() {
+fn a_file_that_is_not_a_library_is_refused_by_name() {
     // The first library that loads stays for the whole process, and then the path is not looked at.
     if engine().is_some() {
         return;

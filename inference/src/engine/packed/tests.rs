@@ -68,7 +68,7 @@ fn a_batch_gives_scores_and_bits_of_each_view() {
 }
 
 #[test]
-fn what_is_not_the_section_of_the_manifest_is_refused_at_load() {
+fn a_packed_form_that_does_not_fit_the_manifest_is_refused_at_load() {
     let packed = packed();
     let error = load(&manifest(&[1, 4, 5]), Some(&packed)).err().unwrap().to_string();
     assert!(

@@ -238,7 +238,7 @@ fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_is_counted() {
+fn an_edge_answer_that_is_not_awaited_is_counted() {
     let mut group = group();
     group.edge_answer(0, 0b101, &SURE);
     group.summary(0, 1, &UNSURE);
@@ -253,7 +253,7 @@ fn an_answer_that_nobody_waits_for_is_counted() {
 }
 
 #[test]
-fn an_answer_under_a_network_that_is_not_held_changes_nothing() {
+fn an_edge_under_a_network_that_is_not_there_changes_nothing() {
     let mut group = group();
     group.unsure();
     let answer = |slots| Event::EdgeAnswer {
@@ -319,7 +319,7 @@ fn slots_without_a_view_do_not_count_at_the_edge() {
 }
 
 #[test]
-fn a_slot_without_features_at_its_edge_is_missing_at_the_exits_behind() {
+fn a_slot_without_features_at_its_edge_is_missing_at_the_later_exits() {
     let mut group = group();
     group.unsure();
     group.edge_answer(0, 0b001, &UNSURE);
@@ -335,7 +335,7 @@ fn a_slot_without_features_at_its_edge_is_missing_at_the_exits_behind() {
 }
 
 #[test]
-fn features_that_devices_send_to_their_edges_are_not_the_leaders_business() {
+fn features_that_devices_send_to_their_edges_are_not_counted_as_unasked() {
     let mut group = group();
     assert_eq!(group.features(0, 1), []);
     group.unsure();

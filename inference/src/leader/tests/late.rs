@@ -19,7 +19,7 @@ impl Group {
         }
     }
 
-    fn told(&mut self) -> Vec<u64> {
+    fn publish_notice(&mut self) -> Vec<u64> {
         let notice = self.leader.notice();
         self.leader.notice_published(&notice);
         notice.late.iter().map(|sample| sample.0).collect()
@@ -27,23 +27,23 @@ impl Group {
 }
 
 #[test]
-fn a_late_sample_waits_for_every_device_to_come_back_and_is_told() {
+fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     let mut group = Group::new();
     group.in_time(100);
     group.late(0, 90, &SURE);
-    // Long after the window of a sample that came in time.
+    // The window of a sample in time would be over.
     group.after_ms(1500);
     group.late(1, 90, &SURE);
     let actions = group.late(2, 90, &SURE);
     let found = decision(&actions);
     assert_eq!((found.sample, found.class, &found.degraded[..]), (SampleId(90), 2, &[Degraded::Late][..]));
     assert_eq!(found.presence.missing_count(), 0);
-    assert_eq!(group.told(), [90]);
-    assert_eq!(group.told(), [] as [u64; 0], "once");
+    assert_eq!(group.publish_notice(), [90]);
+    assert_eq!(group.publish_notice(), [] as [u64; 0], "once");
 }
 
 #[test]
-fn a_late_sample_that_others_never_saw_is_decided_without_them_after_its_longer_window() {
+fn a_late_sample_without_other_answers_is_decided_after_its_longer_window() {
     let mut group = Group::new();
     group.late(0, 90, &UNSURE);
     assert_eq!(group.after_ms(1999), []);
@@ -55,64 +55,64 @@ fn a_late_sample_that_others_never_saw_is_decided_without_them_after_its_longer_
     };
     assert_eq!(actions, [request]);
     let actions = group.features(0, 90);
-    // It has a whole deadline behind its window.
+    // A whole deadline follows the window.
     assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 300, .. }]), "{actions:?}");
-    assert_eq!(group.told(), [] as [u64; 0], "not before it is decided");
+    assert_eq!(group.publish_notice(), [] as [u64; 0], "the sample is still open");
     group.event(Event::CloudAnswer { sample: SampleId(90), logits: &SURE });
-    assert_eq!(group.told(), [90]);
+    assert_eq!(group.publish_notice(), [90]);
     let counts = group.leader.counts();
     assert_eq!(counts.missing, 2);
     group.in_time(100);
     assert_eq!(
         group.leader.counts().windows_timed_out,
         counts.windows_timed_out,
-        "nobody lost the leader's trust"
+        "every device is still awaited"
     );
 }
 
 #[test]
-fn a_late_message_of_a_closed_sample_is_told_at_once_and_changes_nothing() {
+fn a_late_message_of_a_closed_sample_is_named_at_once_and_changes_nothing() {
     let mut group = Group::new();
     group.in_time(100);
     assert_eq!(group.late(0, 100, &UNSURE), []);
-    assert_eq!(group.told(), [100]);
+    assert_eq!(group.publish_notice(), [100]);
     assert_eq!(group.leader.settled().decided, 1);
 }
 
 #[test]
-fn what_a_device_could_not_send_before_joins_the_sample_that_others_opened() {
+fn a_late_message_joins_the_sample_that_other_devices_opened() {
     let mut group = Group::new();
     group.summary(0, 100, &SURE);
     group.summary(1, 100, &SURE);
     let actions = group.late(2, 100, &SURE);
     assert_eq!(decision(&actions).degraded, []);
-    assert_eq!(group.told(), [100]);
+    assert_eq!(group.publish_notice(), [100]);
 }
 
 #[test]
-fn late_samples_hold_up_nobody_elses_and_claim_nothing() {
+fn late_samples_do_not_hold_back_the_account_and_do_not_move_since() {
     let mut group = Group::new();
     group.late(0, 90, &SURE);
-    assert_eq!(group.leader.notice().since, None, "90 says nothing of what came after it");
+    assert_eq!(group.leader.notice().since, None, "a late sample does not move `since`");
     group.in_time(100);
     let notice = group.leader.notice();
     assert_eq!((notice.since, notice.account.highest), (Some(SampleId(100)), SampleId(100)));
     assert!(!notice.covers(SampleId(95)), "it may lie in a spool");
     group.event(Event::Connected);
-    assert_eq!(group.leader.notice().since, None, "what was said while it was away is not known");
+    assert_eq!(group.leader.notice().since, None, "messages before the connection may be lost");
     group.in_time(105);
     assert_eq!(group.leader.notice().since, Some(SampleId(105)));
 }
 
 #[test]
-fn a_sample_that_all_had_to_give_up_is_dropped_with_its_reason() {
+fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
     let mut group = Group::new();
     assert_eq!(group.given_up(0, 90), [Action::Open(SampleId(90))]);
     group.given_up(1, 90);
     let actions = group.given_up(2, 90);
     assert_eq!(actions, [Action::Drop { sample: SampleId(90), reason: Dropped::SpoolFull }]);
-    assert_eq!(group.told(), [90]);
-    // One that somebody still has is decided without the others.
+    assert_eq!(group.publish_notice(), [90]);
+    // A sample that one device still has is decided without the others.
     group.given_up(0, 91);
     group.given_up(1, 91);
     let actions = group.late(2, 91, &SURE);
@@ -120,15 +120,15 @@ fn a_sample_that_all_had_to_give_up_is_dropped_with_its_reason() {
 }
 
 #[test]
-fn a_restart_takes_late_samples_of_before_that_it_never_decided() {
+fn after_a_restart_late_samples_that_were_never_decided_are_opened() {
     let mut group = Group::new();
     group.in_time(100);
     let recovered = replay(entries(&group.done));
     let mut next = Group::new();
     next.leader.recover(recovered, &mut Vec::new());
     assert_eq!(next.late(0, 100, &UNSURE), [], "decided before");
-    assert_eq!(next.told(), [100]);
-    assert_eq!(next.late(0, 90, &SURE), [Action::Open(SampleId(90))], "never heard of");
+    assert_eq!(next.publish_notice(), [100]);
+    assert_eq!(next.late(0, 90, &SURE), [Action::Open(SampleId(90))], "never opened before");
 }
 
 #[test]
@@ -144,15 +144,15 @@ fn late_features_that_overtake_their_scores_open_a_late_sample() {
 }
 
 #[test]
-fn more_late_samples_than_fit_in_one_notice_are_told_in_the_next() {
+fn late_samples_that_do_not_fit_in_one_notice_are_named_in_the_next() {
     let mut group = Group::new();
     for sample in 0..SettledNotice::MAX_LATE as u64 + 5 {
         group.in_time(sample);
         group.late(0, sample, &SURE);
     }
-    assert_eq!(group.told().len(), SettledNotice::MAX_LATE);
+    assert_eq!(group.publish_notice().len(), SettledNotice::MAX_LATE);
     assert_eq!(
-        (group.leader.unpublished_late(), group.told().len(), group.leader.unpublished_late()),
+        (group.leader.unpublished_late(), group.publish_notice().len(), group.leader.unpublished_late()),
         (5, 5, 0)
     );
 }
@@ -169,7 +169,7 @@ fn a_sample_is_named_in_the_notice_however_many_late_messages_came() {
             };
         }
         group.after_ms(2000);
-        assert_eq!((group.leader.settled().decided, group.told()), (1, vec![90]), "{count} late");
+        assert_eq!((group.leader.settled().decided, group.publish_notice()), (1, vec![90]), "{count} late");
     }
 }
 
@@ -178,11 +178,11 @@ fn a_message_in_time_of_a_closed_sample_is_not_named_in_the_notice() {
     let mut group = Group::new();
     group.in_time(100);
     group.summary(0, 100, &SURE);
-    assert_eq!((group.leader.counts().after_close, group.told()), (1, vec![]));
+    assert_eq!((group.leader.counts().after_close, group.publish_notice()), (1, vec![]));
 }
 
 #[test]
-fn a_sample_that_somebody_could_not_see_is_decided_though_others_gave_it_up() {
+fn a_sample_without_a_view_is_decided_though_a_device_gave_it_up() {
     let mut group = Group::new();
     group.given_up(0, 90);
     group.not_in_view(1, 90);
@@ -205,7 +205,7 @@ fn a_late_sample_that_all_have_sent_is_decided_by_its_deadline_from_then_on() {
 }
 
 #[test]
-fn a_window_of_late_messages_says_nothing_about_a_device() {
+fn a_window_of_late_messages_does_not_count_as_missed_by_a_device() {
     let mut group = Group::new();
     for sample in 90..=92 {
         group.late(0, sample, &SURE);

@@ -67,13 +67,13 @@ fn a_sample_is_decided_under_the_network_of_its_first_summary() {
 }
 
 #[test]
-fn each_network_asks_its_own_devices_and_its_own_tail() {
+fn each_network_asks_its_own_devices_and_its_own_cloud_section() {
     let mut group = group();
     let actions = group.next_summary(2, 1, &[0.0, 0.1]);
     let generation = Generation::Next;
     let request = Action::Request { generation, sample: SampleId(1), slots: SlotSet::from_bits(0b100) };
     assert_eq!(actions, [Action::Open(SampleId(1)), request]);
-    assert_eq!(group.features(2, 1), [], "features under the current network are of no use to it");
+    assert_eq!(group.features(2, 1), [], "features under the current network do not count");
     let (slot, sample) = (slot(2), SampleId(1));
     let actions = group.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3] });
     let [Action::AskCloud { generation: Generation::Next, features, .. }] = &actions[..] else {
@@ -95,7 +95,7 @@ fn a_device_that_leaves_the_current_network_is_not_waited_for_in_it() {
         slots: SlotSet::from_bits(0b11),
     };
     assert_eq!(actions, [request]);
-    // It owes features and comes back as another: the sample goes on without them.
+    // The device owes features and comes back under the other network: the sample goes on without them.
     group.features(0, 1);
     group.switch(1);
     let asked = group.done.iter().any(|action| matches!(action, Action::AskCloud { .. }));
@@ -103,7 +103,7 @@ fn a_device_that_leaves_the_current_network_is_not_waited_for_in_it() {
 }
 
 #[test]
-fn after_the_last_device_every_sample_is_the_next_networks() {
+fn after_the_last_switch_the_next_network_decides_every_sample() {
     let mut group = group();
     group.switch(0);
     group.switch(1);
@@ -116,24 +116,24 @@ fn after_the_last_device_every_sample_is_the_next_networks() {
 }
 
 #[test]
-fn a_network_that_is_not_held_is_a_misfit() {
+fn an_answer_under_a_network_that_is_not_there_is_a_misfit() {
     let mut group = Group::new();
     assert_eq!(group.next_summary(0, 1, &SURE), []);
     assert_eq!(group.leader.counts().misfits, 1);
 }
 
 #[test]
-fn a_sample_that_a_switched_device_gave_up_is_decided_by_those_that_still_have_it() {
+fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
     let mut group = group();
     let (slot, sample) = (slot(2), SampleId(90));
-    // Its spool was of the network that it ran before.
+    // The spool belongs to the network that the device ran before.
     group.under_next(Event::GivenUp { slot, sample });
     assert_eq!(group.late(0, 90, &SURE), []);
     let actions = group.late(1, 90, &SURE);
     let found = decision(&actions);
     assert_eq!((found.network, found.presence.present_count()), (NetworkId([3; 32]), 2));
     assert_eq!(group.leader.notice().late, [sample]);
-    // One that nobody has is given up under either.
+    // A sample that no device has is dropped under either network.
     group.under_next(Event::GivenUp { slot, sample: SampleId(91) });
     let actions = group.after_ms(2000);
     assert_eq!(actions, [Action::Drop { sample: SampleId(91), reason: Dropped::SpoolFull }]);

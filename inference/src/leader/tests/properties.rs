@@ -1,4 +1,4 @@
-//! Whatever arrives in whatever order: every sample that was opened ends, once, and by its deadline.
+//! Properties for random events: every sample that was opened ends once, by its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One step of a random life.
+/// One random event.
 #[derive(Clone, Debug)]
 enum Step {
     Summary(u8, u64, bool),
@@ -74,10 +74,10 @@ proptest! {
         for step in &steps {
             group.step(step);
         }
-        // Follow the wakes to the end; each must come to something, so their number is bounded.
+        // Timers must end: their number is bounded.
         for _ in 0..10_000 {
-            let Some(wake) = group.leader.next_timer() else { break };
-            group.now = group.now.max(wake);
+            let Some(timer) = group.leader.next_timer() else { break };
+            group.now = group.now.max(timer);
             group.event(Event::Tick);
         }
         prop_assert_eq!(group.leader.next_timer(), None);
@@ -112,15 +112,15 @@ proptest! {
         prop_assert_eq!(&opened, &ended);
         let settled = group.leader.settled();
         prop_assert_eq!((settled.decided, settled.dropped.values().sum::<u64>()), (decided, dropped));
-        // Every late message was answered with the word that its sample is closed, once or more.
-        let told: BTreeSet<SampleId> = group.leader.notice().late.into_iter().collect();
+        // Late samples in the notice are closed samples of late messages.
+        let named: BTreeSet<SampleId> = group.leader.notice().late.into_iter().collect();
         let late = |step: &Step| {
             let (Step::Late(_, sample, _) | Step::GivenUp(_, sample)) = *step else { return None };
             Some(SampleId(sample))
         };
         let late: BTreeSet<SampleId> = steps.iter().filter_map(late).collect();
-        prop_assert!(told.is_subset(&late));
-        prop_assert!(told.iter().all(|sample| ended.contains_key(sample)));
+        prop_assert!(named.is_subset(&late));
+        prop_assert!(named.iter().all(|sample| ended.contains_key(sample)));
         if let Some((&newest, _)) = opened.last_key_value() {
             prop_assert_eq!(settled.highest, newest);
         }
