@@ -101,7 +101,7 @@ impl SectionRunner {
     }
 
     /// True when one more view can be submitted without shedding another.
-    pub(crate) fn has_free_place(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         match self {
             Self::Inline { .. } => true,
             Self::Thread(queue) => queue.lock().jobs.len() < queue.max_jobs,

@@ -11,13 +11,13 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
 use headwater_protocol::{
-    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotSet, View,
+    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotPresence, SlotSet,
 };
 use proptest::prelude::*;
 
-/// Part of a slot in one sample.
+/// Behaviour of a slot in one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum SlotCase {
     Sees,
     NotInView,
     Silent,
@@ -25,7 +25,7 @@ enum Fate {
     Late,
 }
 
-/// A message on its way.
+/// A message that was sent and not yet delivered.
 #[derive(Clone, Debug)]
 enum Sent {
     Input(Slot, Vec<u8>),
@@ -56,7 +56,7 @@ struct Tiers {
 }
 
 impl Tiers {
-    fn new(bundle: &Bundle, fates: &[Fate], network: &TinyNetwork) -> Self {
+    fn new(bundle: &Bundle, cases: &[SlotCase], network: &TinyNetwork) -> Self {
         let (manifest, engine) = (bundle.manifest(), TractEngine::new());
         let slots = || Slot::first(usize::from(manifest.slots));
         let edges = manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
@@ -78,11 +78,11 @@ impl Tiers {
             edges: (0..edges).map(edge).collect(),
             cloud: CloudSection::load(bundle, &engine).unwrap(),
             leader: Leader::new(config, Exits::load(bundle, &engine).unwrap()),
-            views: fates
+            views: cases
                 .iter()
                 .zip(0..)
-                .map(|(fate, number)| {
-                    matches!(fate, Fate::Sees | Fate::Late).then(|| network.view_of(number))
+                .map(|(case, number)| {
+                    matches!(case, SlotCase::Sees | SlotCase::Late).then(|| network.view_of(number))
                 })
                 .collect(),
             policy,
@@ -188,13 +188,15 @@ impl Tiers {
     }
 
     /// Runs until no message is on its way and no timer is left. `order` chooses the next message.
-    fn run(&mut self, fates: &[Fate], order: &mut impl FnMut(usize) -> usize) {
-        let slots: Vec<Slot> = Slot::first(fates.len()).collect();
-        for slot in slots.iter().filter(|slot| matches!(fates[slot.index()], Fate::Sees | Fate::NotInView)) {
+    fn run(&mut self, cases: &[SlotCase], order: &mut impl FnMut(usize) -> usize) {
+        let slots: Vec<Slot> = Slot::first(cases.len()).collect();
+        for slot in
+            slots.iter().filter(|slot| matches!(cases[slot.index()], SlotCase::Sees | SlotCase::NotInView))
+        {
             self.capture(*slot);
         }
         let mut late: Vec<Slot> =
-            slots.into_iter().filter(|slot| fates[slot.index()] == Fate::Late).collect();
+            slots.into_iter().filter(|slot| cases[slot.index()] == SlotCase::Late).collect();
         for _ in 0..1000 {
             if self.sent.is_empty() {
                 let edges = self.edges.iter().filter_map(|(collector, _)| collector.next_timer());
@@ -245,27 +247,27 @@ proptest! {
     #[test]
     fn together_the_tiers_answer_as_the_network_in_one_piece(
         network in any_network(),
-        fates in prop::collection::vec(
-            prop::sample::select(vec![Fate::Sees, Fate::Sees, Fate::NotInView, Fate::Silent, Fate::Late]),
+        cases in prop::collection::vec(
+            prop::sample::select(vec![SlotCase::Sees, SlotCase::Sees, SlotCase::NotInView, SlotCase::Silent, SlotCase::Late]),
             3,
         ),
         order in prop::collection::vec(any::<usize>(), 64),
     ) {
-        let fates = &fates[..usize::from(network.slots)];
+        let cases = &cases[..usize::from(network.slots)];
         let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
-        let mut tiers = Tiers::new(&bundle, fates, &network);
+        let mut tiers = Tiers::new(&bundle, cases, &network);
         let mut order = order.into_iter().cycle();
-        tiers.run(fates, &mut |count| order.next().unwrap_or(0) % count);
+        tiers.run(cases, &mut |count| order.next().unwrap_or(0) % count);
 
-        if fates.iter().all(|fate| matches!(fate, Fate::Silent | Fate::Late)) {
+        if cases.iter().all(|case| matches!(case, SlotCase::Silent | SlotCase::Late)) {
             // No device was in time: the sample was never opened, or a late device opened it.
             prop_assert!(tiers.decisions.len() <= 1);
             return Ok(());
         }
-        let seen: Vec<Option<&[u8]>> = fates
+        let seen: Vec<Option<&[u8]>> = cases
             .iter()
             .zip(&tiers.views)
-            .map(|(fate, view)| view.as_deref().filter(|_| *fate == Fate::Sees))
+            .map(|(case, view)| view.as_deref().filter(|_| *case == SlotCase::Sees))
             .collect();
         let mut whole = Whole::load(&bundle, &TractEngine::new()).unwrap();
         let expected = whole.run(&[seen]).unwrap().remove(0);
@@ -273,11 +275,11 @@ proptest! {
         let found = &tiers.decisions[0];
         prop_assert_eq!((found.exit, found.class), (expected.exit, expected.class));
         prop_assert_eq!(found.confidence, expected.confidence);
-        for (slot, fate) in Slot::first(fates.len()).zip(fates) {
-            let view = match fate {
-                Fate::Sees => View::Present,
-                Fate::NotInView => View::NotInView,
-                Fate::Silent | Fate::Late => View::Missing,
+        for (slot, case) in Slot::first(cases.len()).zip(cases) {
+            let view = match case {
+                SlotCase::Sees => SlotPresence::Present,
+                SlotCase::NotInView => SlotPresence::NotInView,
+                SlotCase::Silent | SlotCase::Late => SlotPresence::Missing,
             };
             prop_assert_eq!(found.presence.get(slot), view, "slot {} of {:?}", slot, found.presence);
         }

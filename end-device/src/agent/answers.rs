@@ -96,7 +96,7 @@ impl Agent {
     /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
         let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
-        self.frame_ids.is_none() || is_safe && self.section.has_free_place()
+        self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 
     /// Answers with the result of the section.

@@ -106,11 +106,11 @@ pub(crate) fn start(
     faults: FaultCounter,
 ) -> Result<(FrameReceiver, SourceEnd), DeviceError> {
     let (channel, receiver) = match frame_use {
-        FrameUse::EachIsASample => {
+        FrameUse::EverySample => {
             let (sender, receiver) = mpsc::channel(MAX_WAITING);
             (SenderKind::Each(sender), FrameReceiver::Each(receiver))
         }
-        FrameUse::NewestAnswers => {
+        FrameUse::LatestFrame => {
             let (sender, receiver) = watch::channel(None);
             (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
         }

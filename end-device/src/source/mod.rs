@@ -65,9 +65,9 @@ enum CheckedKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameUse {
     /// Each frame is a sample.
-    EachIsASample,
+    EverySample,
     /// The newest frame answers a trigger or the clock.
-    NewestAnswers,
+    LatestFrame,
 }
 
 /// Age up to which a frame answers, unless the settings give another.

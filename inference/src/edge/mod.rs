@@ -90,15 +90,15 @@ pub struct EdgeJob {
 pub struct Collector {
     config: CollectorConfig,
     /// Slots of this edge.
-    own: SlotSet,
-    open: BTreeMap<SampleId, OpenSample>,
+    slots: SlotSet,
+    open: BTreeMap<SampleId, CollectingSample>,
     answered: VecDeque<SampleId>,
     timers: Timers,
     misfits: u64,
 }
 
 /// A sample for which a request or features came.
-struct OpenSample {
+struct CollectingSample {
     /// Slots that have a view; `None` until the request came.
     wanted: Option<SlotSet>,
     delivered: SlotSet,
@@ -110,10 +110,10 @@ struct OpenSample {
 impl Collector {
     /// A collector without samples.
     pub fn new(config: CollectorConfig) -> Self {
-        let own = config.slots.iter().copied().collect();
+        let slots = config.slots.iter().copied().collect();
         Self {
             config,
-            own,
+            slots,
             open: BTreeMap::new(),
             answered: VecDeque::new(),
             timers: Timers::default(),
@@ -123,7 +123,7 @@ impl Collector {
 
     /// Slots of this edge.
     pub fn slots(&self) -> SlotSet {
-        self.own
+        self.slots
     }
 
     /// Number of maps of the wrong length.
@@ -140,17 +140,17 @@ impl Collector {
     pub fn handle(&mut self, now: Micros, event: EdgeEvent<'_>, actions: &mut Vec<EdgeAction>) {
         match event {
             EdgeEvent::Collect { sample, slots } => {
-                if !(slots & self.own).is_empty() && self.ensure_open(now, sample, actions) {
+                if !(slots & self.slots).is_empty() && self.ensure_open(now, sample, actions) {
                     let due = now.plus_ms(self.config.features_ms);
                     if let Some(open) = self.open.get_mut(&sample).filter(|open| open.wanted.is_none()) {
-                        (open.wanted, open.due) = (Some(slots & self.own), due);
+                        (open.wanted, open.due) = (Some(slots & self.slots), due);
                         self.timers.push(due, sample);
                     }
                     self.answer_if_complete(sample, actions);
                 }
             }
             EdgeEvent::Features { slot, sample, bits } => {
-                let at = self.config.slots.iter().position(|own| *own == slot);
+                let at = self.config.slots.iter().position(|member| *member == slot);
                 if bits.len() != self.config.packed_bytes {
                     self.misfits += 1;
                 } else if let Some(at) = at
@@ -201,7 +201,7 @@ impl Collector {
         let features = vec![0; self.config.slots.len() * self.config.packed_bytes];
         self.open.insert(
             sample,
-            OpenSample { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
+            CollectingSample { wanted: None, delivered: SlotSet::EMPTY, gone: SlotSet::EMPTY, features, due },
         );
         self.timers.push(due, sample);
         true

@@ -1,8 +1,8 @@
 //! Answers of devices: each finds its open sample, or opens one.
 
-use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, View};
+use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, SlotPresence};
 
-use super::machine::Step;
+use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader, Micros};
 use crate::cascade::ExitAnswer;
@@ -25,7 +25,7 @@ pub(super) enum DeviceAnswer<'a> {
 
 /// The device that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerSource {
+pub(super) struct AnswerSender {
     /// The network that the device runs.
     pub(super) generation: Generation,
     pub(super) slot: Slot,
@@ -49,53 +49,58 @@ impl AnswerTiming {
 impl Leader {
     pub(super) fn device_answer(
         &mut self,
-        step: &mut Step<'_>,
-        source: AnswerSource,
+        context: &mut EventContext<'_>,
+        sender: AnswerSender,
         timing: AnswerTiming,
         answer: DeviceAnswer<'_>,
     ) {
-        if !self.fits(source, answer) {
+        if !self.fits(sender, answer) {
             self.counts.misfits += 1;
             return;
         }
-        let Some(open) = self.open_for(step, source, timing) else { return };
-        let slot = source.slot;
+        let Some(open) = self.open_for(context, sender, timing) else { return };
+        let slot = sender.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
                 open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
                 open.bytes.device_edge += 4 * scores.len() as u64;
             }
             DeviceAnswer::Input(pixels) => {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(step, source, decision),
+            DeviceAnswer::Decided(decision) => return self.device_decided(context, sender, decision),
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
-            DeviceAnswer::NotInView => open.presence.set(slot, View::NotInView),
+            DeviceAnswer::NotInView => open.presence.set(slot, SlotPresence::NotInView),
         }
-        self.close_window_if_complete(step, source.sample);
+        self.close_window_if_complete(context, sender.sample);
     }
 
-    fn device_decided(&mut self, step: &mut Step<'_>, source: AnswerSource, decision: DeviceDecision) {
-        let Some(open) = self.open.get_mut(&source.sample) else { return };
-        open.presence.set(source.slot, View::Present);
+    fn device_decided(
+        &mut self,
+        context: &mut EventContext<'_>,
+        sender: AnswerSender,
+        decision: DeviceDecision,
+    ) {
+        let Some(open) = self.open.get_mut(&sender.sample) else { return };
+        open.presence.set(sender.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
-        open.stages.window_us = open.elapsed(step.now);
+        open.stages.window_us = open.elapsed(context.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
-            self.networks[source.generation].devices.window_closed(answered);
+            self.networks[sender.generation].devices.window_closed(answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(step, source.sample, answer, Some(policy));
+        self.decide_under(context, sender.sample, answer, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
-    fn fits(&self, source: AnswerSource, answer: DeviceAnswer<'_>) -> bool {
-        let Some(network) = self.networks.get(source.generation) else { return false };
+    fn fits(&self, sender: AnswerSender, answer: DeviceAnswer<'_>) -> bool {
+        let Some(network) = self.networks.get(sender.generation) else { return false };
         let configuration = network.config.configuration;
         let has_section = configuration.has_device_section();
         let fits_network = match answer {
@@ -106,18 +111,18 @@ impl Leader {
             }
             DeviceAnswer::NotInView | DeviceAnswer::GivenUp => true,
         };
-        fits_network && source.slot.index() < network.sizes.slots
+        fits_network && sender.slot.index() < network.sizes.slots
     }
 
     /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
     /// the network.
     pub(super) fn open_for(
         &mut self,
-        step: &mut Step<'_>,
-        source: AnswerSource,
+        context: &mut EventContext<'_>,
+        sender: AnswerSender,
         timing: AnswerTiming,
     ) -> Option<&mut OpenSample> {
-        let AnswerSource { generation, slot, sample } = source;
+        let AnswerSender { generation, slot, sample } = sender;
         if self.open.contains_key(&sample) {
             // A device that is never the first confirms the ids of the one that always is.
             self.plausible_ids.claim(slot, sample);
@@ -132,7 +137,7 @@ impl Leader {
             self.counts.implausible_slots.insert(slot);
             return None;
         } else {
-            self.open_sample(step, source, timing);
+            self.open_sample(context, sender, timing);
         }
         if self
             .open
@@ -164,21 +169,21 @@ impl Leader {
         let mut moved = self.networks[generation].new_sample(generation);
         moved.reset(sample, open.captured);
         (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
-        (moved.late, moved.is_from_spool) = (open.late, open.is_from_spool);
+        (moved.is_past_deadline, moved.is_from_spool) = (open.is_past_deadline, open.is_from_spool);
         (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
         self.networks[open.generation].recycle(open);
         self.open.insert(sample, moved);
     }
 
-    fn open_sample(&mut self, step: &mut Step<'_>, source: AnswerSource, timing: AnswerTiming) {
-        let AnswerSource { generation, sample, .. } = source;
+    fn open_sample(&mut self, context: &mut EventContext<'_>, sender: AnswerSender, timing: AnswerTiming) {
+        let AnswerSender { generation, sample, .. } = sender;
         let AnswerTiming { age_ms, late } = timing;
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
-            self.drop_sample(step, oldest, Dropped::Shed);
+            self.drop_sample(context, oldest, Dropped::Shed);
         }
-        let now = step.now;
+        let now = context.now;
         let network = &mut self.networks[generation];
         let mut open = network.new_sample(generation);
         let policy = &network.config.policy;
@@ -186,9 +191,9 @@ impl Leader {
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
         open.reset(sample, captured);
-        open.late = late || age_us > u64::from(policy.deadline_ms) * 1000;
+        open.is_past_deadline = late || age_us > u64::from(policy.deadline_ms) * 1000;
         open.is_from_spool = late;
-        open.deadline = if open.late { now } else { captured }.plus_ms(policy.deadline_ms);
+        open.deadline = if open.is_past_deadline { now } else { captured }.plus_ms(policy.deadline_ms);
         open.due = now.plus_ms(policy.window_ms).min(open.deadline);
         if late {
             open.due = now.plus_ms(policy.late_ms);
@@ -200,6 +205,6 @@ impl Leader {
         self.timers.push(open.due, sample);
         self.newest = self.newest.max(sample);
         self.open.insert(sample, open);
-        step.actions.push(Action::Open(sample));
+        context.actions.push(Action::Open(sample));
     }
 }

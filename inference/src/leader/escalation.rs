@@ -2,15 +2,15 @@
 
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet, SourceSet};
 
-use super::device_answers::{AnswerSource, AnswerTiming};
-use super::machine::Step;
+use super::device_answers::{AnswerSender, AnswerTiming};
+use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
 use crate::cascade::ExitAnswer;
 
 /// The edge that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EdgeSource {
+pub(super) struct EdgeSender {
     /// The network that the edge runs.
     pub(super) generation: Generation,
     pub(super) edge: EdgeIndex,
@@ -30,7 +30,7 @@ pub(super) struct EdgeAnswer<'a> {
 
 impl Leader {
     /// Asks for what the next exit needs and has not yet.
-    pub(super) fn escalate(&mut self, step: &mut Step<'_>, sample: SampleId) {
+    pub(super) fn escalate(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let network = &self.networks[generation];
@@ -38,12 +38,12 @@ impl Leader {
         let present = open.presence.present();
         let wanted = present - open.delivered;
         if wanted.is_empty() && edges.is_empty() {
-            return self.ask_cloud(step, sample);
+            return self.ask_cloud(context, sample);
         }
         if !wanted.is_empty() {
-            step.actions.push(Action::Request { generation, sample, slots: wanted });
+            context.actions.push(Action::Request { generation, sample, slots: wanted });
         }
-        open.due = step.now.plus_ms(network.config.policy.features_ms).min(open.deadline);
+        open.due = context.now.plus_ms(network.config.policy.features_ms).min(open.deadline);
         self.timers.push(open.due, sample);
         if edges.is_empty() {
             (open.stage, open.owing_slots) = (Stage::Features, wanted);
@@ -56,21 +56,21 @@ impl Leader {
         let with_view = with_view.filter(|(_, slots)| !(**slots & present).is_empty());
         open.owing_edges = with_view.map(|(edge, _)| edge).collect::<EdgeSet>() & network.edges_up;
         let is_complete = open.owing_edges.is_empty();
-        step.actions.push(Action::Collect { generation, sample, slots: present });
+        context.actions.push(Action::Collect { generation, sample, slots: present });
         if is_complete {
-            self.apply_edge_exit(step, sample);
+            self.apply_edge_exit(context, sample);
         }
     }
 
     /// Takes the features of a slot; `None` from a device that keeps none any more.
     pub(super) fn features(
         &mut self,
-        step: &mut Step<'_>,
-        source: AnswerSource,
+        context: &mut EventContext<'_>,
+        sender: AnswerSender,
         timing: AnswerTiming,
         bits: Option<&[u8]>,
     ) {
-        let AnswerSource { generation, slot, sample } = source;
+        let AnswerSender { generation, slot, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
         let packed = network.config.packed_bytes;
         if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= network.sizes.slots {
@@ -82,7 +82,7 @@ impl Leader {
         let has_edges = !network.config.edges.is_empty();
         if pushes && bits.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
-            self.open_for(step, source, timing);
+            self.open_for(context, sender, timing);
         }
         let takes = |open: &OpenSample| {
             let is_new = !open.delivered.contains(slot);
@@ -103,30 +103,30 @@ impl Leader {
             None => {}
         }
         if open.stage == Stage::Window {
-            self.close_window_if_complete(step, sample);
+            self.close_window_if_complete(context, sample);
         } else if open.owing_slots.is_empty() {
-            self.ask_cloud(step, sample);
+            self.ask_cloud(context, sample);
         }
     }
 
     /// Takes the answer of an edge; `None` from an edge that has no features.
     pub(super) fn edge_answer(
         &mut self,
-        step: &mut Step<'_>,
-        source: EdgeSource,
+        context: &mut EventContext<'_>,
+        sender: EdgeSender,
         answer: Option<EdgeAnswer<'_>>,
     ) {
-        let EdgeSource { generation, edge, sample } = source;
+        let EdgeSender { generation, edge, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
-        let own = network.config.edges.get(edge.index()).copied().unwrap_or_default();
+        let edge_slots = network.config.edges.get(edge.index()).copied().unwrap_or_default();
         let classes = network.sizes.classes;
         let fits = |answer: &EdgeAnswer<'_>| {
-            answer.slots.is_subset(own)
+            answer.slots.is_subset(edge_slots)
                 && !answer.slots.is_empty()
                 && answer.scores.len() == classes
                 && answer.map.len() == network.config.cloud_map_bytes
         };
-        if own.is_empty() || answer.as_ref().is_some_and(|answer| !fits(answer)) {
+        if edge_slots.is_empty() || answer.as_ref().is_some_and(|answer| !fits(answer)) {
             self.counts.misfits += 1;
             return;
         }
@@ -146,11 +146,16 @@ impl Leader {
             open.bytes.edge_leader += body_bytes;
         }
         if open.owing_edges.is_empty() {
-            self.apply_edge_exit(step, sample);
+            self.apply_edge_exit(context, sample);
         }
     }
 
-    pub(super) fn edge_down(&mut self, step: &mut Step<'_>, generation: Generation, edge: EdgeIndex) {
+    pub(super) fn edge_down(
+        &mut self,
+        context: &mut EventContext<'_>,
+        generation: Generation,
+        edge: EdgeIndex,
+    ) {
         let Some(network) = self.networks.get_mut(generation) else { return };
         network.edges_up.remove(edge);
         let owes = |open: &OpenSample| {
@@ -159,31 +164,31 @@ impl Leader {
         let waiting: Vec<SampleId> =
             self.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
         for sample in waiting {
-            self.edge_answer(step, EdgeSource { generation, edge, sample }, None);
+            self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
         }
     }
 
     /// Applies the exit `edge`, when every edge has answered or their time is over.
-    pub(super) fn apply_edge_exit(&mut self, step: &mut Step<'_>, sample: SampleId) {
+    pub(super) fn apply_edge_exit(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stages.edge_us = open.elapsed(step.now);
+        open.stages.edge_us = open.elapsed(context.now);
         let network = &mut self.networks[open.generation];
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.edge_scores, open.edges, &mut network.logits).ok()?;
             Some(network.config.policy.edge.assess(&network.logits, open.delivered.len() as u32))
         });
-        let Some(assessment) = assessed else { return self.ask_cloud(step, sample) };
+        let Some(assessment) = assessed else { return self.ask_cloud(context, sample) };
         let best = ExitAnswer { exit: Exit::Edge, assessment };
         open.best = Some(best);
         if !assessment.leaves {
-            return self.ask_cloud(step, sample);
+            return self.ask_cloud(context, sample);
         }
         self.note_undelivered(sample);
-        self.decide(step, sample, best);
+        self.decide(context, sample, best);
     }
 
     /// Asks the cloud with the maps that came. A slot with a view and without a map counts as missing from here on.
-    pub(super) fn ask_cloud(&mut self, step: &mut Step<'_>, sample: SampleId) {
+    pub(super) fn ask_cloud(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         self.note_undelivered(sample);
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
@@ -191,14 +196,14 @@ impl Leader {
         let present =
             if config.edges.is_empty() { open.delivered.into() } else { SourceSet::from(open.edges) };
         if open.stage == Stage::Features {
-            open.stages.features_us = open.elapsed(step.now);
+            open.stages.features_us = open.elapsed(context.now);
         }
-        let left_ms = u32::try_from(open.deadline.since(step.now) / 1000).unwrap_or(u32::MAX);
+        let left_ms = u32::try_from(open.deadline.since(context.now) / 1000).unwrap_or(u32::MAX);
         if present.is_empty() {
-            return self.decide_without_cloud(step, sample, None);
+            return self.decide_without_cloud(context, sample, None);
         }
         if left_ms == 0 {
-            return self.decide_without_cloud(step, sample, Some(Degraded::CloudTimeout));
+            return self.decide_without_cloud(context, sample, Some(Degraded::CloudTimeout));
         }
         open.stage = Stage::Cloud;
         open.due = open.deadline;
@@ -206,29 +211,40 @@ impl Leader {
         open.bytes.edge_cloud = (open.maps.len() + presence.len()) as u64;
         self.timers.push(open.due, sample);
         let features = open.maps.clone();
-        step.actions.push(Action::AskCloud { generation, sample, features, presence, deadline_ms: left_ms });
+        context.actions.push(Action::AskCloud {
+            generation,
+            sample,
+            features,
+            presence,
+            deadline_ms: left_ms,
+        });
     }
 
-    pub(super) fn cloud_answer(&mut self, step: &mut Step<'_>, sample: SampleId, logits: &[f32]) {
+    pub(super) fn cloud_answer(&mut self, context: &mut EventContext<'_>, sample: SampleId, logits: &[f32]) {
         let Some(open) = self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) else {
-            return self.revise(step, sample, logits);
+            return self.revise(context, sample, logits);
         };
         let network = &self.networks[open.generation];
         if logits.len() != network.sizes.classes {
             self.counts.misfits += 1;
-            return self.cloud_failed(step, sample, Degraded::CloudRefused);
+            return self.cloud_failed(context, sample, Degraded::CloudRefused);
         }
-        open.stages.cloud_us = open.elapsed(step.now);
+        open.stages.cloud_us = open.elapsed(context.now);
         open.set_undelivered_missing();
         let assessment = network.config.policy.cloud.assess(logits, open.delivered.len() as u32);
-        self.decide(step, sample, ExitAnswer { exit: Exit::Cloud, assessment });
+        self.decide(context, sample, ExitAnswer { exit: Exit::Cloud, assessment });
     }
 
-    pub(super) fn cloud_failed(&mut self, step: &mut Step<'_>, sample: SampleId, reason: Degraded) {
+    pub(super) fn cloud_failed(
+        &mut self,
+        context: &mut EventContext<'_>,
+        sample: SampleId,
+        reason: Degraded,
+    ) {
         match self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
             Some(open) => {
-                open.stages.cloud_us = open.elapsed(step.now);
-                self.decide_without_cloud(step, sample, Some(reason));
+                open.stages.cloud_us = open.elapsed(context.now);
+                self.decide_without_cloud(context, sample, Some(reason));
             }
             None => self.counts.unasked += 1,
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::closed::ClosedSamples;
-use super::device_answers::{AnswerSource, AnswerTiming, DeviceAnswer};
-use super::escalation::{EdgeAnswer, EdgeSource};
+use super::device_answers::{AnswerSender, AnswerTiming, DeviceAnswer};
+use super::escalation::{EdgeAnswer, EdgeSender};
 use super::journal::Recovered;
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
@@ -52,7 +52,7 @@ pub struct Counts {
 }
 
 /// One event on its way: its time and the actions so far.
-pub(super) struct Step<'a> {
+pub(super) struct EventContext<'a> {
     pub(super) now: Micros,
     pub(super) actions: &'a mut Vec<Action>,
 }
@@ -103,58 +103,58 @@ impl Leader {
         event: Event<'_>,
         actions: &mut Vec<Action>,
     ) {
-        let step = &mut Step { now, actions };
-        let source = |slot, sample| AnswerSource { generation, slot, sample };
+        let context = &mut EventContext { now, actions };
+        let sender = |slot, sample| AnswerSender { generation, slot, sample };
         match event {
             Event::DeviceUp { slot } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.devices.set_up(slot);
                 }
             }
-            Event::DeviceDown { slot } => self.device_down(step, generation, slot),
+            Event::DeviceDown { slot } => self.device_down(context, generation, slot),
             Event::Summary { slot, sample, age_ms, late, scores } => {
                 let answer = DeviceAnswer::Summary(scores);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::NotInView { slot, sample, age_ms, late } => {
                 let answer = DeviceAnswer::NotInView;
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::Input { slot, sample, age_ms, late, pixels } => {
                 let answer = DeviceAnswer::Input(pixels);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
                 let answer = DeviceAnswer::Decided(decision);
-                self.device_answer(step, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::GivenUp { slot, sample } => {
-                self.device_answer(step, source(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+                self.device_answer(context, sender(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(step, source(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
+                self.features(context, sender(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
             }
-            Event::Gone { slot, sample } => self.features_gone(step, source(slot, sample)),
+            Event::Gone { slot, sample } => self.features_gone(context, sender(slot, sample)),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
                 }
             }
-            Event::EdgeDown { edge } => self.edge_down(step, generation, edge),
+            Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
                 let answer = EdgeAnswer { slots, scores, map, body_bytes };
-                self.edge_answer(step, EdgeSource { generation, edge, sample }, Some(answer));
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, Some(answer));
             }
             Event::EdgeGone { edge, sample } => {
-                self.edge_answer(step, EdgeSource { generation, edge, sample }, None);
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
             }
-            Event::CloudAnswer { sample, logits } => self.cloud_answer(step, sample, logits),
-            Event::CloudFailed { sample, reason } => self.cloud_failed(step, sample, reason),
+            Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
+            Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),
             Event::Trigger { sample } => self.plausible_ids.confirm(sample),
             Event::Connected => self.since = None,
             Event::Tick => {}
         }
-        self.end_due_stages(step);
+        self.end_due_stages(context);
     }
 
     /// When [`Event::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
@@ -223,37 +223,37 @@ impl Leader {
         self.counts
     }
 
-    fn device_down(&mut self, step: &mut Step<'_>, generation: Generation, slot: Slot) {
+    fn device_down(&mut self, context: &mut EventContext<'_>, generation: Generation, slot: Slot) {
         let Some(network) = self.networks.get_mut(generation) else { return };
         network.devices.set_down(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features_gone(step, AnswerSource { generation, slot, sample });
+                self.features_gone(context, AnswerSender { generation, slot, sample });
             } else {
-                self.close_window_if_complete(step, sample);
+                self.close_window_if_complete(context, sample);
             }
         }
     }
 
     /// Ends the wait for features that a device does not keep any more.
-    fn features_gone(&mut self, step: &mut Step<'_>, source: AnswerSource) {
-        self.features(step, source, AnswerTiming { age_ms: 0, late: false }, None);
+    fn features_gone(&mut self, context: &mut EventContext<'_>, sender: AnswerSender) {
+        self.features(context, sender, AnswerTiming { age_ms: 0, late: false }, None);
     }
 
-    fn end_due_stages(&mut self, step: &mut Step<'_>) {
-        while let Some(sample) = self.timers.pop_due(step.now) {
+    fn end_due_stages(&mut self, context: &mut EventContext<'_>) {
+        while let Some(sample) = self.timers.pop_due(context.now) {
             // The timer of a closed sample, or of a stage that ended before, means nothing.
-            let Some(open) = self.open.get(&sample).filter(|open| open.due <= step.now) else { continue };
+            let Some(open) = self.open.get(&sample).filter(|open| open.due <= context.now) else { continue };
             match open.stage {
                 Stage::Window => {
                     self.counts.windows_timed_out += 1;
-                    self.close_window(step, sample);
+                    self.close_window(context, sample);
                 }
-                Stage::Features => self.ask_cloud(step, sample),
-                Stage::Edges => self.apply_edge_exit(step, sample),
-                Stage::Cloud => self.decide_without_cloud(step, sample, Some(Degraded::CloudTimeout)),
+                Stage::Features => self.ask_cloud(context, sample),
+                Stage::Edges => self.apply_edge_exit(context, sample),
+                Stage::Cloud => self.decide_without_cloud(context, sample, Some(Degraded::CloudTimeout)),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One sample on its way to a decision.
 
 use headwater_protocol::{
-    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
+    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotPresence, SlotSet, Stages,
 };
 
 use super::{Generation, Micros};
@@ -20,7 +20,7 @@ pub(super) struct OpenSample {
     /// Time at which the sample must be decided.
     pub(super) deadline: Micros,
     /// Whether the sample was past its deadline when it was opened.
-    pub(super) late: bool,
+    pub(super) is_past_deadline: bool,
     /// Whether a late message opened the sample.
     pub(super) is_from_spool: bool,
     /// Whether a device sent a late message, and so waits to read that the sample is settled.
@@ -81,7 +81,7 @@ impl OpenSample {
             captured: Micros(0),
             due: Micros(0),
             deadline: Micros(0),
-            late: false,
+            is_past_deadline: false,
             is_from_spool: false,
             is_awaited_late: false,
             given_up: SlotSet::EMPTY,
@@ -105,7 +105,7 @@ impl OpenSample {
         self.sample = sample;
         self.stage = Stage::Window;
         self.captured = captured;
-        (self.late, self.is_from_spool, self.is_awaited_late) = (false, false, false);
+        (self.is_past_deadline, self.is_from_spool, self.is_awaited_late) = (false, false, false);
         self.given_up = SlotSet::EMPTY;
         self.presence = Presence::missing(self.presence.slots());
         if !(self.delivered.is_empty() && self.edges.is_empty()) {
@@ -165,7 +165,7 @@ impl OpenSample {
     /// Makes slots missing whose view is known and whose features did not reach the exit.
     pub(super) fn set_undelivered_missing(&mut self) {
         for slot in (self.presence.present() - self.delivered).iter() {
-            self.presence.set(slot, View::Missing);
+            self.presence.set(slot, SlotPresence::Missing);
         }
     }
 

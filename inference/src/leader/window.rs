@@ -1,15 +1,15 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence};
 
 use super::Leader;
-use super::machine::Step;
+use super::machine::EventContext;
 use super::open_sample::Stage;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 impl Leader {
-    pub(super) fn close_window_if_complete(&mut self, step: &mut Step<'_>, sample: SampleId) {
+    pub(super) fn close_window_if_complete(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         let complete = self.open.get(&sample).is_some_and(|open| {
             let network = &self.networks[open.generation];
             // Devices come back from an outage one after the other, so a late sample waits for every slot.
@@ -22,19 +22,19 @@ impl Leader {
                 && has_maps
         });
         if complete {
-            self.close_window(step, sample);
+            self.close_window(context, sample);
         }
     }
 
     /// Joins the summaries and applies the first exit.
-    pub(super) fn close_window(&mut self, step: &mut Step<'_>, sample: SampleId) {
+    pub(super) fn close_window(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let network = &mut self.networks[open.generation];
-        open.stages.window_us = open.elapsed(step.now);
+        open.stages.window_us = open.elapsed(context.now);
         self.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
             // The sample's own time begins when every device has answered.
-            open.deadline = open.deadline.min(step.now.plus_ms(network.config.policy.deadline_ms));
+            open.deadline = open.deadline.min(context.now.plus_ms(network.config.policy.deadline_ms));
         } else {
             network.devices.window_closed(open.presence.answered());
         }
@@ -42,18 +42,18 @@ impl Leader {
         if network.config.configuration.pushes_maps() {
             // A device whose summary was lost has a view too when its map came.
             for slot in open.delivered.iter() {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
             }
         }
         let present = open.presence.present_count();
         let first = network.config.configuration.exits()[0];
         if present == 0 {
             if !open.given_up.is_empty() && open.presence.answered().is_empty() {
-                return self.drop_sample(step, sample, Dropped::SpoolFull);
+                return self.drop_sample(context, sample, Dropped::SpoolFull);
             }
             open.degrade(Degraded::NoView);
             let assessment = Assessment::of_prior(&network.config.class_prior);
-            return self.decide(step, sample, ExitAnswer { exit: first, assessment });
+            return self.decide(context, sample, ExitAnswer { exit: first, assessment });
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
@@ -69,9 +69,9 @@ impl Leader {
             logits.map(|logits| ExitAnswer { exit: first, assessment: policy.assess(logits, present) });
         match open.best {
             Some(answer) if answer.assessment.leaves && first == Exit::Local => {
-                self.decide(step, sample, answer);
+                self.decide(context, sample, answer);
             }
-            _ => self.escalate(step, sample),
+            _ => self.escalate(context, sample),
         }
     }
 }
