@@ -201,7 +201,7 @@ impl Requests {
         CloudReply { sample, result }
     }
 
-    /// Records in breaker and counts how a request stood at its deadline.
+    /// Notes the outcome of a request at its deadline, in the breaker and the counts.
     fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
         let mut breaker = self.connection.breaker();
         let uri = &self.model.uri;

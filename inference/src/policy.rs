@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Exit `device`: the head of a device that is alone.
+    /// Exit `device`: the head of a device with an exit (configurations b, d).
     pub device: ExitPolicy,
     /// Exit `local`, over the aggregated scores of the devices.
     pub local: ExitPolicy,

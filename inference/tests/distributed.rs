@@ -1,5 +1,4 @@
-//! The tiers together answer as the network in one piece: for every configuration, for devices that see a sample, are silent or late,
-//! and for every order of messages.
+//! The tiers together give the answers of the whole network, for every configuration, presence and order of messages.
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};

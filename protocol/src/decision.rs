@@ -52,7 +52,7 @@ pub enum Degraded {
     FeaturesMissing,
     /// No device had a view, so the class prior answered.
     NoView,
-    /// The sample was decided after its deadline, from spooled messages.
+    /// The sample's first message came from a spool, or after the sample's deadline.
     Late,
 }
 

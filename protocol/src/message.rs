@@ -54,7 +54,7 @@ pub struct Header {
     pub network: NetworkTag,
     /// Low half of the sample id; [`SampleId::widen`] finds the whole id.
     pub sample_low: u32,
-    /// Number of the sender's start.
+    /// Boot number of the sender; each start of a device has another number.
     pub boot: Boot,
     /// Time from capture to sending, ms, saturating.
     pub age_ms: u16,
@@ -82,7 +82,7 @@ pub enum Body<'a> {
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
-    /// A device that is alone decided by itself (configurations b and d).
+    /// A device with an exit decided by itself (configurations b and d).
     Decided(DeviceDecision),
     /// Output of an edge's section, for the leader (configuration f).
     EdgeFeatures {
@@ -95,7 +95,7 @@ pub enum Body<'a> {
     },
 }
 
-/// The decision of a device that is alone.
+/// The decision of a device with an exit (configurations b and d).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceDecision {
     /// Index of the class in the network's labels.

@@ -19,7 +19,7 @@ pub enum Topic {
     Request,
     /// `result`: a decision.
     Result,
-    /// `revision`: a deeper answer after a decision.
+    /// `revision`: the cloud's answer to a sample that was decided without the cloud at its deadline.
     Revision,
     /// `settled`: the leader's account.
     Settled,

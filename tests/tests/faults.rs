@@ -59,7 +59,7 @@ async fn a_silent_cloud_costs_the_deadline() {
     let mut settings = with_local_threshold(shipped_group(), 0.0);
     settings.cloud_url = Some(silent_server());
     let policy = settings.policy.get_or_insert_default();
-    // The whole deadline is waited for here, so it is short. Window and features may take all of it.
+    // The test waits the whole deadline, so 8 s replace the patient default. Window and features may take all of it.
     (policy.window_ms, policy.features_ms, policy.deadline_ms) = (8_000, 8_000, 8_000);
     let group = start(settings).await;
     let mut client = client_of(&group).await;

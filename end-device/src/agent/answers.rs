@@ -86,8 +86,8 @@ impl Agent {
         self.capture(due.sample, now.us);
     }
 
-    /// Time of the next capture by the clock. The caller keeps it until then: computed again after a message, it would skip a
-    /// capture that came due meanwhile.
+    /// Time of the next capture by the clock. The caller computes it once per capture: computing it again after a message
+    /// would skip a capture that came due meanwhile.
     pub(super) fn next_capture(&self) -> Option<Instant> {
         self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(since_1970()))
     }

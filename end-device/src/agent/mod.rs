@@ -37,7 +37,7 @@ pub(crate) struct Agent {
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
     pub(crate) capture_clock: Option<CaptureClock>,
-    /// Time that the device goes on answering after its source has ended, until all samples are settled.
+    /// Longest time to wait, after the source has ended, until all samples are settled.
     pub(crate) grace: Duration,
     /// Zero of the device's own clock.
     pub(crate) start: Instant,

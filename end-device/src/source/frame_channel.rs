@@ -53,7 +53,7 @@ pub(crate) enum FrameReceiver {
     Each(mpsc::Receiver<TimedView>),
 }
 
-/// The way in which a source ended.
+/// Whether a source ended regularly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceEnd(Arc<AtomicBool>);
 
@@ -119,7 +119,7 @@ pub(crate) fn start(
     let set_end = end.clone();
     let frames = FrameSender { channel, faults };
     let run = move || match producer.run(&frames) {
-        // Stored before the sender is dropped, since the agent reads it then.
+        // The flag is set before the sender is dropped: the agent reads the flag when the channel closes.
         Ok(()) => set_end.0.store(true, Ordering::Release),
         Err(reason) => tracing::error!(reason, "the source of frames broke off"),
     };

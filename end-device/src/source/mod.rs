@@ -61,7 +61,7 @@ enum CheckedKind {
     Http(Box<http::SnapshotClient>),
 }
 
-/// Use of the frames of a source with its own timing.
+/// Use of frames that arrive without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameUse {
     /// Each frame is a sample.

@@ -1,4 +1,4 @@
-//! Upper bounds of instructions that work in registers, in thousand million products a second.
+//! Peak rates of instructions that work in registers, in 10^9 products a second.
 
 use std::hint::black_box;
 
@@ -27,7 +27,7 @@ pub(super) fn of_path() -> Option<f64> {
     if is_wide() { popcounts() } else { lookups() }
 }
 
-/// What may be compared with it.
+/// Peak rates of other instructions, for comparison.
 pub(super) fn others() -> Vec<(&'static str, f64)> {
     let mut others = vec![("words of 64 bits: exclusive or, popcnt, addition", words())];
     let wide = [
@@ -40,7 +40,7 @@ pub(super) fn others() -> Vec<(&'static str, f64)> {
     others
 }
 
-/// Thousand million products a second of a run with that many products in each of `STEPS` steps.
+/// Rate in 10^9 products a second of a run with that many products in each of `STEPS` steps.
 pub(super) fn rate(products: usize, run: impl Fn()) -> f64 {
     (products * STEPS) as f64 / timed(run) / 1e3
 }
@@ -118,7 +118,7 @@ mod x86 {
         super::count_words();
     }
 
-    /// The sums themselves are looked up, so that the compiler cannot leave a step out.
+    /// Each step looks up the previous sums, so the compiler cannot remove a step.
     #[target_feature(enable = "avx2")]
     pub(super) fn lookups() {
         let mut both: [__m256i; SUMS] = black_box([_mm256_set1_epi8(1); SUMS]);
@@ -136,7 +136,7 @@ mod x86 {
         black_box((both, second));
     }
 
-    /// The bits of the sums themselves are counted, so that the compiler cannot leave a step out.
+    /// Each step counts bits of the previous sums, so the compiler cannot remove a step.
     #[target_feature(enable = "avx512f,avx512vpopcntdq")]
     pub(super) fn popcounts() {
         let mut sums: [__m512i; CHAINS] = black_box([_mm512_set1_epi64(1); CHAINS]);

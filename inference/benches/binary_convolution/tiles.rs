@@ -40,7 +40,7 @@ impl Tiles {
 }
 
 impl Layer {
-    /// `None` without tiles on this processor or system, or for sides that are not multiples of a tile's.
+    /// `None` without AMX (processor or operating system), or if a side is no multiple of the tile's side.
     pub(super) fn of(rows: usize, deep: usize, columns: usize) -> Option<Self> {
         let fits = rows.is_multiple_of(2 * SIDE) && columns.is_multiple_of(2 * SIDE);
         if !(fits && deep.is_multiple_of(DEEP) && amx::starts()) {
@@ -73,7 +73,7 @@ impl Layer {
     }
 }
 
-/// Upper bound of the instruction, with tiles in registers.
+/// Peak rate of the AMX instruction, in registers.
 pub(super) fn rate() -> Option<f64> {
     amx::starts().then(|| super::bounds::rate(4 * SIDE * SIDE * DEEP, amx::in_registers))
 }

@@ -56,7 +56,7 @@ fn write_mask(mask: &mut [f32], present: SourceSet, plane: usize) {
     }
 }
 
-/// Indices of the present ones among the first `sources`, in rising order.
+/// Indices of the present sources among the first `sources`, in rising order.
 pub(crate) fn present_rows(present: SourceSet, sources: usize) -> impl Iterator<Item = usize> {
     (present & SourceSet::first(sources)).iter().map(Source::index)
 }

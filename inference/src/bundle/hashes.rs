@@ -70,7 +70,7 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
     if rendered == stored {
         return Ok(());
     }
-    // The bundle is altered; the rest only finds the member to name.
+    // The bundle was altered. The code below finds the altered member for the error message.
     let on_record: BTreeMap<String, String> = serde_json::from_slice(stored).unwrap_or_default();
     for (name, bytes) in covered {
         let found = hex_sha256(bytes);

@@ -15,16 +15,16 @@ pub struct Networks(PerNetwork<Arc<Bundle>>);
 /// One value for the current network of a group, and one for the next while its devices switch over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerNetwork<T> {
-    /// Value of the network that the group runs.
+    /// Value of the current network.
     pub current: T,
     /// Value of the network that its devices switch to.
     pub next: Option<T>,
 }
 
-/// Current or next network of a group. A sample is decided under the network of its first message.
+/// Current or next network of a group. A sample is decided under the network of its first answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// The network that the group runs.
+    /// The current network.
     #[default]
     Current,
     /// The network that its devices switch to.
@@ -133,7 +133,7 @@ impl Networks {
         &self.0
     }
 
-    /// Bundle of the network that the group runs.
+    /// Bundle of the current network.
     pub fn current(&self) -> &Arc<Bundle> {
         &self.0.current
     }

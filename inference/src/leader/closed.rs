@@ -1,14 +1,14 @@
-//! The samples that are decided or dropped, so that a message that comes too late opens none of them again.
+//! Samples that are decided or dropped. A message that comes afterwards does not open its sample again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled};
 
-/// Largest number of closed samples kept one by one; the lowest ids go first. Devices send what waited from the lowest id up, so they need
-/// the low ids no more.
+/// Largest number of closed samples kept one by one; beyond it the lowest ids move below the floor. Devices send their spools from the
+/// lowest id up, so the low ids are done first.
 const MAX_SAMPLES: usize = 65_536;
 
-/// Largest number of decisions kept for an answer of the cloud that comes after its deadline.
+/// Largest number of decisions that a cloud answer after the deadline may still revise.
 const MAX_REVISABLE: usize = 256;
 
 /// Closed samples, and the account of all of them.
@@ -45,7 +45,7 @@ impl ClosedSamples {
         self.remember(sample);
     }
 
-    /// Moves `highest` up to the samples below the oldest one that is open.
+    /// Raises `highest` to the largest closed sample below the oldest open one; to `newest` if none is open.
     pub(super) fn settle(&mut self, oldest_open: Option<SampleId>, newest: SampleId) {
         let highest = match oldest_open {
             None => newest,
@@ -77,7 +77,7 @@ impl ClosedSamples {
 
     /// Notes that devices wait to read that this late sample is closed.
     pub(super) fn add_late(&mut self, sample: SampleId) {
-        // A device that does not read of its sample sends it again, so the bound loses nothing.
+        // A device resends a sample that no notice names, so a full set loses nothing.
         if self.late.len() < MAX_SAMPLES {
             self.late.insert(sample);
         }

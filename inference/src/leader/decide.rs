@@ -20,7 +20,7 @@ impl Leader {
         if let Some(reason) = reason {
             open.degrade(reason);
         }
-        // The class prior answers where no exit did: there is none in front of the cloud, or its section failed.
+        // Without an exit's answer the class prior decides: no exit precedes the cloud, or its section failed.
         let config = &self.networks[open.generation].config;
         let best = open.best.unwrap_or_else(|| ExitAnswer {
             exit: config.configuration.exits()[0],
@@ -72,7 +72,7 @@ impl Leader {
         self.close(open);
     }
 
-    /// Publishes the cloud's answer to a decision that was made without it.
+    /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
     pub(super) fn revise(&mut self, context: &mut EventContext<'_>, sample: SampleId, logits: &[f32]) {
         let Some(mut decision) = self.closed.take_revisable(sample) else {
             self.counts.unasked += 1;
@@ -101,7 +101,7 @@ impl Leader {
         if open.is_awaited_late {
             self.closed.add_late(open.sample);
         }
-        // Late samples are settled by name, so an open one does not hold back the others.
+        // Late samples are settled one by one, so an open late sample does not delay `highest`.
         let oldest = self.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
         self.closed.settle(oldest, self.newest);
         self.networks[open.generation].recycle(open);

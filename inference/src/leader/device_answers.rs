@@ -124,7 +124,7 @@ impl Leader {
     ) -> Option<&mut OpenSample> {
         let AnswerSender { generation, slot, sample } = sender;
         if self.open.contains_key(&sample) {
-            // A device that is never the first confirms the ids of the one that always is.
+            // Later answers also confirm the id: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
         } else if self.closed.contains(sample) {
             self.counts.after_close += 1;
@@ -163,7 +163,7 @@ impl Leader {
         Some(open)
     }
 
-    /// Moves a sample that was only given up so far to the network of its first answer.
+    /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
         let Some(open) = self.open.remove(&sample) else { return };
         let mut moved = self.networks[generation].new_sample(generation);
@@ -178,6 +178,7 @@ impl Leader {
     fn open_sample(&mut self, context: &mut EventContext<'_>, sender: AnswerSender, timing: AnswerTiming) {
         let AnswerSender { generation, sample, .. } = sender;
         let AnswerTiming { age_ms, late } = timing;
+        // The current network's bound holds for the samples of both networks.
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
@@ -187,7 +188,7 @@ impl Leader {
         let network = &mut self.networks[generation];
         let mut open = network.new_sample(generation);
         let policy = &network.config.policy;
-        // The time of a late sample is over: its times count from now.
+        // The age of a late sample says nothing about its deadline, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
         open.reset(sample, captured);

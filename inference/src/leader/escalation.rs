@@ -1,4 +1,4 @@
-//! The way of a sample that is unsure at its first exit: features, edges, cloud.
+//! Stages after an unsure first exit: features, edges, cloud.
 
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet, SourceSet};
 
@@ -29,7 +29,7 @@ pub(super) struct EdgeAnswer<'a> {
 }
 
 impl Leader {
-    /// Asks for what the next exit needs and has not yet.
+    /// Requests the features that the next exit still lacks.
     pub(super) fn escalate(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
@@ -50,7 +50,7 @@ impl Leader {
             return;
         }
         open.stage = Stage::Edges;
-        // From here on a slot has delivered when it has a part in the answer of its edge.
+        // From here on, `delivered` has the slots whose features are in an edge's answer.
         open.delivered = SlotSet::EMPTY;
         let with_view = EdgeIndex::first(edges.len()).zip(edges);
         let with_view = with_view.filter(|(_, slots)| !(**slots & present).is_empty());
@@ -62,7 +62,7 @@ impl Leader {
         }
     }
 
-    /// Takes the features of a slot; `None` from a device that keeps none any more.
+    /// Takes the features of a slot; `None` if the device does not keep them any more.
     pub(super) fn features(
         &mut self,
         context: &mut EventContext<'_>,
@@ -250,7 +250,7 @@ impl Leader {
         }
     }
 
-    /// Marks the answer when the features of a slot with a view are not in it.
+    /// Marks the sample as degraded when the features of a present slot did not arrive.
     fn note_undelivered(&mut self, sample: SampleId) {
         if let Some(open) = self.open.get_mut(&sample)
             && open.delivered != open.presence.present()

@@ -16,6 +16,8 @@ use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
 use crate::bundle::PerNetwork;
 
 /// Decides the samples of one group.
+///
+/// Each network has its own exits, devices and buffers ([`NetworkState`]). Both networks share samples, ids, timers, counts and the journal.
 pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
@@ -23,7 +25,7 @@ pub struct Leader {
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
-    /// First sample since the connection that a message in time opened.
+    /// First sample that was opened on the present connection by a message that was not late.
     pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
 }
@@ -41,7 +43,7 @@ pub struct Counts {
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
-    /// Features or answers of an edge or the cloud for which the leader did not wait.
+    /// Features, edge answers and cloud answers for which no open sample was waiting.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,
@@ -51,7 +53,7 @@ pub struct Counts {
     pub missing: u64,
 }
 
-/// One event on its way: its time and the actions so far.
+/// Time of the event being handled, and the actions that the event has caused.
 pub(super) struct EventContext<'a> {
     pub(super) now: Micros,
     pub(super) actions: &'a mut Vec<Action>,
@@ -79,8 +81,8 @@ impl Leader {
         self
     }
 
-    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped. Call it before the first
-    /// event.
+    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped.
+    /// Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
     pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);

@@ -1,15 +1,26 @@
 //! The decision state machine of a group's leader, without sockets, threads or a clock.
 //!
-//! Events and `now` go in, actions come out. The way of a sample:
+//! Events and `now` go in, actions come out. Stages of a sample:
 //!
 //! ```text
-//! first message ──> window ──(every device that is up answered, or time is over)──> exit `local` ──sure──> decided
-//!                     │ a device that is alone and sure ──> decided                 │ unsure
-//!                     │                                                             v
-//!                     │ maps came unasked ──> features asked ──(all came, or time is over)
-//!                     │                         │ with edges: their answers, exit `edge` ──sure──> decided
-//!                     v                         v
-//!                    cloud asked ──answer──> decided; ──failure, deadline──> best exit so far, degraded
+//! first message
+//!     v
+//! window           ──a device with an exit is sure──> decided
+//!     │ every device that is up answered, or time is over
+//!     v
+//! exit `local`     ──sure──> decided
+//!     │ unsure
+//!     v
+//! features asked, unless they came unasked
+//!     │ all came, or time is over
+//!     v
+//! exit `edge`      ──sure──> decided
+//!     │ unsure
+//!     v
+//! cloud asked      ──answer──> decided
+//!     │ failure, deadline
+//!     v
+//! decided by the deepest exit so far, degraded ──answer after the deadline──> revision
 //! ```
 //! The network's [`Configuration`] says which of these stages it has.
 //!
@@ -17,7 +28,7 @@
 //! ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
 //!
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
-//! first message.
+//! first answer; a report of giving the sample up does not count.
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened is decided or dropped with a reason, once.
 
@@ -195,7 +206,7 @@ pub enum Event<'a> {
         /// The view, [`LeaderConfig::packed_bytes`] long.
         pixels: &'a [u8],
     },
-    /// A device that is alone decided by itself (configurations b and d).
+    /// A device with an exit decided by itself (configurations b and d).
     DeviceDecided {
         /// Slot of the device.
         slot: Slot,
@@ -328,7 +339,7 @@ pub enum Action {
     },
     /// Journal the decision, then publish it.
     Decide(Decision),
-    /// Publish a revision of a decision that was made without the cloud.
+    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline.
     Revise(Decision),
     /// Journal that the sample was dropped.
     Drop {

@@ -1,4 +1,4 @@
-//! One sample on its way to a decision.
+//! State of one open sample.
 
 use headwater_protocol::{
     Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotPresence, SlotSet, Stages,
@@ -23,7 +23,7 @@ pub(super) struct OpenSample {
     pub(super) is_past_deadline: bool,
     /// Whether a late message opened the sample.
     pub(super) is_from_spool: bool,
-    /// Whether a device sent a late message, and so waits to read that the sample is settled.
+    /// Whether a device sent a late message. The device waits until a notice names this sample.
     pub(super) is_awaited_late: bool,
     /// Slots that saw the sample and gave it up.
     pub(super) given_up: SlotSet,
@@ -131,12 +131,12 @@ impl OpenSample {
         now.since(self.captured)
     }
 
-    /// Whether the slot said that it has a view or none.
+    /// Whether the slot sent an answer: a view, or `not_in_view`.
     pub(super) fn has_answered(&self, slot: Slot) -> bool {
         self.presence.answered().contains(slot)
     }
 
-    /// Whether a device sent more than that it gave the sample up.
+    /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
@@ -162,7 +162,7 @@ impl OpenSample {
         self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
     }
 
-    /// Makes slots missing whose view is known and whose features did not reach the exit.
+    /// Marks slots as missing if they have a view but their features did not reach the exit.
     pub(super) fn set_undelivered_missing(&mut self) {
         for slot in (self.presence.present() - self.delivered).iter() {
             self.presence.set(slot, SlotPresence::Missing);
