@@ -82,7 +82,7 @@ pub(crate) struct CloudReply {
     pub(crate) result: Result<Vec<f32>, Degraded>,
 }
 
-/// Requests of one group. Each request is a task of its own; all end when the client is dropped.
+/// Requests of one group. Each request is a separate task; all end when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct CloudClient {
     /// `None` without a cloud service.

@@ -1,4 +1,4 @@
-//! Runs the device section on views: a brief section at once, any other on a thread of its own, off the async threads.
+//! Runs the device section on views: a brief section at once, any other on a separate thread, off the async threads.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -145,7 +145,7 @@ pub struct Stages {
 pub struct HopBytes {
     /// Hop from the devices to the leader or an edge.
     pub device_edge: u64,
-    /// Hop to the leader from edges that are processes of their own.
+    /// Hop to the leader from edges that are separate processes.
     #[serde(default)]
     pub edge_leader: u64,
     /// Hop from the leader to the cloud.

@@ -22,7 +22,7 @@ use crate::source::{RunningSource, SourceEvent};
 use crate::timestamp::Timestamp;
 use crate::unsettled_answers::UnsettledAnswers;
 
-/// Shortest time between two frames that are samples, so that each has a millisecond of its own.
+/// Shortest time between two frames that are samples, so that no two share a millisecond.
 const FRAME_EVERY: Duration = Duration::from_millis(1);
 
 /// State of the device's task.

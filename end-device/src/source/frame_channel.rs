@@ -18,7 +18,7 @@ const MAX_WAITING: usize = 2;
 /// Longest sleep at once, so that a stopping device does not wait for its source.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
-/// A source that produces frames on a thread of its own.
+/// A source that produces frames on a separate thread.
 pub(crate) trait FrameProducer: Send {
     /// Sends frames until there are no more or the channel is closed.
     ///
