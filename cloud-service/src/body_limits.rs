@@ -2,7 +2,7 @@
 
 use headwater_protocol::v2::FeatureShape;
 
-/// Largest bodies in bytes, by the form of the tensors; from the shapes of a network.
+/// Largest request body in bytes, with binary tensors and in JSON, computed from a network's shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyLimits {
     binary: usize,

@@ -74,7 +74,7 @@ fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>,
         }
         match runner.run(entries) {
             Ok(logits) => answer(entries, &logits),
-            // One entry must not fail the others: each gets a run of its own.
+            // One entry must not fail the others: each gets a separate run.
             Err(_) if entries.len() > 1 => {
                 for entry in entries.drain(..) {
                     let result = runner.run(std::slice::from_ref(&entry));

@@ -1,4 +1,4 @@
-//! Starting and stopping the service, in a process of its own or inside another.
+//! Starting and stopping the service, in a separate process or inside another.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -88,7 +88,7 @@ impl Breaker {
         self.opened
     }
 
-    /// Opens for between half and the whole of the wait. The wait doubles from probe to probe.
+    /// Opens the breaker for a random 50 to 100 % of the wait. Each failed probe doubles the wait.
     fn open(&mut self, now: Instant, probes: u32, jitter: f32) -> State {
         self.opened += 1;
         let BreakerConfig { first_wait_ms, max_wait_ms, .. } = self.config;

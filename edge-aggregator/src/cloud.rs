@@ -82,7 +82,7 @@ pub(crate) struct CloudReply {
     pub(crate) result: Result<Vec<f32>, Degraded>,
 }
 
-/// Requests of one group. Each request is a task of its own; all end when the client is dropped.
+/// Requests of one group. Each request is a separate task; all end when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct CloudClient {
     /// `None` without a cloud service.
@@ -201,7 +201,7 @@ impl Requests {
         CloudReply { sample, result }
     }
 
-    /// Records in breaker and counts how a request stood at its deadline.
+    /// Notes the outcome of a request at its deadline, in the breaker and the counts.
     fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
         let mut breaker = self.connection.breaker();
         let uri = &self.model.uri;

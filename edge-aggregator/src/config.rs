@@ -84,7 +84,7 @@ pub struct GroupConfig {
     pub client_id: Option<String>,
     /// Name of the group's model at the cloud service; `None` for [`CloudConfig::model`].
     pub model: Option<String>,
-    /// Journal of the leader; `None` keeps nothing over a restart, after which samples still held by devices are decided again.
+    /// Journal of the leader; `None` keeps nothing over a restart: devices send unsettled samples again, and they are decided a second time.
     pub journal: Option<JournalConfig>,
     /// Bounds and timing.
     pub limits: GroupLimits,

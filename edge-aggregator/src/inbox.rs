@@ -94,8 +94,7 @@ impl Inbox {
         }
     }
 
-    /// Reads one message and gives its event to `event`. `newest` is the newest sample that the leader knows; the ids in headers are
-    /// widened near it.
+    /// Reads one message and calls `event` with its event. `newest` is the leader's newest sample, used to widen short ids.
     pub(crate) fn receive(
         &mut self,
         topic: &str,
@@ -118,7 +117,7 @@ impl Inbox {
         }
     }
 
-    /// Leaves samples newer than `last` to the next process, from now on.
+    /// From now on, ignores samples newer than `last`; the next process decides them.
     pub(crate) fn stop_after(&mut self, last: SampleId) {
         self.last_sample = Some(last);
     }
@@ -133,7 +132,7 @@ impl Inbox {
         self.edges.refusals()
     }
 
-    /// Messages on foreign topics or of names beyond those remembered, and unreadable triggers.
+    /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
     pub(crate) fn unroutable(&self) -> u64 {
         self.unroutable
     }

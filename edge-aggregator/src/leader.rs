@@ -172,7 +172,7 @@ fn link_config(
     let mut link = shared.link_config(config.client_id("leader"));
     let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
     link.max_payload_bytes = payloads.fold(link.max_payload_bytes, usize::max);
-    // Births and states come first: the leader understands the messages after them only by them.
+    // Subscribes to births and statuses first: the leader needs them to decode all other messages.
     let filters =
         retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));
     filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))

@@ -1,4 +1,4 @@
-//! A running member of a group: an event loop with a connection to the broker and a report of its own.
+//! A running member of a group: an event loop with a connection to the broker and a report.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -53,14 +53,14 @@ pub struct GroupSettings {
     /// "leader" decides. "edge" runs one edge section of a network with several edges (configuration f).
     #[conf(long, env, value_parser = word, default_value = "leader")]
     pub role: RoleName,
-    /// Leader: edges of the network that run in this process, counted from 0. Left out: the only edge, where there is one; of several,
-    /// none.
+    /// Only for role "leader": edges of the network that run in this process, counted from 0. Left out: the only edge of a network with one
+    /// edge, no edge of a network with several.
     #[conf(long, env)]
     pub local_edges: Option<List<usize>>,
-    /// Edge: position of the edge in the network, counted from 0.
+    /// Only for role "edge": index of the edge in the network, from 0.
     #[conf(long, env, value_parser = edge_index)]
     pub edge: Option<EdgeIndex>,
-    /// Edge: name in topics. Left out: "edge-" and the position.
+    /// Only for role "edge": name in topics. Left out: "edge-" and the index.
     #[conf(long, env)]
     pub edge_id: Option<EdgeId>,
     /// MQTT client id. Left out: made from site, group and role. A broker ends the connection of an earlier client with the same id.

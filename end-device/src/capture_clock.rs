@@ -50,7 +50,7 @@ impl CaptureClock {
         }
     }
 
-    /// `period_ms` of at least 1.
+    /// Makes a clock with this period; a period of 0 counts as 1 ms.
     fn new(period_ms: u64) -> Self {
         Self { period_us: period_ms.max(1).saturating_mul(1000), newest: None, unlogged: 0, log_from_us: 0 }
     }

@@ -26,7 +26,7 @@ pub struct DeviceConfig {
     pub engine: EngineChoice,
     /// Library of ONNX Runtime; `None` searches the usual places.
     pub onnxruntime: Option<PathBuf>,
-    /// Policy in place of the bundle's, with its id; for a device that is alone and has an exit of its own.
+    /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
     pub policy: Option<(Policy, PolicyId)>,
     /// Cause of a capture.
     pub capture: Capture,

@@ -66,8 +66,8 @@ impl Device {
         let state_dir = config.state_dir.as_deref();
         let boot = next_boot(state_dir, SystemTime::now())?;
         let (frame_use, frame_ids) = match config.capture {
-            Capture::Source => (FrameUse::EachIsASample, Some(FrameIds::open(state_dir)?)),
-            Capture::Trigger | Capture::Clock { .. } => (FrameUse::NewestAnswers, None),
+            Capture::Source => (FrameUse::EverySample, Some(FrameIds::open(state_dir)?)),
+            Capture::Trigger | Capture::Clock { .. } => (FrameUse::LatestFrame, None),
         };
         let network = bundle.network_id();
         let spool = open_spool(&config, network)?;

@@ -92,7 +92,7 @@ pub enum DeviceError {
         /// Reason.
         reason: String,
     },
-    /// A policy is given to a device that has no exit of its own.
+    /// A policy is given to a device that has no exit.
     #[error(
         "policy: network {network} is of configuration ({configuration}), where a device decides nothing: \
          thresholds and timing are the leader's (headwater-aggregator --policy)",

@@ -1,9 +1,9 @@
 //! The device agent: captures views, runs the device section, sends summaries, and keeps features until the leader requests or
 //! settles them.
 //!
-//! One async task handles messages (trigger, request, settled). A thread of its own runs the section, so a slow section never delays a
-//! message. A device of a group decides nothing; a device that is alone decides if its exit is sure (`reply_rule.rs`). The crate
-//! refuses to know other slots, other exits and the cloud.
+//! One async task handles messages (trigger, request, settled). A separate thread runs the section, so a slow section never delays a
+//! message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not
+//! know other slots, other exits or the cloud.
 
 mod agent;
 mod answer_buffer;

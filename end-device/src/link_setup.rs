@@ -24,16 +24,16 @@ pub(crate) struct DeviceTopics {
 impl DeviceTopics {
     pub(crate) fn new(config: &DeviceConfig) -> Self {
         let topics = Topics::new(&config.site, &config.group);
-        let own = |leaf| topics.device(&config.id, leaf);
+        let device_topic = |leaf| topics.device(&config.id, leaf);
         Self {
             trigger: topics.name(&Topic::Trigger),
             request: topics.name(&Topic::Request),
             settled: topics.name(&Topic::Settled),
-            status: own(DeviceTopic::Status),
-            birth: own(DeviceTopic::Birth),
-            summary: own(DeviceTopic::Summary),
-            features: own(DeviceTopic::Features),
-            decision: own(DeviceTopic::Decision),
+            status: device_topic(DeviceTopic::Status),
+            birth: device_topic(DeviceTopic::Birth),
+            summary: device_topic(DeviceTopic::Summary),
+            features: device_topic(DeviceTopic::Features),
+            decision: device_topic(DeviceTopic::Decision),
         }
     }
 }

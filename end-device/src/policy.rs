@@ -1,4 +1,4 @@
-//! A policy file in place of the bundle's policy, for the exit of a device that is alone.
+//! A policy file in place of the bundle's policy, for the exit of a device (configurations b, d).
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use headwater_protocol::{DeviceDecision, Exit, PolicyId};
 /// Rule that chooses the reply, from the network's configuration and the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyRule {
-    /// The exit `device`, if the device is alone and may decide.
+    /// The exit `device`, in a network that has this exit (configurations b, d).
     exit: Option<(ExitPolicy, PolicyId)>,
     has_section: bool,
     encoding: FeatureEncoding,
@@ -20,7 +20,7 @@ pub(crate) struct ReplyRule {
 pub(crate) enum Reply {
     /// Scores. The device keeps the features until the leader requests them.
     Summary,
-    /// Scores and features together: no exit before the next tier needs the scores alone.
+    /// Scores and features together: the next exit needs the features.
     SummaryAndFeatures,
     /// The view itself.
     Input,
@@ -51,7 +51,7 @@ impl ReplyRule {
     /// Chooses the reply for an output.
     ///
     /// # Errors
-    /// A sentence, when the section gave features that are not finite: the leader would refuse them as garbage.
+    /// A sentence, when the section gave features that are not finite: the leader refuses them.
     pub(crate) fn reply_to(&self, output: &DeviceOutput) -> Result<Reply, String> {
         if !self.has_section {
             return Ok(Reply::Input);

@@ -39,7 +39,7 @@ pub struct DeviceReport {
     pub shed: u64,
     /// Samples without an answer because the section failed.
     pub section_failures: u64,
-    /// Refused messages from others, by code of the error table.
+    /// Received messages that the device refused, by error code.
     pub faults: BTreeMap<&'static str, u64>,
     /// Unsettled samples in memory now.
     pub kept_samples: u64,

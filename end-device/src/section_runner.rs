@@ -1,4 +1,4 @@
-//! Runs the device section on views: a brief section at once, any other on a thread of its own, off the async threads.
+//! Runs the device section on views: a brief section at once, any other on a separate thread, off the async threads.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -101,7 +101,7 @@ impl SectionRunner {
     }
 
     /// True when one more view can be submitted without shedding another.
-    pub(crate) fn has_free_place(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         match self {
             Self::Inline { .. } => true,
             Self::Thread(queue) => queue.lock().jobs.len() < queue.max_jobs,
@@ -167,7 +167,7 @@ fn run(mut section: DeviceSection, queue: &JobQueue, results: &mpsc::Sender<JobR
 fn output(section: &mut DeviceSection, view: &[u8]) -> Result<DeviceOutput, String> {
     let outputs = section.run(view, 1).map_err(|error| error.to_string())?;
     let output = outputs.into_iter().next().ok_or("the section gave no output")?;
-    // The leader would refuse such scores as garbage. The fault is in this section, so the device names it.
+    // The leader refuses scores that are not finite. The fault is in this section, so the device names it.
     if !output.scores.iter().all(|score| score.is_finite()) {
         return Err("the section gave scores that are not finite".into());
     }

@@ -1,14 +1,15 @@
 //! Answers that are not settled: the recent ones in memory, the others in the spool.
 //!
 //! ```text
-//! answered --> memory ---------------> settled
-//!     |          | too old, too many,     ^
-//!     |          v connection lost        |
-//!     +------> spool ---------------------+
-//!   not sent     sent late until settled
+//!            sent
+//! answered ---------> memory ------------------------> settled
+//!     |                 | too old, too many,              ^
+//!     |                 v connection lost                 |
+//!     +--------------> spool -----------------------------+
+//!       not sent             sent late until settled
 //! ```
 //!
-//! Without a spool, answers that exceed the bounds of memory are given up.
+//! Without a spool, answers that exceed the bounds of memory are dropped, and nobody is told.
 
 use std::borrow::Cow;
 
@@ -81,7 +82,7 @@ impl UnsettledAnswers {
         }
     }
 
-    /// Spools the answers on disk at a clean end, for the next start. A spool in memory is lost, which is logged.
+    /// Moves all answers to a spool on disk at shutdown, for the next start. A spool in memory is lost, which is logged.
     pub(crate) fn close(&mut self, now: Timestamp) {
         match &self.spool {
             Some(spool) if spool.is_on_disk() => self.disconnected(now),

@@ -16,7 +16,7 @@ const FIRST_ANSWER: Duration = Duration::from_millis(300);
 /// Largest resident memory of an agent that has answered.
 const RESIDENT_KIB: u64 = 40 * 1024;
 
-/// Starts a device with the tiny network; each test has a group of its own.
+/// Starts a device with the tiny network; each test has a separate group.
 fn spawn(dir: &Path, group: &str) -> Child {
     let bundle = dir.join("tiny.hwb");
     let frames = dir.join("frames.tar.gz");

@@ -347,7 +347,7 @@ mod http {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
                 if socket.write_all(head.as_bytes()).await.is_ok() {
                     let chunk = [b"10000\r\n".to_vec(), vec![0xff; 0x10000], b"\r\n".to_vec()].concat();
-                    // Beyond what the sockets' own buffers hold.
+                    // Sends more bytes than the socket buffers hold.
                     let max_chunks = 16 * MAX_FRAME_BYTES as usize / chunk.len();
                     for _ in 0..max_chunks {
                         if socket.write_all(&chunk).await.is_err() {

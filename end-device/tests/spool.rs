@@ -273,7 +273,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         let device = Device::start(setup.config.clone(), alone, frames(0)).await.unwrap();
         until(&device, |report| report.spooled >= 10).await;
         setup.proxy.open();
-        // Summaries and features have topics of their own, so they may come in any order.
+        // Summaries and features have separate topics, so they may come in any order.
         let mut came = BTreeMap::new();
         while came.len() < kinds.len() || came.values().any(|count| *count < 5) {
             let received = setup.leader.receives(&["summary", "features", "decision"]).await;

@@ -1,6 +1,6 @@
 //! Random bytes as a packed section: either refused, or run with equal results on every code path.
 //!
-//! Bytes of a wrong length are also tried in the length that their header implies. Without this, hardly any shapes but those of the
+//! Input shorter or longer than its header says is also run, cut or zero-padded to that length. Otherwise only the shapes of the
 //! seeds would run.
 
 #![no_main]
@@ -8,7 +8,7 @@
 use headwater_kernels::{CodePath, OwnedSection, PackedError, Plan};
 use libfuzzer_sys::fuzz_target;
 
-/// Largest number of values of a map: larger maps would be slow, and property tests run them.
+/// Largest map in values, and largest block in words of 64 products; property tests run larger ones.
 const MAX_VALUES: usize = 1 << 14;
 /// Largest section that is filled up to its length.
 const MAX_BYTES: usize = 1 << 16;

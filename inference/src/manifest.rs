@@ -68,11 +68,11 @@ pub struct EdgeTier {
 pub enum Configuration {
     /// Cloud only: devices send their views.
     A,
-    /// One device with an exit of its own, cloud.
+    /// One device with an exit, cloud.
     B,
     /// Several devices, local aggregator, cloud.
     C,
-    /// One device with an exit of its own, an edge, cloud.
+    /// One device with an exit, an edge, cloud.
     D,
     /// Several devices, an edge, cloud.
     E,

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Exit `device`: the head of a device that is alone.
+    /// Exit `device`: the head of a device with an exit (configurations b, d).
     pub device: ExitPolicy,
     /// Exit `local`, over the aggregated scores of the devices.
     pub local: ExitPolicy,
@@ -93,7 +93,7 @@ impl Threshold {
             Self::One(threshold) => *threshold,
             Self::ByPresent(list) => {
                 let index = (present.max(1) as usize - 1).min(list.len().saturating_sub(1));
-                list.get(index).copied().unwrap_or(ExitThreshold::NEVER)
+                list.get(index).copied().unwrap_or(ExitThreshold::ONLY_CERTAIN)
             }
         }
     }
@@ -128,7 +128,7 @@ impl ExitThreshold {
     /// Every sample leaves.
     pub const ALWAYS: Self = Self(1.0);
     /// Only a sample with an uncertainty of 0 leaves.
-    pub const NEVER: Self = Self(0.0);
+    pub const ONLY_CERTAIN: Self = Self(0.0);
 
     /// # Errors
     /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]`.

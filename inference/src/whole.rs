@@ -340,7 +340,7 @@ mod tests {
             let samples = samples(&network);
             for (threshold, exit) in [
                 (ExitThreshold::ALWAYS, network.configuration.exits()[0]),
-                (ExitThreshold::NEVER, Exit::Cloud),
+                (ExitThreshold::ONLY_CERTAIN, Exit::Cloud),
             ] {
                 let mut whole = whole(&network).with_policy(policy(threshold));
                 let answers = whole.run(&views(&samples)).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     fn a_sample_that_is_unsure_before_the_edge_may_leave_there() {
         for configuration in [Configuration::D, Configuration::E, Configuration::F] {
             let network = TinyNetwork::of(configuration);
-            let mut policy = policy(ExitThreshold::NEVER);
+            let mut policy = policy(ExitThreshold::ONLY_CERTAIN);
             policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
             let mut whole = whole(&network).with_policy(policy);
             let samples = samples(&network);

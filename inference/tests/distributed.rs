@@ -10,11 +10,11 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
 use headwater_protocol::{
-    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotSet, View,
+    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotPresence, SlotSet,
 };
 use proptest::prelude::*;
 
-/// A slot's behaviour in one sample.
+/// Behaviour of a slot in one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SlotCase {
     Sees,
@@ -24,7 +24,7 @@ enum SlotCase {
     Late,
 }
 
-/// A message on its way.
+/// A message that was sent and not yet delivered.
 #[derive(Clone, Debug)]
 enum Sent {
     Input(Slot, Vec<u8>),
@@ -276,9 +276,9 @@ proptest! {
         prop_assert_eq!(found.confidence, expected.confidence);
         for (slot, case) in Slot::first(cases.len()).zip(cases) {
             let view = match case {
-                SlotCase::Sees => View::Present,
-                SlotCase::NotInView => View::NotInView,
-                SlotCase::Silent | SlotCase::Late => View::Missing,
+                SlotCase::Sees => SlotPresence::Present,
+                SlotCase::NotInView => SlotPresence::NotInView,
+                SlotCase::Silent | SlotCase::Late => SlotPresence::Missing,
             };
             prop_assert_eq!(found.presence.get(slot), view, "slot {} of {:?}", slot, found.presence);
         }

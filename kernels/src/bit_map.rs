@@ -19,7 +19,7 @@ use crate::shape::Map;
 pub(crate) enum BitLayout {
     /// All bits without gaps; bits after the last one are zero.
     Contiguous,
-    /// Each row in this many words of its own; bits past the width are zero.
+    /// Each row in this many separate words; bits past the width are zero.
     Rows(usize),
 }
 

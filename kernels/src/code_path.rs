@@ -71,12 +71,12 @@ impl CodePath {
         }
     }
 
-    /// Whether the processor looks up many bytes with one instruction.
+    /// Whether one instruction looks up many bytes (`pshufb`, NEON `tbl`).
     pub(crate) fn has_byte_lookup(self) -> bool {
         self.instructions != Instructions::Portable
     }
 
-    /// Whether the processor counts the bits of eight words with one instruction.
+    /// Whether one instruction counts the bits of eight words (VPOPCNTDQ).
     pub(crate) fn has_word_popcount(self) -> bool {
         self.instructions == Instructions::Avx512
     }

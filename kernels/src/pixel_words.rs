@@ -125,7 +125,7 @@ impl PixelWords {
         let bits = bits.iter().zip(thresholds);
         let bits = bits.map(|(bits, threshold)| if threshold.flipped { !bits & used } else { bits & used });
         if self.len().is_multiple_of(WORD_PIXELS) {
-            // Each filter has words of its own.
+            // No two filters share words.
             for (bits, map) in bits.zip(output.chunks_exact_mut(self.words)) {
                 map[word] = bits;
             }

@@ -32,7 +32,7 @@ pub struct Network {
     joins: Joins,
 }
 
-/// A section with a map for the next tier and scores of its own.
+/// A section that gives scores and a map for the next tier.
 #[derive(Clone, Debug)]
 pub struct ExitSection {
     /// Blocks up to the features.

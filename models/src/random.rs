@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A stream of its own for each `seed` and `stream`.
+    /// A separate random stream for each `seed` and `stream`.
     pub fn new(seed: u64, stream: &[u64]) -> Self {
         let mut state = Self(seed);
         for part in stream {

@@ -61,7 +61,7 @@ pub struct Optimiser {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossRecipe {
-    /// Weight of each device's head where the head is no exit of its own (c, e, f), over the samples seen.
+    /// Weight of each device's head where device heads are not exits (c, e, f), over the samples seen.
     #[serde(default = "a_fifth")]
     pub device: f32,
     /// Weight of the exit `device`, where a device decides (b, d); 1 when left out.
@@ -90,7 +90,7 @@ pub struct LossRecipe {
 pub struct Distillation {
     /// Weight for the exit `local`; 0 switches the term off.
     pub local: f32,
-    /// Weight for each device's head where the head is no exit of its own.
+    /// Weight for each device's head where device heads are not exits (c, e, f).
     #[serde(default)]
     pub device: f32,
     /// Weight for the exit `device`; that of `local` when left out.

@@ -56,7 +56,7 @@ impl Group {
         group
     }
 
-    /// Each sample has a second of its own.
+    /// Sample `n` is handled at second `n`, so windows do not overlap.
     fn handle(&mut self, sample: SampleId, event: Event<'_>) -> Vec<Action> {
         let (now, mut actions) = (Micros::from_ms(1000 * sample.0), Vec::new());
         self.leader.handle(now, Generation::Current, event, &mut actions);

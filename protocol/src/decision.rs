@@ -52,7 +52,7 @@ pub enum Degraded {
     FeaturesMissing,
     /// No device had a view, so the class prior answered.
     NoView,
-    /// The sample was opened by a message from a spool, or after its deadline.
+    /// The sample's first message came from a spool, or after the sample's deadline.
     Late,
 }
 
@@ -145,7 +145,7 @@ pub struct Stages {
 pub struct HopBytes {
     /// Hop from the devices to the leader or an edge.
     pub device_edge: u64,
-    /// Hop to the leader from edges that are processes of their own.
+    /// Hop to the leader from edges that are separate processes.
     #[serde(default)]
     pub edge_leader: u64,
     /// Hop from the leader to the cloud.

@@ -120,7 +120,7 @@ impl fmt::Display for EdgeIndex {
     }
 }
 
-/// Position of an input of a join: a device slot, a slot of one edge, or an edge whose scores or map the join takes.
+/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(u8);
 

@@ -26,5 +26,5 @@ pub use message::{
     age_ms, decode, encode,
 };
 pub use notice::{Birth, DeviceState, EdgeStatus, Status};
-pub use presence::{Presence, View};
+pub use presence::{Presence, SlotPresence};
 pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};

@@ -1,4 +1,4 @@
-//! Presence: the view of each slot in a sample.
+//! Presence: whether each slot has a view of a sample.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::ids::Slot;
 /// Contribution of one slot to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum View {
+pub enum SlotPresence {
     /// The slot sent a summary.
     Present,
     /// The device is up and does not see the object. The slot does not vote and is not missing.
@@ -17,9 +17,9 @@ pub enum View {
     Missing,
 }
 
-/// The [`View`] of every slot.
+/// The [`SlotPresence`] of every slot.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<View>", into = "Vec<View>")]
+#[serde(try_from = "Vec<SlotPresence>", into = "Vec<SlotPresence>")]
 pub struct Presence {
     slots: u8,
     present: SlotSet,
@@ -36,7 +36,7 @@ impl Presence {
     pub fn from_row(row: &[bool]) -> Self {
         let mut presence = Self::missing(row.len());
         for (slot, &present) in Slot::first(row.len()).zip(row) {
-            presence.set(slot, if present { View::Present } else { View::NotInView });
+            presence.set(slot, if present { SlotPresence::Present } else { SlotPresence::NotInView });
         }
         presence
     }
@@ -47,27 +47,27 @@ impl Presence {
     }
 
     /// View of a slot; a slot that the network does not have is missing.
-    pub fn get(&self, slot: Slot) -> View {
+    pub fn get(&self, slot: Slot) -> SlotPresence {
         if self.present.contains(slot) {
-            View::Present
+            SlotPresence::Present
         } else if self.not_in_view.contains(slot) {
-            View::NotInView
+            SlotPresence::NotInView
         } else {
-            View::Missing
+            SlotPresence::Missing
         }
     }
 
     /// Sets the view of a slot; for a slot that the network does not have nothing changes.
-    pub fn set(&mut self, slot: Slot, view: View) {
+    pub fn set(&mut self, slot: Slot, view: SlotPresence) {
         if slot.index() >= self.slots() {
             return;
         }
         self.present.remove(slot);
         self.not_in_view.remove(slot);
         match view {
-            View::Present => self.present.insert(slot),
-            View::NotInView => self.not_in_view.insert(slot),
-            View::Missing => {}
+            SlotPresence::Present => self.present.insert(slot),
+            SlotPresence::NotInView => self.not_in_view.insert(slot),
+            SlotPresence::Missing => {}
         }
     }
 
@@ -97,7 +97,7 @@ impl Presence {
     }
 
     /// Every slot with its view, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, View)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, SlotPresence)> + '_ {
         Slot::first(self.slots()).map(|slot| (slot, self.get(slot)))
     }
 }
@@ -108,15 +108,15 @@ impl std::fmt::Debug for Presence {
     }
 }
 
-impl From<Presence> for Vec<View> {
+impl From<Presence> for Vec<SlotPresence> {
     fn from(presence: Presence) -> Self {
         presence.iter().map(|(_, view)| view).collect()
     }
 }
 
-impl TryFrom<Vec<View>> for Presence {
+impl TryFrom<Vec<SlotPresence>> for Presence {
     type Error = String;
-    fn try_from(views: Vec<View>) -> Result<Self, String> {
+    fn try_from(views: Vec<SlotPresence>) -> Result<Self, String> {
         if views.len() > Slot::MAX {
             return Err(format!("presence: expected at most {} slots, found {}", Slot::MAX, views.len()));
         }
@@ -135,17 +135,17 @@ mod tests {
     #[test]
     fn a_slot_that_did_not_answer_is_missing() {
         let mut presence = Presence::missing(3);
-        presence.set(Slot::new(0).unwrap(), View::Present);
-        presence.set(Slot::new(2).unwrap(), View::NotInView);
+        presence.set(Slot::new(0).unwrap(), SlotPresence::Present);
+        presence.set(Slot::new(2).unwrap(), SlotPresence::NotInView);
         assert_eq!((presence.present_count(), presence.missing_count()), (1, 1));
-        assert_eq!(presence.get(Slot::new(1).unwrap()), View::Missing);
+        assert_eq!(presence.get(Slot::new(1).unwrap()), SlotPresence::Missing);
         assert_eq!((presence.present().bits(), presence.answered().bits()), (0b001, 0b101));
     }
 
     #[test]
     fn a_slot_the_network_does_not_have_changes_nothing() {
         let mut presence = Presence::missing(2);
-        presence.set(Slot::new(5).unwrap(), View::Present);
+        presence.set(Slot::new(5).unwrap(), SlotPresence::Present);
         assert_eq!(presence, Presence::missing(2));
     }
 

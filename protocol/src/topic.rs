@@ -19,7 +19,7 @@ pub enum Topic {
     Request,
     /// `result`: a decision.
     Result,
-    /// `revision`: the cloud's answer, after a decision that was made without it.
+    /// `revision`: the cloud's answer to a sample that was decided without the cloud at its deadline.
     Revision,
     /// `settled`: the leader's account.
     Settled,

@@ -48,7 +48,7 @@ pub struct OpenOptions {
     pub slots: Option<usize>,
     /// Whether two parts may share an image or a group.
     pub leaks: Leaks,
-    /// Rule that divides data without parts; [`Split::default`] when `None`. Data with parts of its own refuses a split.
+    /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
 }
 

@@ -57,10 +57,10 @@ pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
 pub(crate) fn decode_from(bytes: &[u8], shape: Option<Shape>) -> Result<(View, Shape), CodecError> {
     let image = decode_any(bytes)?;
     let channels = if image.color().has_color() { 3 } else { 1 };
-    let own = Shape { channels, height: image.height() as usize, width: image.width() as usize };
-    let shape = shape.unwrap_or(own);
+    let image_shape = Shape { channels, height: image.height() as usize, width: image.width() as usize };
+    let shape = shape.unwrap_or(image_shape);
     check(shape)?;
-    Ok((fitted(image, shape), own))
+    Ok((fitted(image, shape), image_shape))
 }
 
 /// Encodes a view as PNG with the strongest compression.

@@ -6,9 +6,9 @@ use conf::introspection::ProgramOptionMeta;
 /// Declaration of one option.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// Key of the file: `broker.address`.
+    /// Key in the settings file, such as `broker.address`.
     pub key: String,
-    /// Path in the structs, where a struct that is flattened without a prefix is a part and in the key is none.
+    /// Path in the structs. Unlike the key, the path includes structs that are flattened without a prefix.
     pub(crate) path: String,
     /// `broker-address`; `None` for a secret, which the list of processes must not show.
     pub flag: Option<String>,
@@ -52,7 +52,7 @@ impl Declared {
     }
 }
 
-/// The end of the path whose words are those of the flag; the whole path where no end has the words.
+/// The suffix of the path that has the flag's words; the whole path if no suffix has them.
 fn key_of(path: &str, flag: Option<&str>) -> String {
     let ends = path.rmatch_indices('.').map(|(dot, _)| &path[dot + 1..]);
     let is_key = |end: &&str| Some(end.replace(['.', '_'], "-").as_str()) == flag;

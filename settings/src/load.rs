@@ -1,4 +1,4 @@
-//! From sources to settings: flag over environment over file over default, and every mistake at once.
+//! Loads settings: flag over environment over file over default; reports all mistakes at once.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -116,7 +116,7 @@ pub fn keys<S: Settings>() -> Vec<String> {
     Declared::of::<S>().into_iter().filter(Declared::is_setting).map(|option| option.key).collect()
 }
 
-/// Settings of which none is set, in tests and for parts that a program starts itself.
+/// Settings with all defaults, in tests and for parts that a program starts itself.
 ///
 /// # Errors
 /// Each setting without a default.

@@ -43,7 +43,7 @@ pub fn embedded_broker() -> Endpoint {
     EmbeddedBroker::start(None).expect("the embedded broker starts").address()
 }
 
-/// A group with the shipped network, a patient policy and a broker of its own.
+/// A group with the shipped network, a patient policy and a separate broker.
 #[must_use]
 pub fn shipped_group() -> InProcessSettings {
     group_at(embedded_broker(), shipped::bundle())

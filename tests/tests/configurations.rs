@@ -9,7 +9,7 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding}
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, View};
+use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, start,
 };
@@ -130,7 +130,7 @@ async fn configuration_f_has_several_devices_several_edges_and_the_cloud() {
 async fn edges_and_then_the_leader_are_killed_and_restarted() {
     let mut network = network(Configuration::F);
     // No sample leaves before the edges, and every sample leaves there.
-    network.policy.local.threshold = Threshold::One(ExitThreshold::NEVER);
+    network.policy.local.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
     network.policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
     let bundle = bundle(&network.bundle());
     let edge_slots = bundle.manifest().edge.as_ref().expect("edges").groups.clone();
@@ -153,11 +153,11 @@ async fn edges_and_then_the_leader_are_killed_and_restarted() {
             next += 10;
             for decision in decide_all(&mut client, &samples, 10).await {
                 let views = |view| slots.iter().filter(|slot| decision.presence.get(**slot) == view).count();
-                let missing = views(View::Missing);
+                let missing = views(SlotPresence::Missing);
                 if is_running {
                     assert_eq!(missing, 0, "{decision:?}");
                 } else if decision.exit == Exit::Edge {
-                    assert_eq!(views(View::Present), 0, "{decision:?}");
+                    assert_eq!(views(SlotPresence::Present), 0, "{decision:?}");
                     let others = decision.presence.present_count();
                     assert!(others > 0 && (missing == 0) == decision.degraded.is_empty(), "{decision:?}");
                 }

@@ -29,7 +29,7 @@ const LICENCES: [&str; 15] = [
 /// ```text
 /// {protocol, kernels} <- inference <- {models, services}
 /// samples <- {models, end-device, group, cli}
-/// transport <- {telemetry, link, services, group, cli}
+/// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
 /// telemetry <- settings <- programs
 /// services <- group <- {cli, tests}

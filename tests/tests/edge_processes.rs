@@ -8,7 +8,7 @@ use headwater_group::{GroupClient, GroupError};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Dropped, EdgeIndex, Exit, SampleId, Slot, View};
+use headwater_protocol::{Dropped, EdgeIndex, Exit, SampleId, Slot, SlotPresence};
 use headwater_tests::group::{WAIT_LIMIT, bundle, client, ids, patient, programs};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::mosquitto;
@@ -20,8 +20,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Six slots and two edges. No sample leaves before the cloud, so every sample takes the whole way.
 fn network() -> TinyNetwork {
     let mut policy = Policy { window_ms: 8_000, features_ms: 8_000, ..patient(Policy::default()) };
-    policy.local.threshold = Threshold::One(ExitThreshold::NEVER);
-    policy.edge.threshold = Threshold::One(ExitThreshold::NEVER);
+    policy.local.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
+    policy.edge.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
     let edges = vec![vec![0, 2, 4], vec![1, 3, 5]];
     TinyNetwork {
         slots: 6,
@@ -65,7 +65,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
         trigger_all(&mut client, &samples[20..40]).await.unwrap();
         // The last of these samples is decided without the edge before the edge restarts.
         let without_edge = client.wait_for_decisions(&samples[20..40]).await.unwrap();
-        let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != View::Present;
+        let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != SlotPresence::Present;
         assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", without_edge[&samples[39]]);
         assert!(without_edge.values().any(|decision| decision.presence.present_count() > 0), "edge {edge}");
         group.start(Service::Edge(edge)).unwrap();

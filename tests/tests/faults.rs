@@ -7,7 +7,7 @@ use headwater_end_device::{Device, Frames};
 use headwater_group::start::{InProcessGroup, Service, free_port};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Degraded, Exit, SampleId, View};
+use headwater_protocol::{Degraded, Exit, SampleId, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, group_at, ids, shipped_group, slot, start, with_local_threshold,
 };
@@ -25,7 +25,7 @@ async fn a_killed_device_is_missing_and_not_waited_for() {
     for sample in ids(2, 10) {
         let decision = client.decide(sample).await.unwrap();
         assert_eq!(decision.presence.missing_count(), 1, "{decision:?}");
-        assert_eq!(decision.presence.get(slot(2)), View::Missing);
+        assert_eq!(decision.presence.get(slot(2)), SlotPresence::Missing);
         // The last will has reached the leader, so the window does not run to its end.
         assert!(decision.stages.window_us < u64::from(window_ms) * 1000 / 2, "{:?}", decision.stages);
     }
@@ -59,7 +59,7 @@ async fn a_silent_cloud_costs_the_deadline() {
     let mut settings = with_local_threshold(shipped_group(), 0.0);
     settings.cloud_url = Some(silent_server());
     let policy = settings.policy.get_or_insert_default();
-    // The whole deadline is waited for here, so it is short. Window and features may take all of it.
+    // The test waits the whole deadline, so 8 s replace the patient default. Window and features may take all of it.
     (policy.window_ms, policy.features_ms, policy.deadline_ms) = (8_000, 8_000, 8_000);
     let group = start(settings).await;
     let mut client = client_of(&group).await;
@@ -112,7 +112,7 @@ async fn a_device_of_another_network_is_refused_by_name_and_the_others_go_on() {
     device.connected().await;
     let mut client = client_of(&group).await;
     let decision = client.decide(SampleId(1)).await.unwrap();
-    assert_eq!(decision.presence.get(slot(5)), View::Missing);
+    assert_eq!(decision.presence.get(slot(5)), SlotPresence::Missing);
     assert_eq!(decision.presence.missing_count(), 1);
     let refused = group.leader().expect("a leader").report().refused;
     let named = refused.iter().find(|refusals| refusals.device.as_str() == "cam-5").expect("it is named");

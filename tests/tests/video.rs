@@ -90,8 +90,8 @@ async fn every_frame_of_a_video_is_decided() {
     let _ = timeout(WAIT_LIMIT, all_decided).await;
     let mut decided: Vec<_> = client.account().decisions().map(|decision| decision.sample.0).collect();
     decided.sort_unstable();
-    assert_eq!(decided.len(), FRAMES, "each frame has a decision of its own");
-    // An id is the whole number of milliseconds of the device's clock, though a header carries half of the id.
+    assert_eq!(decided.len(), FRAMES, "each frame has one decision");
+    // An id is the full clock in milliseconds, although headers carry only its low 32 bits.
     let ms = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     assert!(ms(started) <= decided[0] && decided[FRAMES - 1] <= ms(SystemTime::now()) + 1000, "{decided:?}");
     assert!(client.account().decisions().all(|decision| decision.degraded.is_empty()));

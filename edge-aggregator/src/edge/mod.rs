@@ -1,4 +1,4 @@
-//! Edge sections: local ones in the leader's process, and an edge that is a process of its own.
+//! Edge sections: local ones in the leader's process, and an edge that is a separate process.
 
 mod local;
 mod model;

@@ -3,14 +3,14 @@
 use headwater_edge_aggregator::AggregatorError;
 use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Degraded, Exit, NetworkId, Presence, SampleId, Slot, SlotSet, View};
+use headwater_protocol::{Degraded, Exit, NetworkId, Presence, SampleId, Slot, SlotPresence, SlotSet};
 
 use crate::group::{Group, filled};
 
 const SURE: f32 = 1.0;
 const NEVER_SURE: f32 = 0.0;
 
-fn views(views: [View; 3]) -> Presence {
+fn views(views: [SlotPresence; 3]) -> Presence {
     let mut presence = Presence::missing(3);
     for (slot, view) in Slot::first(3).zip(views) {
         presence.set(slot, view);
@@ -31,7 +31,10 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     let decision = observer.result().await;
     assert_eq!((decision.sample, decision.class, decision.label.as_str()), (SampleId(7), 2, "class 2"));
     assert_eq!((decision.exit, decision.degraded.as_slice()), (Exit::Local, &[][..]));
-    assert_eq!(decision.presence, views([View::Present, View::Present, View::NotInView]));
+    assert_eq!(
+        decision.presence,
+        views([SlotPresence::Present, SlotPresence::Present, SlotPresence::NotInView])
+    );
     assert_eq!((decision.network, decision.policy), (group.bundle.network_id(), group.bundle.policy_id()));
     let settled = observer.settled(1).await;
     assert_eq!((settled.decided, settled.highest), (1, SampleId(7)));
@@ -55,7 +58,10 @@ async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded
     let decision = observer.result().await;
     assert_eq!((decision.class, decision.exit), (1, Exit::Local));
     assert_eq!(decision.degraded, [Degraded::CloudUnreachable]);
-    assert_eq!(decision.presence, views([View::Present, View::Present, View::Missing]));
+    assert_eq!(
+        decision.presence,
+        views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing])
+    );
     let report = leader.shutdown().await.unwrap();
     assert_eq!((report.missing, report.degraded[&Degraded::CloudUnreachable]), (1, 1));
 }
@@ -76,7 +82,7 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
     let decision = observer.result().await;
     assert_eq!(
         (decision.class, decision.presence),
-        (3, views([View::Present, View::Present, View::Missing]))
+        (3, views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing]))
     );
     let report = leader.shutdown().await.unwrap();
     let refused = |id: &str| {

@@ -86,8 +86,8 @@ impl Agent {
         self.capture(due.sample, now.us);
     }
 
-    /// Time of the next capture by the clock. The caller keeps it until then: computed again after a message, it would skip a
-    /// capture that came due meanwhile.
+    /// Time of the next capture by the clock. The caller computes it once per capture: computing it again after a message
+    /// would skip a capture that came due meanwhile.
     pub(super) fn next_capture(&self) -> Option<Instant> {
         self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(since_1970()))
     }
@@ -96,7 +96,7 @@ impl Agent {
     /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
         let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
-        self.frame_ids.is_none() || is_safe && self.section.has_free_place()
+        self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 
     /// Answers with the result of the section.

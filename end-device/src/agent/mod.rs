@@ -22,7 +22,7 @@ use crate::source::{RunningSource, SourceEvent};
 use crate::timestamp::Timestamp;
 use crate::unsettled_answers::UnsettledAnswers;
 
-/// Shortest time between two frames that are samples, so that each has a millisecond of its own.
+/// Shortest time between two frames that are samples, so that no two share a millisecond.
 const FRAME_EVERY: Duration = Duration::from_millis(1);
 
 /// State of the device's task.
@@ -37,7 +37,7 @@ pub(crate) struct Agent {
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
     pub(crate) capture_clock: Option<CaptureClock>,
-    /// Time that the device goes on answering after its source has ended, until all samples are settled.
+    /// Longest time to wait, after the source has ended, until all samples are settled.
     pub(crate) grace: Duration,
     /// Zero of the device's own clock.
     pub(crate) start: Instant,

@@ -49,8 +49,8 @@ pub struct DeviceSettings {
     /// Bundle file; one with this slot's section alone is enough.
     #[conf(long, env)]
     pub bundle: PathBuf,
-    /// Policy file (TOML) in place of the bundle's policy, for a device that is alone and has an exit of its own (configurations b, d):
-    /// [device] threshold = 0.4, 0 never to decide, 1 always. Elsewhere thresholds are the aggregator's.
+    /// Policy file (TOML) in place of the bundle's policy, for a device with an exit (configurations b, d):
+    /// [device] threshold = 0.4, 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
     /// Settings with a default.

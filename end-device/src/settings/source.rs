@@ -90,7 +90,8 @@ pub struct HttpSettings {
 /// Section `[source.stdin]`.
 #[derive(Clone, Debug, Conf)]
 pub struct StdinSettings {
-    /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). Its end ends the device.
+    /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). The device
+    /// stops at the end of the input.
     #[conf(long, env, value_parser = word, default_value = "rgb24")]
     pub format: StdinFormat,
     /// Width and height of raw frames, as 320x240. Left out: those of the view.

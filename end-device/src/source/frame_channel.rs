@@ -18,7 +18,7 @@ const MAX_WAITING: usize = 2;
 /// Longest sleep at once, so that a stopping device does not wait for its source.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
-/// A source that produces frames on a thread of its own.
+/// A source that produces frames on a separate thread.
 pub(crate) trait FrameProducer: Send {
     /// Sends frames until there are no more or the channel is closed.
     ///
@@ -53,7 +53,7 @@ pub(crate) enum FrameReceiver {
     Each(mpsc::Receiver<TimedView>),
 }
 
-/// The way in which a source ended.
+/// Whether a source ended regularly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceEnd(Arc<AtomicBool>);
 
@@ -106,11 +106,11 @@ pub(crate) fn start(
     faults: FaultCounter,
 ) -> Result<(FrameReceiver, SourceEnd), DeviceError> {
     let (channel, receiver) = match frame_use {
-        FrameUse::EachIsASample => {
+        FrameUse::EverySample => {
             let (sender, receiver) = mpsc::channel(MAX_WAITING);
             (SenderKind::Each(sender), FrameReceiver::Each(receiver))
         }
-        FrameUse::NewestAnswers => {
+        FrameUse::LatestFrame => {
             let (sender, receiver) = watch::channel(None);
             (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
         }
@@ -119,7 +119,7 @@ pub(crate) fn start(
     let set_end = end.clone();
     let frames = FrameSender { channel, faults };
     let run = move || match producer.run(&frames) {
-        // Stored before the sender is dropped, since the agent reads it then.
+        // The flag is set before the sender is dropped: the agent reads the flag when the channel closes.
         Ok(()) => set_end.0.store(true, Ordering::Release),
         Err(reason) => tracing::error!(reason, "the source of frames broke off"),
     };

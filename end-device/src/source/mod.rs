@@ -61,13 +61,13 @@ enum CheckedKind {
     Http(Box<http::SnapshotClient>),
 }
 
-/// Use of the frames of a source with its own timing.
+/// Use of frames that arrive without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameUse {
     /// Each frame is a sample.
-    EachIsASample,
+    EverySample,
     /// The newest frame answers a trigger or the clock.
-    NewestAnswers,
+    LatestFrame,
 }
 
 /// Age up to which a frame answers, unless the settings give another.

@@ -23,7 +23,7 @@ pub(crate) struct RunningSource {
 pub(crate) enum RunningKind {
     /// An archive, in which the sample id picks a frame.
     Archive(Frames),
-    /// A producer on a thread of its own.
+    /// A producer on a separate thread.
     Producer { frames: FrameReceiver, end: SourceEnd, max_age: Duration, faults: FaultCounter },
     /// A camera that is asked for each frame.
     #[cfg(feature = "http")]

@@ -8,7 +8,7 @@
 //! |<------------------------------ header ----------------------------------------------->|<----- body ----->|
 //! ```
 //!
-//! All little endian. The header has a check sum of its own, so that the sample of a cut or altered body is still known.
+//! All little endian. The header has a separate check sum, so that the sample of a cut or altered body is still known.
 
 use headwater_protocol::SampleId;
 

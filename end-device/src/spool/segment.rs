@@ -146,7 +146,7 @@ impl Segment {
         }
     }
 
-    /// The bytes of the record at an offset, for [`Record::parse`]; fewer or others if the file was altered.
+    /// Reads the bytes of the record at `offset`, for [`Record::parse`]. An altered file yields wrong or too few bytes.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_protocol::SampleId;
 
-/// Samples that may be sent late and not yet settled: one notice of the leader can settle them all, and they do not flood it.
+/// Largest number of late samples that are sent and not settled: one notice can name them all, and the leader is not flooded.
 pub(super) const MAX_OUTSTANDING: usize = 256;
 
 /// Time after which a sample that was sent late and is not settled is sent again.

@@ -106,8 +106,8 @@ impl Drop for Program {
 /// # Errors
 /// [`StartError::NoProgram`] names the paths that were tried.
 pub fn find_program(name: &str) -> Result<PathBuf, StartError> {
-    let own = std::env::current_exe().map_err(StartError::io("finding this program"))?;
-    let folders = [own.parent(), own.parent().and_then(Path::parent)];
+    let this_program = std::env::current_exe().map_err(StartError::io("finding this program"))?;
+    let folders = [this_program.parent(), this_program.parent().and_then(Path::parent)];
     let paths: Vec<_> = folders.into_iter().flatten().map(|folder| folder.join(name)).collect();
     match paths.iter().find(|path| path.is_file()) {
         Some(path) => Ok(path.clone()),

@@ -37,7 +37,7 @@ pub(super) fn device_id(slot: Slot) -> DeviceId {
     DeviceId::new(format!("cam-{slot}")).expect("a number and letters make a name")
 }
 
-/// Edges that are services of their own. The only edge of a network runs in the leader.
+/// Edges that are separate services. The only edge of a network runs in the leader.
 pub fn separate_edges(network: &NetworkManifest) -> impl Iterator<Item = EdgeIndex> {
     let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
     EdgeIndex::first(if edges > 1 { edges } else { 0 })

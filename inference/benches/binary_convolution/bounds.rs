@@ -1,4 +1,4 @@
-//! Peak rates of instructions in registers, in 10^9 products a second.
+//! Peak rates of instructions that work in registers, in 10^9 products a second.
 
 use std::hint::black_box;
 
@@ -40,7 +40,7 @@ pub(super) fn others() -> Vec<(&'static str, f64)> {
     others
 }
 
-/// 10^9 products a second of a run with that many products in each of `STEPS` steps.
+/// Rate in 10^9 products a second of a run with that many products in each of `STEPS` steps.
 pub(super) fn rate(products: usize, run: impl Fn()) -> f64 {
     (products * STEPS) as f64 / timed(run) / 1e3
 }
@@ -118,7 +118,7 @@ mod x86 {
         super::count_words();
     }
 
-    /// Each step reads the previous sums, so the compiler cannot remove a step.
+    /// Each step looks up the previous sums, so the compiler cannot remove a step.
     #[target_feature(enable = "avx2")]
     pub(super) fn lookups() {
         let mut both: [__m256i; SUMS] = black_box([_mm256_set1_epi8(1); SUMS]);
@@ -136,7 +136,7 @@ mod x86 {
         black_box((both, second));
     }
 
-    /// Each step reads the previous sums, so the compiler cannot remove a step.
+    /// Each step counts bits of the previous sums, so the compiler cannot remove a step.
     #[target_feature(enable = "avx512f,avx512vpopcntdq")]
     pub(super) fn popcounts() {
         let mut sums: [__m512i; CHAINS] = black_box([_mm512_set1_epi64(1); CHAINS]);

@@ -40,7 +40,7 @@ impl Tiles {
 }
 
 impl Layer {
-    /// `None` without AMX (processor or operating system), or for a side that is no multiple of the tile's side.
+    /// `None` without AMX (processor or operating system), or if a side is no multiple of the tile's side.
     pub(super) fn of(rows: usize, deep: usize, columns: usize) -> Option<Self> {
         let fits = rows.is_multiple_of(2 * SIDE) && columns.is_multiple_of(2 * SIDE);
         if !(fits && deep.is_multiple_of(DEEP) && amx::starts()) {

@@ -42,7 +42,7 @@ pub fn mean_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<
     Ok(())
 }
 
-/// Bit-packed ±1 maps concatenated along the channel axis, absent sources 0, then one constant plane of 0 or 1 for each source.
+/// Bit-packed ±1 maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
 ///
 /// # Shapes
 /// - `maps`: `[slots, ceil(n / 8)]` bytes, `n = f * plane`; absent maps are not read

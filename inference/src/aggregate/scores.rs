@@ -26,7 +26,7 @@ pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), Agg
     Ok(())
 }
 
-/// Concatenated rows, absent sources 0, then 0 or 1 for each source: absent or present.
+/// Concatenated rows, absent rows 0, then 0 or 1 for each row: absent or present.
 ///
 /// # Shapes
 /// - `rows`: `[slots, n]`; absent rows are not read
@@ -38,7 +38,7 @@ pub fn concat(rows: &[f32], slots: usize, present: SourceSet, out: &mut [f32]) -
     concat_maps(rows, slots, 1, present, out)
 }
 
-/// Maps concatenated along the channel axis, absent sources 0, then one constant plane of 0 or 1 for each source.
+/// Maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
 ///
 /// # Shapes
 /// - `rows`: `[slots, f, h, w]`; absent maps are not read

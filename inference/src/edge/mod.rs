@@ -150,7 +150,7 @@ impl Collector {
                 }
             }
             EdgeEvent::Features { slot, sample, bits } => {
-                let at = self.config.slots.iter().position(|of_edge| *of_edge == slot);
+                let at = self.config.slots.iter().position(|member| *member == slot);
                 if bits.len() != self.config.packed_bytes {
                     self.misfits += 1;
                 } else if let Some(at) = at

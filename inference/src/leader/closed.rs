@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled};
 
-/// Largest number of closed samples kept one by one; beyond it the lowest ids are removed. Devices send their spools from the lowest id
-/// up, so low ids do not return.
+/// Largest number of closed samples kept one by one; beyond it the lowest ids move below the floor. Devices send their spools from the
+/// lowest id up, so the low ids are done first.
 const MAX_SAMPLES: usize = 65_536;
 
-/// Largest number of decisions that a late cloud answer may still revise.
+/// Largest number of decisions that a cloud answer after the deadline may still revise.
 const MAX_REVISABLE: usize = 256;
 
 /// Closed samples, and the account of all of them.
@@ -45,7 +45,7 @@ impl ClosedSamples {
         self.remember(sample);
     }
 
-    /// Raises `highest` to the largest closed sample below the oldest open sample.
+    /// Raises `highest` to the largest closed sample below the oldest open one; to `newest` if none is open.
     pub(super) fn settle(&mut self, oldest_open: Option<SampleId>, newest: SampleId) {
         let highest = match oldest_open {
             None => newest,
@@ -77,7 +77,7 @@ impl ClosedSamples {
 
     /// Notes that devices wait to read that this late sample is closed.
     pub(super) fn add_late(&mut self, sample: SampleId) {
-        // A device resends a sample that no notice names, so the bound loses no sample.
+        // A device resends a sample that no notice names, so a full set loses nothing.
         if self.late.len() < MAX_SAMPLES {
             self.late.insert(sample);
         }

@@ -72,7 +72,7 @@ impl Leader {
         self.close(open);
     }
 
-    /// Publishes the cloud's late answer, once, to a sample that was decided at its deadline.
+    /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
     pub(super) fn revise(&mut self, context: &mut EventContext<'_>, sample: SampleId, logits: &[f32]) {
         let Some(mut decision) = self.closed.take_revisable(sample) else {
             self.counts.unasked += 1;

@@ -1,6 +1,6 @@
 //! Answers of devices: each finds its open sample, or opens one.
 
-use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, View};
+use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, SlotPresence};
 
 use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
@@ -25,7 +25,7 @@ pub(super) enum DeviceAnswer<'a> {
 
 /// The device that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerSource {
+pub(super) struct AnswerSender {
     /// The network that the device runs.
     pub(super) generation: Generation,
     pub(super) slot: Slot,
@@ -50,57 +50,57 @@ impl Leader {
     pub(super) fn device_answer(
         &mut self,
         context: &mut EventContext<'_>,
-        source: AnswerSource,
+        sender: AnswerSender,
         timing: AnswerTiming,
         answer: DeviceAnswer<'_>,
     ) {
-        if !self.fits(source, answer) {
+        if !self.fits(sender, answer) {
             self.counts.misfits += 1;
             return;
         }
-        let Some(open) = self.open_for(context, source, timing) else { return };
-        let slot = source.slot;
+        let Some(open) = self.open_for(context, sender, timing) else { return };
+        let slot = sender.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
                 open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
                 open.bytes.device_edge += 4 * scores.len() as u64;
             }
             DeviceAnswer::Input(pixels) => {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(context, source, decision),
+            DeviceAnswer::Decided(decision) => return self.device_decided(context, sender, decision),
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
-            DeviceAnswer::NotInView => open.presence.set(slot, View::NotInView),
+            DeviceAnswer::NotInView => open.presence.set(slot, SlotPresence::NotInView),
         }
-        self.close_window_if_complete(context, source.sample);
+        self.close_window_if_complete(context, sender.sample);
     }
 
     fn device_decided(
         &mut self,
         context: &mut EventContext<'_>,
-        source: AnswerSource,
+        sender: AnswerSender,
         decision: DeviceDecision,
     ) {
-        let Some(open) = self.open.get_mut(&source.sample) else { return };
-        open.presence.set(source.slot, View::Present);
+        let Some(open) = self.open.get_mut(&sender.sample) else { return };
+        open.presence.set(sender.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
         open.stages.window_us = open.elapsed(context.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
-            self.networks[source.generation].devices.window_closed(answered);
+            self.networks[sender.generation].devices.window_closed(answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(context, source.sample, answer, Some(policy));
+        self.decide_under(context, sender.sample, answer, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
-    fn fits(&self, source: AnswerSource, answer: DeviceAnswer<'_>) -> bool {
-        let Some(network) = self.networks.get(source.generation) else { return false };
+    fn fits(&self, sender: AnswerSender, answer: DeviceAnswer<'_>) -> bool {
+        let Some(network) = self.networks.get(sender.generation) else { return false };
         let configuration = network.config.configuration;
         let has_section = configuration.has_device_section();
         let fits_network = match answer {
@@ -111,7 +111,7 @@ impl Leader {
             }
             DeviceAnswer::NotInView | DeviceAnswer::GivenUp => true,
         };
-        fits_network && source.slot.index() < network.sizes.slots
+        fits_network && sender.slot.index() < network.sizes.slots
     }
 
     /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
@@ -119,12 +119,12 @@ impl Leader {
     pub(super) fn open_for(
         &mut self,
         context: &mut EventContext<'_>,
-        source: AnswerSource,
+        sender: AnswerSender,
         timing: AnswerTiming,
     ) -> Option<&mut OpenSample> {
-        let AnswerSource { generation, slot, sample } = source;
+        let AnswerSender { generation, slot, sample } = sender;
         if self.open.contains_key(&sample) {
-            // A later slot's answer confirms the id too: one device may always be the first.
+            // Later answers also confirm the id: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
         } else if self.closed.contains(sample) {
             self.counts.after_close += 1;
@@ -137,7 +137,7 @@ impl Leader {
             self.counts.implausible_slots.insert(slot);
             return None;
         } else {
-            self.open_sample(context, source, timing);
+            self.open_sample(context, sender, timing);
         }
         if self
             .open
@@ -175,10 +175,10 @@ impl Leader {
         self.open.insert(sample, moved);
     }
 
-    fn open_sample(&mut self, context: &mut EventContext<'_>, source: AnswerSource, timing: AnswerTiming) {
-        let AnswerSource { generation, sample, .. } = source;
+    fn open_sample(&mut self, context: &mut EventContext<'_>, sender: AnswerSender, timing: AnswerTiming) {
+        let AnswerSender { generation, sample, .. } = sender;
         let AnswerTiming { age_ms, late } = timing;
-        // The bound of the current network holds for the samples of both.
+        // The current network's bound holds for the samples of both networks.
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
@@ -188,7 +188,7 @@ impl Leader {
         let network = &mut self.networks[generation];
         let mut open = network.new_sample(generation);
         let policy = &network.config.policy;
-        // The deadline of a late sample has passed, so its times count from now.
+        // The age of a late sample says nothing about its deadline, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
         open.reset(sample, captured);

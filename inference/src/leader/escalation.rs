@@ -2,7 +2,7 @@
 
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet, SourceSet};
 
-use super::device_answers::{AnswerSource, AnswerTiming};
+use super::device_answers::{AnswerSender, AnswerTiming};
 use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
@@ -10,7 +10,7 @@ use crate::cascade::ExitAnswer;
 
 /// The edge that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EdgeSource {
+pub(super) struct EdgeSender {
     /// The network that the edge runs.
     pub(super) generation: Generation,
     pub(super) edge: EdgeIndex,
@@ -50,7 +50,7 @@ impl Leader {
             return;
         }
         open.stage = Stage::Edges;
-        // From here on `delivered` has the slots whose features are in an edge's answer.
+        // From here on, `delivered` has the slots whose features are in an edge's answer.
         open.delivered = SlotSet::EMPTY;
         let with_view = EdgeIndex::first(edges.len()).zip(edges);
         let with_view = with_view.filter(|(_, slots)| !(**slots & present).is_empty());
@@ -62,15 +62,15 @@ impl Leader {
         }
     }
 
-    /// Takes the features of a slot; `None` if the device has dropped them.
+    /// Takes the features of a slot; `None` if the device does not keep them any more.
     pub(super) fn features(
         &mut self,
         context: &mut EventContext<'_>,
-        source: AnswerSource,
+        sender: AnswerSender,
         timing: AnswerTiming,
         bits: Option<&[u8]>,
     ) {
-        let AnswerSource { generation, slot, sample } = source;
+        let AnswerSender { generation, slot, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
         let packed = network.config.packed_bytes;
         if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= network.sizes.slots {
@@ -82,7 +82,7 @@ impl Leader {
         let has_edges = !network.config.edges.is_empty();
         if pushes && bits.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
-            self.open_for(context, source, timing);
+            self.open_for(context, sender, timing);
         }
         let takes = |open: &OpenSample| {
             let is_new = !open.delivered.contains(slot);
@@ -113,10 +113,10 @@ impl Leader {
     pub(super) fn edge_answer(
         &mut self,
         context: &mut EventContext<'_>,
-        source: EdgeSource,
+        sender: EdgeSender,
         answer: Option<EdgeAnswer<'_>>,
     ) {
-        let EdgeSource { generation, edge, sample } = source;
+        let EdgeSender { generation, edge, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
         let edge_slots = network.config.edges.get(edge.index()).copied().unwrap_or_default();
         let classes = network.sizes.classes;
@@ -164,7 +164,7 @@ impl Leader {
         let waiting: Vec<SampleId> =
             self.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
         for sample in waiting {
-            self.edge_answer(context, EdgeSource { generation, edge, sample }, None);
+            self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
         }
     }
 
@@ -183,13 +183,13 @@ impl Leader {
         if !assessment.leaves {
             return self.ask_cloud(context, sample);
         }
-        self.degrade_if_undelivered(sample);
+        self.note_undelivered(sample);
         self.decide(context, sample, best);
     }
 
     /// Asks the cloud with the maps that came. A slot with a view and without a map counts as missing from here on.
     pub(super) fn ask_cloud(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
-        self.degrade_if_undelivered(sample);
+        self.note_undelivered(sample);
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let config = &self.networks[generation].config;
@@ -251,7 +251,7 @@ impl Leader {
     }
 
     /// Marks the sample as degraded when the features of a present slot did not arrive.
-    fn degrade_if_undelivered(&mut self, sample: SampleId) {
+    fn note_undelivered(&mut self, sample: SampleId) {
         if let Some(open) = self.open.get_mut(&sample)
             && open.delivered != open.presence.present()
         {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::closed::ClosedSamples;
-use super::device_answers::{AnswerSource, AnswerTiming, DeviceAnswer};
-use super::escalation::{EdgeAnswer, EdgeSource};
+use super::device_answers::{AnswerSender, AnswerTiming, DeviceAnswer};
+use super::escalation::{EdgeAnswer, EdgeSender};
 use super::journal::Recovered;
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
@@ -15,8 +15,9 @@ use super::timers::Timers;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
 use crate::bundle::PerNetwork;
 
-/// Decides the samples of one group. Each network has its own exits, devices and buffers ([`NetworkState`]); samples, ids, timers, counts
-/// and journal are shared.
+/// Decides the samples of one group.
+///
+/// Each network has its own exits, devices and buffers ([`NetworkState`]). Both networks share samples, ids, timers, counts and the journal.
 pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
@@ -24,7 +25,7 @@ pub struct Leader {
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
-    /// First sample on the present connection that was opened by a message that was not late.
+    /// First sample that was opened on the present connection by a message that was not late.
     pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
 }
@@ -42,7 +43,7 @@ pub struct Counts {
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
-    /// Features, edge answers and cloud answers that no open sample was waiting for.
+    /// Features, edge answers and cloud answers for which no open sample was waiting.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,
@@ -52,7 +53,7 @@ pub struct Counts {
     pub missing: u64,
 }
 
-/// Time of the event that is handled, and the actions that it caused.
+/// Time of the event being handled, and the actions that the event has caused.
 pub(super) struct EventContext<'a> {
     pub(super) now: Micros,
     pub(super) actions: &'a mut Vec<Action>,
@@ -80,8 +81,8 @@ impl Leader {
         self
     }
 
-    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped. Scores, maps and revisable
-    /// decisions are not journalled and are lost. Call it before the first event.
+    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped.
+    /// Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
     pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
         let last = journal.open.last().copied().unwrap_or_default();
         self.newest = journal.settled.highest.max(last);
@@ -105,7 +106,7 @@ impl Leader {
         actions: &mut Vec<Action>,
     ) {
         let context = &mut EventContext { now, actions };
-        let source = |slot, sample| AnswerSource { generation, slot, sample };
+        let sender = |slot, sample| AnswerSender { generation, slot, sample };
         match event {
             Event::DeviceUp { slot } => {
                 if let Some(network) = self.networks.get_mut(generation) {
@@ -115,27 +116,27 @@ impl Leader {
             Event::DeviceDown { slot } => self.device_down(context, generation, slot),
             Event::Summary { slot, sample, age_ms, late, scores } => {
                 let answer = DeviceAnswer::Summary(scores);
-                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::NotInView { slot, sample, age_ms, late } => {
                 let answer = DeviceAnswer::NotInView;
-                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::Input { slot, sample, age_ms, late, pixels } => {
                 let answer = DeviceAnswer::Input(pixels);
-                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
                 let answer = DeviceAnswer::Decided(decision);
-                self.device_answer(context, source(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
             }
             Event::GivenUp { slot, sample } => {
-                self.device_answer(context, source(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+                self.device_answer(context, sender(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(context, source(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
+                self.features(context, sender(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
             }
-            Event::Gone { slot, sample } => self.features_gone(context, source(slot, sample)),
+            Event::Gone { slot, sample } => self.features_gone(context, sender(slot, sample)),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
@@ -144,10 +145,10 @@ impl Leader {
             Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
             Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
                 let answer = EdgeAnswer { slots, scores, map, body_bytes };
-                self.edge_answer(context, EdgeSource { generation, edge, sample }, Some(answer));
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, Some(answer));
             }
             Event::EdgeGone { edge, sample } => {
-                self.edge_answer(context, EdgeSource { generation, edge, sample }, None);
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
             }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
             Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),
@@ -231,7 +232,7 @@ impl Leader {
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features_gone(context, AnswerSource { generation, slot, sample });
+                self.features_gone(context, AnswerSender { generation, slot, sample });
             } else {
                 self.close_window_if_complete(context, sample);
             }
@@ -239,13 +240,13 @@ impl Leader {
     }
 
     /// Ends the wait for features that a device does not keep any more.
-    fn features_gone(&mut self, context: &mut EventContext<'_>, source: AnswerSource) {
-        self.features(context, source, AnswerTiming { age_ms: 0, late: false }, None);
+    fn features_gone(&mut self, context: &mut EventContext<'_>, sender: AnswerSender) {
+        self.features(context, sender, AnswerTiming { age_ms: 0, late: false }, None);
     }
 
     fn end_due_stages(&mut self, context: &mut EventContext<'_>) {
         while let Some(sample) = self.timers.pop_due(context.now) {
-            // The timer may belong to a closed sample or to a stage that ended before.
+            // The timer of a closed sample, or of a stage that ended before, means nothing.
             let Some(open) = self.open.get(&sample).filter(|open| open.due <= context.now) else { continue };
             match open.stage {
                 Stage::Window => {

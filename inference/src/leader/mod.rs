@@ -3,15 +3,24 @@
 //! Events and `now` go in, actions come out. Stages of a sample:
 //!
 //! ```text
-//! first message ──> window ──> exit `local` ──sure──> decided
-//!                                  │ unsure
-//!                                  v
-//!                              features ──> edges ──> exit `edge` ──sure──> decided
-//!                                  │                      │ unsure
-//!                                  v                      v
-//!                                cloud ──answer──────────────────────────> decided
-//!
-//! cloud failed, or deadline ──> decided by the deepest exit, degraded; an answer after the deadline ──> revision
+//! first message
+//!     v
+//! window           ──a device with an exit is sure──> decided
+//!     │ every device that is up answered, or time is over
+//!     v
+//! exit `local`     ──sure──> decided
+//!     │ unsure
+//!     v
+//! features asked, unless they came unasked
+//!     │ all came, or time is over
+//!     v
+//! exit `edge`      ──sure──> decided
+//!     │ unsure
+//!     v
+//! cloud asked      ──answer──> decided
+//!     │ failure, deadline
+//!     v
+//! decided by the deepest exit so far, degraded ──answer after the deadline──> revision
 //! ```
 //! A stage ends when everything it waits for came, or its time is over. The network's [`Configuration`] decides which stages there are. A
 //! device with an exit of its own may decide in place of the window.
@@ -20,7 +29,7 @@
 //! ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
 //!
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
-//! first answer.
+//! first answer; a report of giving the sample up does not count.
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened is decided or dropped with a reason, once.
 
@@ -331,7 +340,7 @@ pub enum Action {
     },
     /// Journal the decision, then publish it.
     Decide(Decision),
-    /// Publish the cloud's late answer to a sample that was decided at its deadline.
+    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline.
     Revise(Decision),
     /// Journal that the sample was dropped.
     Drop {

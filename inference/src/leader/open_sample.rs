@@ -1,7 +1,7 @@
 //! State of one open sample.
 
 use headwater_protocol::{
-    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotSet, Stages, View,
+    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotPresence, SlotSet, Stages,
 };
 
 use super::{Generation, Micros};
@@ -136,7 +136,7 @@ impl OpenSample {
         self.presence.answered().contains(slot)
     }
 
-    /// Whether a device sent an answer or features. A report of giving the sample up does not count.
+    /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
@@ -162,10 +162,10 @@ impl OpenSample {
         self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
     }
 
-    /// Marks slots as missing that have a view but whose features did not reach the exit.
+    /// Marks slots as missing if they have a view but their features did not reach the exit.
     pub(super) fn set_undelivered_missing(&mut self) {
         for slot in (self.presence.present() - self.delivered).iter() {
-            self.presence.set(slot, View::Missing);
+            self.presence.set(slot, SlotPresence::Missing);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use headwater_protocol::{
     Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
-    SlotSet, View,
+    SlotPresence, SlotSet,
 };
 
 use super::journal::{Entry, replay};
@@ -191,7 +191,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let decision = decision(&actions);
     assert_eq!((decision.exit, decision.class), (Exit::Cloud, 2));
-    assert_eq!(decision.presence.get(slot(1)), View::NotInView);
+    assert_eq!(decision.presence.get(slot(1)), SlotPresence::NotInView);
     assert_eq!(decision.bytes.device_edge, 2 * 16 + 2 * 2);
 }
 
@@ -229,7 +229,7 @@ fn a_device_that_goes_down_owes_no_features() {
     assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, true, false]));
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
-    assert_eq!(decision(&actions).presence.get(slot(2)), View::Missing);
+    assert_eq!(decision(&actions).presence.get(slot(2)), SlotPresence::Missing);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use headwater_protocol::SampleId;
 
 use super::Micros;
 
-/// Timers of samples, earliest first. A timer is not removed when its sample ends a stage; the owner ignores old timers.
+/// Timers of samples, earliest first. A timer is not removed when its sample ends a stage; the owner ignores the old timer.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
@@ -18,7 +18,7 @@ impl Timers {
         self.heap.push(Reverse((at, sample)));
     }
 
-    /// Time of the earliest timer, which may be an old one.
+    /// Time of the earliest timer; its sample may have ended the stage before.
     pub(crate) fn earliest(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }

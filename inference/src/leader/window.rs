@@ -1,6 +1,6 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, SampleId, View};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence};
 
 use super::Leader;
 use super::machine::EventContext;
@@ -42,7 +42,7 @@ impl Leader {
         if network.config.configuration.pushes_maps() {
             // A device whose summary was lost has a view too when its map came.
             for slot in open.delivered.iter() {
-                open.presence.set(slot, View::Present);
+                open.presence.set(slot, SlotPresence::Present);
             }
         }
         let present = open.presence.present_count();

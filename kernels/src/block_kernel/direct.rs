@@ -22,7 +22,7 @@ impl BlockKernel for Direct {
         Needs { weights: shape.filters * filter_words(shape), words: shape.row_words(), ..Needs::default() }
     }
 
-    /// Copies the weights, `[filters, taps]`, each filter in words of its own.
+    /// Copies the weights, `[filters, taps]`, each filter in separate words.
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
         prepared.words.fill(0);
         for (filter, words) in prepared.words.chunks_exact_mut(filter_words(shape)).enumerate() {

@@ -4,10 +4,10 @@
 //! | --- | --- | --- |
 //! | [`SumTables`] | pixels | stride 1 |
 //! | [`Direct`] | pixels | every other block |
-//! | [`Popcounts`] | bits | processors that count the bits of eight words at once, from 48 channels on |
-//! | [`Lookups`] | bits | processors that look up many bytes at once |
-//! | [`BitSlices`] | bits | every other processor |
-//! | [`Patches`] | bits | strides other than 1, and the least memory |
+//! | [`Popcounts`] | bits | AVX-512 with VPOPCNTDQ, stride 1, from 48 channels on |
+//! | [`Lookups`] | bits | AVX2, AVX-512 and NEON, stride 1 |
+//! | [`BitSlices`] | bits | every other processor, stride 1 |
+//! | [`Patches`] | bits | every other block: other strides, and paths of least memory |
 //!
 //! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
 

@@ -28,7 +28,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Adds the needs of a block. Blocks have weights of their own, and share scratch memory.
+    /// Adds the needs of a block. Each block has its weights; all blocks share scratch memory.
     pub(super) fn add_block(&mut self, block: Self, filters: usize) {
         self.weights += block.weights;
         self.signs += block.signs;

@@ -97,7 +97,7 @@ pub(crate) trait ByteLookup: Copy {
     fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts;
     /// Writes counts.
     fn store_counts(self, counts: Self::Counts, to: &mut Counts);
-    /// Compares the counts of the first and the second filters with `bounds`. A lane is all ones if the count is above its bound.
+    /// Compares the counts of each half's first and second filter with `bounds`. A larger count sets its lane to ones.
     fn above(self, counts: Self::Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2];
     /// Collects lanes as bits, each half in a word, one vector after the other. A bit is set if the lane is all ones.
     fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2];

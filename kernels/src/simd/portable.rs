@@ -1,8 +1,8 @@
-//! The operations that every processor has.
+//! Operations in plain Rust.
 
 use super::{LANES, Simd};
 
-/// The instructions that the program was compiled for.
+/// Plain Rust; the compiler uses the instructions of its target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 

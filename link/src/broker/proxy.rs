@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, broker: Endpoint, mut states: watch::Rece
 
 async fn relay(mut client: TcpStream, broker: Endpoint, cuts: u64, mut states: watch::Receiver<State>) {
     let Ok(mut server) = TcpStream::connect((broker.host(), broker.port())).await else { return };
-    // Without it the proxy would add delays of its own.
+    // Without it the proxy would add delays.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut server) => {}

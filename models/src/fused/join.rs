@@ -98,7 +98,7 @@ struct Joined {
 /// Distribution of the joined tensor's gradient over the rows.
 #[derive(Clone, Debug)]
 enum By {
-    /// Each row has values of its own.
+    /// No two rows share values.
     Slot,
     /// Each row gets its share of the mean.
     Share(Vec<f32>),

@@ -4,7 +4,7 @@
 
 /// Defines a function that is compiled twice, for AVX2 too, and run as the processor allows.
 ///
-/// A macro and not a function that takes a closure: a closure is a function of its own, compiled without AVX2 unless the compiler
+/// A macro and not a function that takes a closure: a closure is a separate function, compiled without AVX2 unless the compiler
 /// happens to inline it. Functions that the body calls must be `#[inline(always)]` or as small as an iterator's adapter.
 macro_rules! wide {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {

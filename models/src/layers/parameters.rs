@@ -120,7 +120,7 @@ impl Layout {
         self.parameters.iter().map(|parameter| (parameter.name.as_str(), parameter.range.clone()))
     }
 
-    /// Initial numbers from `seed`; each parameter has a random stream of its own, by name.
+    /// Initial numbers from `seed`; each parameter has a separate random stream, by name.
     pub fn initial(&self, seed: u64) -> State {
         let mut parameters = Vec::with_capacity(self.parameter_count());
         for parameter in &self.parameters {

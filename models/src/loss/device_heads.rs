@@ -1,4 +1,4 @@
-//! Cross-entropy and distillation of the device heads, where a head is no exit of its own.
+//! Cross-entropy and distillation of the device heads, where device heads are not exits (c, e, f).
 
 use headwater_protocol::Exit;
 

@@ -36,19 +36,19 @@ pub enum HeadSpec {
 pub struct ConvpSpec {
     /// Output channels.
     pub filters: usize,
-    /// Side of the kernel.
+    /// Kernel size: pixels of a side.
     #[serde(default = "three")]
     pub kernel: usize,
-    /// Step of the convolution.
+    /// Stride of the convolution.
     #[serde(default = "one")]
     pub stride: usize,
     /// Zero padding of the convolution.
     #[serde(default = "one")]
     pub pad: usize,
-    /// Side of the pooling window.
+    /// Pooling window size: pixels of a side.
     #[serde(default = "three")]
     pub pool: usize,
-    /// Step of the pooling; 2 on devices, 1 in DDNN's cloud.
+    /// Stride of the pooling; 2 on devices, 1 in DDNN's cloud.
     #[serde(default = "two")]
     pub pool_stride: usize,
     /// Padding of the pooling; padding is never the maximum.
@@ -62,10 +62,10 @@ pub struct ConvpSpec {
 pub struct ConvSpec {
     /// Output channels.
     pub filters: usize,
-    /// Side of the kernel.
+    /// Kernel size: pixels of a side.
     #[serde(default = "three")]
     pub kernel: usize,
-    /// Step.
+    /// Stride.
     #[serde(default = "one")]
     pub stride: usize,
     /// Zero padding.
@@ -83,10 +83,10 @@ pub struct ConvSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
-    /// Side of the window.
+    /// Pooling window size: pixels of a side.
     #[serde(default = "two")]
     pub size: usize,
-    /// Step.
+    /// Stride.
     #[serde(default = "two")]
     pub stride: usize,
     /// Padding; padding is never the maximum.

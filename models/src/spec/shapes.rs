@@ -32,7 +32,7 @@ pub struct Shapes {
     pub cloud: Vec<LayerShape>,
 }
 
-/// A section with a map for the next tier and scores of its own.
+/// Shapes of a section that gives scores and a map for the next tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SectionShapes {
     /// Shape of the input.
@@ -126,7 +126,7 @@ fn device(
     section("device", blocks, head, view, classes).map(Some)
 }
 
-/// A section with features and scores.
+/// Shapes of a section that gives features and scores.
 pub(super) fn section(
     name: &str,
     blocks: &Spanned<Vec<Spanned<BlockSpec>>>,

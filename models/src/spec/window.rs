@@ -5,7 +5,7 @@
 pub struct Window {
     /// Side of the window.
     pub kernel: usize,
-    /// Step between windows.
+    /// Stride between windows.
     pub stride: usize,
     /// Padding on each side.
     pub pad: usize,

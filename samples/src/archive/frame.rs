@@ -23,7 +23,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// Error of a frame that cannot be used, for callers that stop at it.
+/// A broken frame as an error, for callers that refuse an archive with broken frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("frame {name}: {reason}")]
 pub struct BrokenFrame {

@@ -33,7 +33,7 @@ pub struct Camera {
     pub shift_x_px: f64,
     /// Downwards, in frame pixels, within ±4.
     pub shift_y_px: f64,
-    /// Frame pixels to the right per pixel downwards, within ±0.15.
+    /// Horizontal shear: pixels to the right per pixel down, within ±0.15.
     pub shear: f64,
     /// Brightness factor, 0.6 to 1.3; values above white are clipped.
     pub exposure: f64,

@@ -3,7 +3,7 @@
 //! Frozen: the same seed, part, index and slot give the same bytes on every platform and in every version. A test compares them with a
 //! written hash.
 //!
-//! Each camera has one pose and one exposure ([`Camera`]). Each view draws from a random stream of its own:
+//! Each camera has one pose and one exposure ([`Camera`]). Each view draws from a separate random stream:
 //! 1. not in view, with probability 0.15;
 //! 2. with probability one half, a grey rectangle over up to 30 % of the frame;
 //! 3. brightness noise of standard deviation 6 per pixel, the same in its three channels.

@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Record>, LineError> {
     Ok(records)
 }
 
-/// Refuses quotes that are not closed, or that begin or end within a field.
+/// Refuses unclosed quotes and quotes inside a field. Pieces between quotes are bare and quoted in turn.
 ///
 /// ```text
 /// text      a , " b , c " , d

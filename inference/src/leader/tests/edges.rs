@@ -93,7 +93,7 @@ fn an_edge_whose_devices_have_no_view_is_not_waited_for() {
     assert_eq!(group.summary(2, 1, &UNSURE), asked(0b101));
     let actions = group.edge_answer(0, 0b101, &SURE);
     assert_eq!(decision(&actions).exit, Exit::Edge);
-    assert_eq!(decision(&actions).presence.get(slot(1)), View::NotInView);
+    assert_eq!(decision(&actions).presence.get(slot(1)), SlotPresence::NotInView);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
 
 #[test]
 fn slots_without_a_view_do_not_count_at_the_edge() {
-    let thresholds = [ExitThreshold::NEVER, ExitThreshold::ALWAYS].to_vec();
+    let thresholds = [ExitThreshold::ONLY_CERTAIN, ExitThreshold::ALWAYS].to_vec();
     let edge = ExitPolicy { threshold: Threshold::ByPresent(thresholds), ..ExitPolicy::default() };
     let config = edges_config();
     let policy = Policy { edge, ..config.policy.clone() };
@@ -329,7 +329,7 @@ fn a_slot_without_features_at_its_edge_is_missing_at_the_later_exits() {
     let found = decision(&actions);
     assert_eq!(
         (found.presence.get(slot(2)), &found.degraded[..]),
-        (View::Missing, &[Degraded::FeaturesMissing][..])
+        (SlotPresence::Missing, &[Degraded::FeaturesMissing][..])
     );
     assert_eq!(found.bytes.device_edge, 3 * 16 + 2 * PACKED as u64);
 }

@@ -8,7 +8,7 @@ use super::*;
 
 /// One random event.
 #[derive(Clone, Debug)]
-enum Step {
+enum RandomEvent {
     Summary(u8, u64, bool),
     Late(u8, u64, bool),
     GivenUp(u8, u64),
@@ -23,56 +23,56 @@ enum Step {
     Pass(u32),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_event() -> impl Strategy<Value = RandomEvent> {
     let slot = 0..SLOTS as u8;
     let sample = 1..12u64;
     prop_oneof![
-        6 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::Summary(s, n, sure)),
-        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::Late(s, n, sure)),
-        1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::GivenUp(s, n)),
-        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| Step::UnderNext(s, n, sure)),
-        2 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::NotInView(s, n)),
-        4 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::Features(s, n)),
-        1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| Step::Gone(s, n)),
-        1 => slot.clone().prop_map(Step::Up),
-        1 => slot.prop_map(Step::Down),
-        2 => sample.clone().prop_map(Step::CloudAnswer),
-        1 => sample.prop_map(Step::CloudFailed),
-        2 => (0..80u32).prop_map(Step::Pass),
+        6 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| RandomEvent::Summary(s, n, sure)),
+        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| RandomEvent::Late(s, n, sure)),
+        1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| RandomEvent::GivenUp(s, n)),
+        2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| RandomEvent::UnderNext(s, n, sure)),
+        2 => (slot.clone(), sample.clone()).prop_map(|(s, n)| RandomEvent::NotInView(s, n)),
+        4 => (slot.clone(), sample.clone()).prop_map(|(s, n)| RandomEvent::Features(s, n)),
+        1 => (slot.clone(), sample.clone()).prop_map(|(s, n)| RandomEvent::Gone(s, n)),
+        1 => slot.clone().prop_map(RandomEvent::Up),
+        1 => slot.prop_map(RandomEvent::Down),
+        2 => sample.clone().prop_map(RandomEvent::CloudAnswer),
+        1 => sample.prop_map(RandomEvent::CloudFailed),
+        2 => (0..80u32).prop_map(RandomEvent::Pass),
     ]
 }
 
 impl Group {
-    fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Summary(s, n, sure) => drop(self.summary(s, n, if sure { &SURE } else { &UNSURE })),
-            Step::Late(s, n, sure) => drop(self.late(s, n, if sure { &SURE } else { &UNSURE })),
-            Step::GivenUp(s, n) => drop(self.given_up(s, n)),
-            Step::UnderNext(s, n, sure) => {
+    fn random_event(&mut self, event: &RandomEvent) {
+        match *event {
+            RandomEvent::Summary(s, n, sure) => drop(self.summary(s, n, if sure { &SURE } else { &UNSURE })),
+            RandomEvent::Late(s, n, sure) => drop(self.late(s, n, if sure { &SURE } else { &UNSURE })),
+            RandomEvent::GivenUp(s, n) => drop(self.given_up(s, n)),
+            RandomEvent::UnderNext(s, n, sure) => {
                 self.next_summary(s, n, if sure { &networks::NEXT_SURE } else { &[0.0, 0.1] });
             }
-            Step::NotInView(s, n) => drop(self.not_in_view(s, n)),
-            Step::Features(s, n) => drop(self.features(s, n)),
-            Step::Gone(s, n) => drop(self.event(Event::Gone { slot: slot(s), sample: SampleId(n) })),
-            Step::Up(s) => drop(self.event(Event::DeviceUp { slot: slot(s) })),
-            Step::Down(s) => drop(self.event(Event::DeviceDown { slot: slot(s) })),
-            Step::CloudAnswer(n) => {
+            RandomEvent::NotInView(s, n) => drop(self.not_in_view(s, n)),
+            RandomEvent::Features(s, n) => drop(self.features(s, n)),
+            RandomEvent::Gone(s, n) => drop(self.event(Event::Gone { slot: slot(s), sample: SampleId(n) })),
+            RandomEvent::Up(s) => drop(self.event(Event::DeviceUp { slot: slot(s) })),
+            RandomEvent::Down(s) => drop(self.event(Event::DeviceDown { slot: slot(s) })),
+            RandomEvent::CloudAnswer(n) => {
                 self.event(Event::CloudAnswer { sample: SampleId(n), logits: &SURE });
             }
-            Step::CloudFailed(n) => {
+            RandomEvent::CloudFailed(n) => {
                 self.event(Event::CloudFailed { sample: SampleId(n), reason: Degraded::CloudUnreachable });
             }
-            Step::Pass(ms) => drop(self.after_ms(ms)),
+            RandomEvent::Pass(ms) => drop(self.after_ms(ms)),
         }
     }
 }
 
 proptest! {
     #[test]
-    fn every_opened_sample_ends_once_and_by_its_deadline(steps in prop::collection::vec(any_step(), 0..120)) {
+    fn every_opened_sample_ends_once_and_by_its_deadline(events in prop::collection::vec(any_event(), 0..120)) {
         let mut group = networks::group();
-        for step in &steps {
-            group.step(step);
+        for event in &events {
+            group.random_event(event);
         }
         // Runs all timers. Each must end a stage, so their number is bounded.
         for _ in 0..10_000 {
@@ -114,11 +114,11 @@ proptest! {
         prop_assert_eq!((settled.decided, settled.dropped.values().sum::<u64>()), (decided, dropped));
         // Late samples in the notice are closed samples of late messages.
         let named: BTreeSet<SampleId> = group.leader.notice().late.into_iter().collect();
-        let late = |step: &Step| {
-            let (Step::Late(_, sample, _) | Step::GivenUp(_, sample)) = *step else { return None };
+        let late = |step: &RandomEvent| {
+            let (RandomEvent::Late(_, sample, _) | RandomEvent::GivenUp(_, sample)) = *step else { return None };
             Some(SampleId(sample))
         };
-        let late: BTreeSet<SampleId> = steps.iter().filter_map(late).collect();
+        let late: BTreeSet<SampleId> = events.iter().filter_map(late).collect();
         prop_assert!(named.is_subset(&late));
         prop_assert!(named.iter().all(|sample| ended.contains_key(sample)));
         if let Some((&newest, _)) = opened.last_key_value() {

@@ -89,7 +89,7 @@ struct Sizes {
     digits: usize,
     /// Words of one channel, with the padding before the first row, up to the last bit that a tile reads.
     channel_words: usize,
-    /// Words of the bits of one filter, and one more to read past the end of a row.
+    /// Words of one filter's output bits, plus one spare word: unaligned reads touch the next word.
     filter_words: usize,
     /// Words of one mask.
     mask_words: usize,

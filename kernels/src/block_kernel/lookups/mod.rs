@@ -1,8 +1,8 @@
 //! Binary weights over bits: products are counted by looking them up.
 //!
-//! Four channels of a pixel are a number of four bits, and so are a filter's four weights for them. For four weights there is a table:
-//! how many of the four products are +1, for each of the 16 numbers. An instruction that shuffles bytes looks up 16 pixels at once in
-//! such a table.
+//! Four channels of a pixel form a 4-bit number, the index into a table. Each table belongs to four weights of a filter: it says how
+//! many of the four products are +1, for each of the 16 numbers. An instruction that shuffles bytes looks up 16 pixels at once in such
+//! a table.
 //!
 //! ```text
 //! a vector of 32 bytes     lower half: 16 bytes          upper half: 16 bytes
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! One lookup and one addition count 256 products: 16 pixels, four channels, four filters. After three lookups the nibbles are nearly
-//! full. The high nibbles are then also added up by themselves. Before bytes are full they are added to 16-bit counts.
+//! full. Then the high nibbles are also summed separately. Bytes are added to 16-bit counts before they overflow.
 //!
 //! Tables are made when a section is loaded. Each run lays the input out anew: first a byte a pixel for each four channels (a
 //! plane), then for each word of 64 pixels the bytes that each kernel position sees (im2col). All filters read these bytes one
@@ -47,7 +47,7 @@ const ROUND_LOOKUPS: usize = TRIPLE * UNROLLED;
 /// Vectors of pixels counted together, as many as there are registers for their counts.
 const WORD_VECTORS: usize = 4;
 const _: () = assert!(WORD_VECTORS * HALF == WORD_PIXELS, "together they are a word");
-/// Vectors of bounds for four filters: bounds of the first and second ones of each half, then whether these bounds are odd.
+/// Vectors of bounds for four filters: bounds of each half's first and second filter, then the parity of these bounds.
 const BOUNDS: usize = 4;
 /// Number of a pixel outside the map: its lookup gives 0, whatever the lower bits are.
 const ABSENT: u8 = 0x80;
@@ -109,9 +109,9 @@ impl BlockKernel for Lookups {
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
-    /// Fours of channels, the last one maybe incomplete.
+    /// Groups of four channels; the last group may be incomplete.
     channel_groups: usize,
-    /// Fours of filters, the last one maybe incomplete.
+    /// Groups of four filters; the last group may be incomplete.
     filter_groups: usize,
     /// Rounds of the inner loop for a filter and a pixel. There is a lookup for each channel group and kernel position; the last
     /// round is filled up with lookups of nothing.
@@ -159,7 +159,7 @@ impl Sizes {
         self.pixels.shape.conv.kernel * self.pixels.shape.conv.kernel
     }
 
-    /// Bytes of all planes. Whole words of pixels are read and written, from wherever a kernel begins.
+    /// Bytes of all planes, with room after the last: kernels read and write whole words of 64 pixels.
     const fn planes(&self) -> usize {
         let last_start = (self.pixels.shape.conv.kernel - 1) * (self.pixels.pitch + 1);
         let read = self.pixels.words * WORD_PIXELS + last_start;

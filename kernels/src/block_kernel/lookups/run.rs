@@ -46,7 +46,7 @@ fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes:
     // Whole words of pixels are written; the excess is overwritten by the next row or plane.
     let mut start = sizes.pixels.leading_padding();
     if pitch == width && map.is_multiple_of(WORD_PIXELS) && channels.is_multiple_of(CHANNELS) {
-        // Channels have words of their own, and rows have no gaps in either layout.
+        // Channels share no words, and rows have no gaps in either layout.
         let words = map / WORD_PIXELS;
         for maps in contiguous[..channels * words].chunks_exact(CHANNELS * words) {
             let ((ab, cd), (blocks, _)) = (maps.split_at(2 * words), planes[start..].as_chunks_mut());

@@ -7,7 +7,7 @@
 //! ```text
 //! transposed row     pad | c0 c1 c2 | c0 c1 c2 | c0 c1 c2 | .. | pad       c0 to c2: channels of a pixel
 //! run of a kernel row      [..........................]                    kernel 2 or 3 pixels wide, at pixel 0
-//! patch              run of kernel row 0 | run of kernel row 1 | ..        each run in words of its own
+//! patch              run of kernel row 0 | run of kernel row 1 | ..        each run in separate words
 //! ```
 //!
 //! Padding contributes 0: rows outside the map are left out, and columns outside are masked.

@@ -10,10 +10,10 @@
 //! patch of 8 pixels    a vector for each channel word and kernel position
 //! ```
 //!
-//! Padded taps are masked, in the instruction of the exclusive or. Half of them count as differing from the start, so that one
-//! comparison serves all pixels.
+//! One ternary-logic instruction does the exclusive or and masks padded taps. Half of the padded taps count as differing from the
+//! start, so that one comparison serves all pixels.
 //!
-//! Half-empty words take as long as full ones, so few channels are left to [`Lookups`](super::lookups::Lookups).
+//! Below 48 channels words are partly empty and take as long as full ones, so those blocks are left to [`Lookups`](super::lookups::Lookups).
 
 mod prepare;
 mod run;

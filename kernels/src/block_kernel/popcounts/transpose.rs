@@ -20,7 +20,7 @@ pub(super) fn transpose<P: WordPopcount>(ops: P, sizes: &Sizes, contiguous: &[u6
                 let bits = |channel| spread_rows(sizes, contiguous, channel, word * WORD_PIXELS);
                 rows.zip(channels.clone()).for_each(|(row, channel)| *row = bits(channel));
             } else if map.is_multiple_of(WORD_PIXELS) {
-                // Channels have words of their own, and rows have no gaps in either layout.
+                // Channels share no words, and rows have no gaps in either layout.
                 let words = map / WORD_PIXELS;
                 let of_word = contiguous[channels.start * words + word..].iter().step_by(words);
                 rows.zip(of_word.take(channels.len())).for_each(|(row, word)| *row = *word);
