@@ -69,11 +69,6 @@ impl<P> BitSet<P> {
 }
 
 impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
-    /// Whether every position of this set is in `other`.
-    pub fn is_subset(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
-    }
-
     /// The set of one position.
     pub fn single(position: P) -> Self {
         Self::from_bits(1 << position.into())
