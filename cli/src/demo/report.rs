@@ -111,8 +111,11 @@ pub struct ExitReport {
     pub stages_ms: BTreeMap<&'static str, f64>,
 }
 
-/// Stages of a sample, in order: name, and microseconds from capture to the end of the stage.
-pub const STAGES: [(&str, fn(&Stages) -> u64); 6] = [
+/// Microseconds from capture to the end of one stage.
+pub type StageEnd = fn(&Stages) -> u64;
+
+/// Stages of a sample, in order, by name.
+pub const STAGES: [(&str, StageEnd); 6] = [
     ("opened", |stages| stages.opened_us),
     ("window", |stages| stages.window_us),
     ("features", |stages| stages.features_us),
@@ -123,7 +126,7 @@ pub const STAGES: [(&str, fn(&Stages) -> u64); 6] = [
 
 /// Median milliseconds from capture to the end of each stage, by name.
 fn median_stages_ms(decisions: &[Stages]) -> BTreeMap<&'static str, f64> {
-    let median = |end_us: fn(&Stages) -> u64| {
+    let median = |end_us: StageEnd| {
         Percentiles::of(decisions.iter().map(|stages| end_us(stages) as f64 / 1e3).collect()).p50
     };
     STAGES.into_iter().map(|(name, end_us)| (name, median(end_us))).collect()
