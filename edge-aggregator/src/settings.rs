@@ -17,7 +17,7 @@ use crate::config::{
 
 /// Leads the decisions of groups of devices, or runs an edge section for a leader (--role edge).
 ///
-/// One group is given by flags, the environment or the top of the file; several groups by one [[group]] table each.
+/// One group is given by flags, the environment or the top of the file; several groups by one `[[group]]` table each.
 #[derive(Clone, Debug, Conf)]
 #[conf(env_prefix = "HEADWATER_", name = "headwater-aggregator", version, test)]
 pub struct AggregatorSettings {

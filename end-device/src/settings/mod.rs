@@ -50,7 +50,7 @@ pub struct DeviceSettings {
     #[conf(long, env)]
     pub bundle: PathBuf,
     /// Policy file (TOML) in place of the bundle's policy, for a device with an exit (configurations b, d):
-    /// [device] threshold = 0.4, 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's.
+    /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
     /// Settings with a default.

@@ -17,7 +17,7 @@ use crate::bundle::PerNetwork;
 
 /// Decides the samples of one group.
 ///
-/// Each network has its own exits, devices and buffers ([`NetworkState`]). Both networks share samples, ids, timers, counts and the journal.
+/// Each network has its own exits, devices and buffers (`NetworkState`). Both networks share samples, ids, timers, counts and the journal.
 pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,

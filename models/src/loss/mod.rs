@@ -1,6 +1,6 @@
 //! The joint loss: a sum of terms over the exits and the device heads.
 //!
-//! A term is a file and an entry in [`TERMS`].
+//! A term is a file and an entry in `TERMS`.
 
 mod device_heads;
 mod exit_distillation;
