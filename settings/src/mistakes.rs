@@ -134,7 +134,7 @@ fn mistake_of(
         let mut places = by_variable.into_iter().chain(by_flag);
         let (place, suffix) = places.find(|(place, _)| wrong_value.unwrap_or(entry).starts_with(place))?;
         let Some(wrong_value) = wrong_value else { return Some(format!("{key}: missing")) };
-        // Behind the place: ` value 'many': message`, or `: message` for a secret.
+        // The message after the place: ` value 'many': message`, or `: message` for a secret.
         let rest = &wrong_value[place.len()..];
         let (found, message) = match rest.strip_prefix(" value '").and_then(|rest| rest.split_once("': ")) {
             Some((_, message)) if message.contains("found") => (String::new(), message),
