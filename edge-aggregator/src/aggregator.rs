@@ -238,9 +238,9 @@ impl Running {
     }
 }
 
-/// Refuses two members with the same role in the same group, and two with the same client id.
+/// Refuses two members with the same role in the same group, two edges of it with the same name, and two equal client ids.
 fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
-    let (mut members, mut client_ids) = (BTreeSet::new(), BTreeSet::new());
+    let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut mistakes = Vec::new();
     for (index, config) in groups.iter().enumerate() {
         let GroupConfig { site, group, role, client_id, .. } = config;
@@ -251,6 +251,13 @@ fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
         if !members.insert((site, group, edge)) {
             mistakes.push(format!(
                 "group[{index}].group: expected each role of a group once, found {group} again"
+            ));
+        }
+        if let Role::Edge { id: Some(id), .. } = role
+            && !edge_ids.insert((site, group, id))
+        {
+            mistakes.push(format!(
+                "group[{index}].edge_id: expected another name for each edge, found {id} again"
             ));
         }
         if let Some(id) = client_id.as_ref().filter(|id| !client_ids.insert(*id)) {
