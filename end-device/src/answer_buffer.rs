@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use headwater_protocol::{SampleId, SettledNotice};
 
-/// Answers by sample, bounded by count and by age. Times are microseconds since the device's start.
+/// Answers by sample, bounded by count and by age: [`AnswerBuffer::pop_surplus`] gives those beyond. Times are microseconds since
+/// the device's start.
 #[derive(Debug)]
 pub(crate) struct AnswerBuffer {
-    answers: BTreeMap<SampleId, BufferedAnswer>,
+    pub(crate) answers: BTreeMap<SampleId, BufferedAnswer>,
     max_samples: usize,
-    keep_us: u64,
+    /// Time that a sample has to be settled.
+    pub(crate) keep_us: u64,
 }
 
 /// An answered sample.
@@ -30,31 +32,16 @@ impl AnswerBuffer {
         Self { answers: BTreeMap::new(), max_samples, keep_us: keep_ms.saturating_mul(1000) }
     }
 
-    /// Adds an answer. [`AnswerBuffer::pop_surplus`] then gives the answers that exceed the bounds.
-    pub(crate) fn insert(&mut self, sample: SampleId, answer: BufferedAnswer) {
-        self.answers.insert(sample, answer);
-    }
-
     /// Removes the answer of the lowest id if it is too old or the buffer holds too many.
     pub(crate) fn pop_surplus(&mut self, now_us: u64) -> Option<(SampleId, BufferedAnswer)> {
         let is_too_old = self.surplus_from_us().is_some_and(|from_us| from_us <= now_us);
-        if is_too_old || self.answers.len() > self.max_samples { self.pop() } else { None }
+        if is_too_old || self.answers.len() > self.max_samples { self.answers.pop_first() } else { None }
     }
 
     /// Time from which the answer of the lowest id is too old.
     pub(crate) fn surplus_from_us(&self) -> Option<u64> {
         let (_, first) = self.answers.first_key_value()?;
         Some(first.captured_us.saturating_add(self.keep_us).saturating_add(1))
-    }
-
-    /// Removes the answer of the lowest id.
-    pub(crate) fn pop(&mut self) -> Option<(SampleId, BufferedAnswer)> {
-        self.answers.pop_first()
-    }
-
-    /// The answer of a sample.
-    pub(crate) fn get(&self, sample: SampleId) -> Option<&BufferedAnswer> {
-        self.answers.get(&sample)
     }
 
     /// Removes the samples that the leader reports as settled.
@@ -65,16 +52,6 @@ impl AnswerBuffer {
         for sample in &notice.late {
             self.answers.remove(sample);
         }
-    }
-
-    /// Time that a sample has to be settled.
-    pub(crate) fn keep_us(&self) -> u64 {
-        self.keep_us
-    }
-
-    /// Number of answers.
-    pub(crate) fn len(&self) -> usize {
-        self.answers.len()
     }
 }
 
@@ -92,7 +69,7 @@ mod tests {
     /// Samples captured at 0 us, 1 us, ..., kept for 10 ms.
     fn buffer_of(samples: u64, max_samples: usize) -> AnswerBuffer {
         let mut buffer = AnswerBuffer::new(max_samples, 10);
-        (0..samples).for_each(|id| buffer.insert(SampleId(id), answer(id)));
+        (0..samples).for_each(|id| drop(buffer.answers.insert(SampleId(id), answer(id))));
         buffer
     }
 
@@ -125,15 +102,15 @@ mod tests {
         assert_eq!(buffer.surplus_from_us(), Some(10_001));
         assert_eq!(surplus(&mut buffer, 10_000), [0; 0]);
         assert_eq!(surplus(&mut buffer, 10_002), [0, 1]);
-        assert_eq!(buffer.get(SampleId(2)), Some(&answer(2)));
-        assert_eq!(buffer.get(SampleId(1)), None);
+        assert_eq!(buffer.answers.get(&SampleId(2)), Some(&answer(2)));
+        assert_eq!(buffer.answers.get(&SampleId(1)), None);
     }
 
     #[test]
     fn a_notice_settles_samples_from_its_first_id_on_and_the_late_ones_it_names() {
         let mut buffer = buffer_of(6, 10);
         buffer.settle(&notice(None, 9, &[]));
-        assert_eq!(buffer.len(), 6);
+        assert_eq!(buffer.answers.len(), 6);
         buffer.settle(&notice(Some(2), 3, &[]));
         assert_eq!(ids(&buffer), [0, 1, 4, 5]);
         buffer.settle(&notice(Some(9), 3, &[0, 5, 77]));

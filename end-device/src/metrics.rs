@@ -1,11 +1,12 @@
 //! Metrics of a device: the counts of its report, on the admin listener.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_settings::AdminSettings;
 use headwater_telemetry::{AdminServer, Metrics, ReportMetric};
 
-use crate::device::DeviceHandle;
+use crate::device::{DeviceHandle, report_of};
 use crate::error::DeviceError;
 use crate::report::DeviceReport;
 
@@ -73,8 +74,8 @@ impl DeviceHandle {
         let Some(listen) = settings.listen else { return Ok(None) };
         let metrics = Metrics::new();
         let device = self.report().device;
-        let reporter = self.reporter();
-        metrics.register_report(&METRICS, &[("device", device.as_str())], move || reporter.report());
+        let (report, link) = (Arc::clone(&self.report), self.link.clone());
+        metrics.register_report(&METRICS, &[("device", device.as_str())], move || report_of(&report, &link));
         let server = AdminServer::start(listen, metrics, || true).await;
         server.map(Some).map_err(|source| DeviceError::Admin { listen, source })
     }

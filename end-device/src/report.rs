@@ -149,8 +149,8 @@ impl DeviceReport {
     }
 
     pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers) {
-        self.kept_samples = unsettled.in_memory() as u64;
-        let Some(spool) = unsettled.spool() else { return };
+        self.kept_samples = unsettled.memory.answers.len() as u64;
+        let Some(spool) = &unsettled.spool else { return };
         (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
         let counts = spool.counts();
         self.lost = counts.lost;

@@ -10,7 +10,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
-use headwater_link::broker::TcpProxy;
+use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
     Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
     Topic,
@@ -185,9 +185,15 @@ async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
     let error = Device::start(config("refused", 2), Arc::new(partial), frames(2)).await.err();
     assert!(matches!(error, Some(DeviceError::Section { .. })), "{error:?}");
     let error = Device::start(config("refused", 3), bundle(), frames(0)).await.err();
-    assert!(matches!(error, Some(DeviceError::Slot { last: 2, .. })), "{error:?}");
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("slot: ") && mistake.contains("has slots 0 to 2, found 3")),
+        "{error:?}"
+    );
     let error = Device::start(config("refused", 1), bundle(), frames(0)).await.err();
-    assert!(matches!(error, Some(DeviceError::OtherFrames { .. })), "{error:?}");
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("frames: expected views of slot 1")),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -232,7 +238,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view).unwrap();
 
     let mut fatal = config("broken", 0);
-    fatal.on_broken_frame = OnBrokenFrame::Fatal;
+    fatal.options.on_broken_frame = OnBrokenFrame::Fatal;
     let error = Device::start(fatal, bundle(), open()).await.err().expect("a refusal").to_string();
     assert!(error.contains("00000/cam0.png"), "{error}");
 
@@ -251,9 +257,9 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
 async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
-    short.queue_samples = 1;
+    short.options.queue_samples = 1;
     // A section that is not brief runs behind a queue.
-    short.engine = EngineChoice::Tract;
+    short.options.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");

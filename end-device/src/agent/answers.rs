@@ -95,7 +95,7 @@ impl Agent {
     /// True while frames are taken from the source. A frame that is a sample waits for a free place in the section's queue. It also waits
     /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
-        let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
+        let is_safe = self.has_been_connected || self.unsettled.spool.as_ref().is_some_and(Spool::is_on_disk);
         self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 

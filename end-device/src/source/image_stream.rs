@@ -1,7 +1,7 @@
 //! JPEG and PNG files in a stream, one after the other, separated by their own structure (ffmpeg's `image2pipe` writes nothing
 //! between them).
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 
 /// Start of a JPEG: the marker "start of image", and the first byte of the next marker.
 const JPEG: &[u8] = &[0xff, 0xd8, 0xff];
@@ -159,40 +159,23 @@ impl<R: Read> ImageStream<R> {
         }
     }
 
-    fn copy(&mut self, mut count: u64, image: &mut Image) -> Result<(), Stop> {
-        while count > 0 {
-            let buffer = self.buffer()?;
-            let part = buffer.len().min(usize::try_from(count).unwrap_or(usize::MAX));
-            if part == 0 {
-                return Err(Stop::End);
-            }
-            image.push(&buffer[..part]);
-            self.input.consume(part);
-            count -= part as u64;
-        }
-        Ok(())
+    fn copy(&mut self, count: u64, image: &mut Image) -> Result<(), Stop> {
+        let copied = io::copy(&mut self.input.by_ref().take(count), image)?;
+        if copied < count { Err(Stop::End) } else { Ok(()) }
     }
 
     fn copy_byte(&mut self, image: &mut Image) -> Result<u8, Stop> {
         let byte = self.byte()?.ok_or(Stop::End)?;
-        image.push(&[byte]);
+        image.write_all(&[byte])?;
         Ok(byte)
     }
 
     fn byte(&mut self) -> io::Result<Option<u8>> {
-        let byte = self.buffer()?.first().copied();
-        self.input.consume(usize::from(byte.is_some()));
-        Ok(byte)
-    }
-
-    /// Bytes in the buffer; none at the end of the stream.
-    fn buffer(&mut self) -> io::Result<&[u8]> {
-        loop {
-            match self.input.fill_buf() {
-                Ok(_) => return Ok(self.input.buffer()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut byte = [0];
+        match self.input.read_exact(&mut byte) {
+            Ok(()) => Ok(Some(byte[0])),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -205,17 +188,24 @@ struct Image {
 }
 
 impl Image {
-    fn push(&mut self, bytes: &[u8]) {
+    fn is_oversize(&self) -> bool {
+        self.length > self.max_bytes
+    }
+}
+
+impl Write for Image {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.length += bytes.len() as u64;
         if self.is_oversize() {
             self.bytes = Vec::new();
         } else {
             self.bytes.extend_from_slice(bytes);
         }
+        Ok(bytes.len())
     }
 
-    fn is_oversize(&self) -> bool {
-        self.length > self.max_bytes
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

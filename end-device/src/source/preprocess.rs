@@ -41,8 +41,8 @@ impl Preprocessor {
 
 fn counted(view: Result<View, RoiError>, name: &str, faults: &FaultCounter) -> Option<View> {
     let fault = match &view {
-        Err(RoiError::Outside { .. }) => FrameFault::RoiOutside,
-        _ => FrameFault::Broken,
+        Err(RoiError::Outside { .. }) => FrameFault::ROI_OUTSIDE,
+        _ => FrameFault::BROKEN,
     };
     view.map_err(|error| faults.count(fault, format_args!("{name}: {error}"))).ok()
 }

@@ -68,7 +68,7 @@ impl RunningSource {
             {
                 let newest = newest.borrow().clone();
                 let Some(newest) = newest else {
-                    faults.count(FrameFault::NoneYet, "a sample is due and no frame has come yet");
+                    faults.count(FrameFault::NONE_YET, "a sample is due and no frame has come yet");
                     return CapturedFrame::LaterOrNever;
                 };
                 let age = newest.came.elapsed();
@@ -76,7 +76,7 @@ impl RunningSource {
                     let (age_ms, max_age_ms) = (age.as_millis(), max_age.as_millis());
                     let detail =
                         format_args!("the newest frame came {age_ms} ms ago, max_age_ms is {max_age_ms}");
-                    faults.count(FrameFault::Stale, detail);
+                    faults.count(FrameFault::STALE, detail);
                     return CapturedFrame::LaterOrNever;
                 }
                 CapturedFrame::Now(Frame::View(Cow::Owned(newest.view.clone())))

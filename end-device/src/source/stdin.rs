@@ -1,15 +1,16 @@
 //! Frames on a pipe: raw pixels, or JPEG and PNG files one after the other.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 use headwater_samples::roi::RawFormat;
 
-use super::config::{MAX_FRAME_BYTES, StdinFormat, StdinFrames};
+use super::MAX_FRAME_BYTES;
 use super::faults::FrameFault;
 use super::frame_channel::{FrameProducer, FrameSender};
 use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::{Preprocessor, RawFrames};
 use crate::error::DeviceError;
+use crate::settings::{StdinFormat, StdinSettings};
 
 /// Name of the pipe in faults.
 const NAME: &str = "standard input";
@@ -26,7 +27,7 @@ impl<R: Read + Send> Stdin<R> {
     /// Opens the pipe. Raw frames without a size have that of the view; the region of interest must lie in them.
     pub(crate) fn open(
         input: R,
-        frames: StdinFrames,
+        frames: StdinSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
         let raw = match frames.format {
@@ -62,14 +63,14 @@ fn send_raw(
 ) -> std::io::Result<()> {
     let expected = raw.format.bytes(raw.size[0], raw.size[1]);
     loop {
-        let mut pixels = vec![0; expected];
-        let found = read_full(&mut input, &mut pixels)?;
+        let mut pixels = Vec::with_capacity(expected);
+        let found = input.by_ref().take(expected as u64).read_to_end(&mut pixels)?;
         if found == 0 {
             return Ok(());
         }
         if found < expected {
             let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
-            frames.faults.count(FrameFault::Cut, detail);
+            frames.faults.count(FrameFault::CUT, detail);
             return Ok(());
         }
         let view = preprocessor.raw(pixels, raw, &frames.faults);
@@ -90,25 +91,11 @@ fn send_files(input: impl Read, preprocessor: Preprocessor, frames: &FrameSender
                 }
                 continue;
             }
-            StreamPart::Oversize { bytes } => (FrameFault::Oversize, bytes),
-            StreamPart::Stray { bytes } => (FrameFault::Stray, bytes),
-            StreamPart::Cut { bytes } => (FrameFault::Cut, bytes),
+            StreamPart::Oversize { bytes } => (FrameFault::OVERSIZE, bytes),
+            StreamPart::Stray { bytes } => (FrameFault::STRAY, bytes),
+            StreamPart::Cut { bytes } => (FrameFault::CUT, bytes),
         };
         frames.faults.count(fault, format_args!("{NAME}: {bytes} bytes"));
     }
     Ok(())
-}
-
-/// Fills the buffer, or as much of it as the input has left.
-fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match input.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

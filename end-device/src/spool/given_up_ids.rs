@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use headwater_protocol::SampleId;
 use tracing::warn;
 
+use crate::state_folder::replace_file;
+
 /// Name of the file in the folder.
 pub(super) const FILE: &str = "given_up";
 
@@ -96,9 +98,7 @@ impl GivenUpIds {
         if all.is_empty() {
             return super::remove_file(path);
         }
-        // A new file replaces the old one, so that a crash leaves one of them whole.
-        let new = path.with_extension("new");
-        fs::write(&new, all).and_then(|()| fs::rename(&new, path))
+        replace_file(path, all)
     }
 }
 

@@ -16,7 +16,6 @@ mod given_up_ids;
 mod record;
 mod recovery;
 mod segment;
-mod segment_files;
 mod send_schedule;
 #[cfg(test)]
 mod tests;
@@ -284,7 +283,7 @@ impl Spool {
         }
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
-            let path = self.folder.as_deref().map(|folder| segment_files::path(folder, self.last_number));
+            let path = self.folder.as_deref().map(|folder| recovery::segment_path(folder, self.last_number));
             match Segment::create(path, self.network) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 created => break created?,
