@@ -1,6 +1,6 @@
 //! Starting and stopping a device.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
@@ -12,22 +12,21 @@ use tracing::{info, warn};
 
 pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentInputs};
-use crate::answer_buffer::AnswerBuffer;
 use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::frame_ids::FrameIds;
 use crate::link_setup::{DeviceTopics, link_config};
-use crate::publisher::{Publisher, SharedReport, lock};
+use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
-use crate::report::DeviceReport;
+use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
-use crate::source::{FaultCounter, FrameUse, Source};
+use crate::source::{FrameUse, Source};
 use crate::spool::Spool;
 use crate::state_folder::next_boot;
-use crate::unsettled_answers::UnsettledAnswers;
+use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
 
 /// The device agent.
 pub struct Device;
@@ -72,8 +71,8 @@ impl Device {
         let mut link = link_config(&config, &topics, boot, network)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), config.slot, boot)));
-        let source = source.start(frame_use, FaultCounter::new(Arc::clone(&report)))?;
+        let report = SharedReport::new(DeviceReport::new(config.id.clone(), config.slot, boot));
+        let source = source.start(frame_use, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(config.options.grace_ms);
@@ -95,7 +94,7 @@ impl Device {
                 boot,
                 qos: config.options.upward_qos,
                 topics,
-                report: Arc::clone(&report),
+                report: report.clone(),
             },
             capture_clock: CaptureClock::of(config.capture),
             grace,
@@ -173,7 +172,7 @@ impl Device {
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        report_of(&self.report, &self.link)
+        self.report.with_link(&self.link)
     }
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
@@ -218,13 +217,6 @@ impl Drop for DeviceHandle {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// The counts of a device and of its link.
-pub(crate) fn report_of(report: &SharedReport, link: &Link) -> DeviceReport {
-    let mut report = lock(report).clone();
-    report.add_link(link.wire(), link.counts());
-    report
 }
 
 /// Loads the section on a thread that may block, and drops the bundle.

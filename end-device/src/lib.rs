@@ -6,7 +6,6 @@
 //! know other slots, other exits or the cloud.
 
 mod agent;
-mod answer_buffer;
 mod capture_clock;
 mod config;
 mod device;

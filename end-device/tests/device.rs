@@ -52,10 +52,11 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
 
     let report = device.shutdown().await;
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
-    assert_eq!(report.body_bytes(), scores + bits);
-    assert_eq!(report.payload_bytes(), scores + bits + 2 * HEADER_BYTES as u64);
-    assert!(report.wire_sent > report.payload_bytes());
-    assert_eq!((report.captured, report.sent_of(Kind::Features).messages), (1, 1));
+    assert_eq!(report.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
+    let payload_bytes: u64 = report.sent.values().map(|sent| sent.payload_bytes).sum();
+    assert_eq!(payload_bytes, scores + bits + 2 * HEADER_BYTES as u64);
+    assert!(report.wire_sent > payload_bytes);
+    assert_eq!((report.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
 }
 
 #[tokio::test]
@@ -65,7 +66,7 @@ async fn a_sample_not_in_view_is_answered_without_the_section() {
     leader.triggers(NOT_IN_VIEW);
     let received = leader.answer().await;
     assert_eq!((received.leaf.as_str(), received.message().body), ("summary", Body::NotInView));
-    assert_eq!(device.report().sent_of(Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
+    assert_eq!(support::sent_of(&device.report(), Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
 }
 
 #[tokio::test]
@@ -235,7 +236,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     std::fs::create_dir(dir.path().join("00000")).unwrap();
     std::fs::write(dir.path().join("00000/cam0.png"), b"no picture").unwrap();
     let view = support::network().manifest().preprocessing;
-    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view).unwrap();
+    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, None).unwrap();
 
     let mut fatal = config("broken", 0);
     fatal.options.on_broken_frame = OnBrokenFrame::Fatal;
@@ -266,7 +267,7 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     samples.for_each(|sample| leader.triggers(sample));
     while leader.answer().await.message().header.sample_low != last as u32 {}
     let report = device.report();
-    assert_eq!(report.captured, report.sent_of(Kind::Summary).messages + report.shed);
+    assert_eq!(report.captured, support::sent_of(&report, Kind::Summary).messages + report.shed);
 }
 
 #[tokio::test]

@@ -160,7 +160,10 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
     receives_summaries(&mut leader, 0..5).await;
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
-    assert_eq!((report.captured, report.source_frames, report.sent_of(Kind::Summary).messages), (5, 5, 5));
+    assert_eq!(
+        (report.captured, report.source_frames, support::sent_of(&report, Kind::Summary).messages),
+        (5, 5, 5)
+    );
     assert_eq!(report.frame_faults.get("cut"), Some(&1), "{report:?}");
 }
 
@@ -198,7 +201,10 @@ async fn a_frame_that_is_too_old_is_not_used_and_counted() {
         until(&device, |report| report.captured == sample).await;
     }
     let report = device.report();
-    assert_eq!(report.captured, report.frame_faults["stale"] + report.sent_of(Kind::Summary).messages);
+    assert_eq!(
+        report.captured,
+        report.frame_faults["stale"] + support::sent_of(&report, Kind::Summary).messages
+    );
 }
 
 #[tokio::test]

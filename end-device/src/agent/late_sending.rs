@@ -49,7 +49,7 @@ impl Agent {
             match self.send_sample_late(sample, now) {
                 Ok(sent) => messages += sent,
                 Err(error) if is_permanent(&error) => {
-                    self.give_up(sample, GiveUpReason::Refused, &error.to_string());
+                    self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
                 }
                 // The sample stays due.
                 Err(_) => return,
@@ -77,7 +77,7 @@ impl Agent {
             let age = Age { ms: now.age_ms(captured_unix_ms), is_late: true };
             match self.encode_again(sample, age, &answer, &features) {
                 Ok(messages) => return messages,
-                Err(reason) => self.give_up(sample, GiveUpReason::Unreadable, &reason),
+                Err(reason) => self.give_up(sample, GiveUpReason::UNREADABLE, &reason),
             }
         }
         let age = Age { ms: 0, is_late: true };

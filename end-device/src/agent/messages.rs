@@ -7,6 +7,7 @@ use tracing::{debug, warn};
 
 use super::Agent;
 use crate::publisher::Age;
+use crate::report::count_first;
 use crate::spool::Spool;
 
 impl Agent {
@@ -100,7 +101,7 @@ impl Agent {
     }
 
     fn refuse(&self, fault: Fault, topic: &str, reason: &str) {
-        if self.publisher.report().count_fault(fault) {
+        if count_first(&mut self.publisher.report().faults, fault.code()) {
             warn!(
                 fault = fault.code(),
                 topic, reason, "message refused; later ones with this fault are only counted"

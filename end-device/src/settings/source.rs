@@ -169,10 +169,6 @@ impl SourceWord {
             Self::Stdin => "stdin",
         }
     }
-
-    fn has_own_timing(self) -> bool {
-        matches!(self, Self::Folder | Self::Watch | Self::Stdin)
-    }
 }
 
 impl SourceSettings {
@@ -190,7 +186,8 @@ impl SourceSettings {
             }
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
         }
-        if capture == Capture::Source && !self.kind.has_own_timing() {
+        let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
+        if capture == Capture::Source && !has_own_timing {
             mistakes.push(format!(
                 "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
             ));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tracing::warn;
 
-use crate::publisher::{SharedReport, lock};
+use crate::report::{SharedReport, count_first};
 
 /// Reason for which a source gave no frame. The device sends nothing for the sample, so its slot is missing.
 ///
@@ -44,26 +44,16 @@ impl FrameFault {
     pub(crate) const BUSY: Self = Self("busy");
 }
 
-/// Counter of faults and frames in the device's report; cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct FaultCounter {
-    report: SharedReport,
-}
-
-impl FaultCounter {
-    pub(crate) fn new(report: SharedReport) -> Self {
-        Self { report }
-    }
-
-    /// Counts a fault, and logs the first of each kind.
-    pub(crate) fn count(&self, fault: FrameFault, detail: impl fmt::Display) {
-        if lock(&self.report).count_frame_fault(fault.0) {
+impl SharedReport {
+    /// Counts a missing frame, and logs the first of each kind.
+    pub(crate) fn count_fault(&self, fault: FrameFault, detail: impl fmt::Display) {
+        if count_first(&mut self.lock().frame_faults, fault.0) {
             warn!(fault = fault.0, %detail, "no frame; later faults of this kind are only counted");
         }
     }
 
     /// Counts a frame.
     pub(crate) fn count_frame(&self) {
-        lock(&self.report).source_frames += 1;
+        self.lock().source_frames += 1;
     }
 }

@@ -43,13 +43,13 @@ impl FolderWatcher {
             Ok((files, is_more)) => {
                 if is_more {
                     let detail = format_args!("{name}: more than {MAX_FILES} images");
-                    frames.faults.count(FrameFault::TOO_MANY_FILES, detail);
+                    frames.faults.count_fault(FrameFault::TOO_MANY_FILES, detail);
                 }
                 files
             }
             // A missing folder, such as a share that is not mounted, may come back.
             Err(error) => {
-                frames.faults.count(FrameFault::UNREADABLE, format_args!("{name}: {error}"));
+                frames.faults.count_fault(FrameFault::UNREADABLE, format_args!("{name}: {error}"));
                 return true;
             }
         };

@@ -19,10 +19,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::MAX_FRAME_BYTES;
-use super::faults::{FaultCounter, FrameFault};
+use super::faults::FrameFault;
 use super::preprocess::Preprocessor;
 use crate::config::Capture;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
 use crate::settings::HttpSettings;
 
 /// Requests under way. A camera slower than the captures does not get more and more of them.
@@ -47,7 +48,7 @@ pub(crate) struct Snapshot {
 /// Requests under way and their results.
 pub(crate) struct SnapshotRequests {
     client: Arc<SnapshotClient>,
-    faults: FaultCounter,
+    faults: SharedReport,
     under_way: JoinSet<()>,
     sender: mpsc::Sender<Snapshot>,
     snapshots: mpsc::Receiver<Snapshot>,
@@ -82,18 +83,18 @@ impl SnapshotClient {
         Ok(Self { url, http, authorization, timeout, preprocessor })
     }
 
-    pub(crate) fn start(self, faults: FaultCounter) -> SnapshotRequests {
+    pub(crate) fn start(self, faults: SharedReport) -> SnapshotRequests {
         let (sender, snapshots) = mpsc::channel(MAX_REQUESTS);
         SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new(), sender, snapshots }
     }
 
     /// Requests a snapshot; a fault is counted.
-    async fn view(&self, faults: &FaultCounter) -> Option<View> {
+    async fn view(&self, faults: &SharedReport) -> Option<View> {
         let fetched = tokio::time::timeout(self.timeout, self.fetch()).await.unwrap_or_else(|_| {
             Err((FrameFault::TIMEOUT, format!("no answer within {} ms", self.timeout.as_millis())))
         });
         let bytes = fetched
-            .map_err(|(fault, detail)| faults.count(fault, format_args!("{}: {detail}", self.url)))
+            .map_err(|(fault, detail)| faults.count_fault(fault, format_args!("{}: {detail}", self.url)))
             .ok()?;
         let (preprocessor, name, faults) = (self.preprocessor, self.url.to_string(), faults.clone());
         let view = tokio::task::spawn_blocking(move || {
@@ -168,7 +169,7 @@ impl SnapshotRequests {
         while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
-            self.faults.count(FrameFault::BUSY, detail);
+            self.faults.count_fault(FrameFault::BUSY, detail);
             return;
         }
         let (client, faults, sender) = (Arc::clone(&self.client), self.faults.clone(), self.sender.clone());

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::MAX_FRAME_BYTES;
-use super::faults::{FaultCounter, FrameFault};
+use super::faults::FrameFault;
 use super::frame_channel::FrameSender;
 use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::Preprocessor;
+use crate::report::SharedReport;
 
 /// Image files of a folder that are listed.
 pub(crate) const MAX_FILES: usize = 65_536;
@@ -56,7 +57,7 @@ pub(crate) fn send_file(path: &Path, preprocessor: &Preprocessor, frames: &Frame
     view.is_none_or(|view| frames.send(view))
 }
 
-fn read(path: &Path, name: &str, faults: &FaultCounter) -> Option<Vec<u8>> {
+fn read(path: &Path, name: &str, faults: &SharedReport) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FRAME_BYTES + 1).read_to_end(&mut bytes));
     let (fault, detail) = match read {
@@ -67,7 +68,7 @@ fn read(path: &Path, name: &str, faults: &FaultCounter) -> Option<Vec<u8>> {
         Ok(length) if is_cut(&bytes) => (FrameFault::CUT, format!("ends after {length} bytes")),
         Ok(_) => return Some(bytes),
     };
-    faults.count(fault, format_args!("{name}: {detail}"));
+    faults.count_fault(fault, format_args!("{name}: {detail}"));
     None
 }
 

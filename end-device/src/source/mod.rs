@@ -33,11 +33,11 @@ use headwater_samples::roi::Roi;
 use headwater_transport::Endpoint;
 
 pub use archive::Frames;
-pub(crate) use faults::FaultCounter;
-pub(crate) use running::{CapturedFrame, RunningSource, SourceEvent};
+pub(crate) use running::{RunningSource, SourceEvent};
 
 use crate::config::Capture;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
 use crate::settings::{SourceSettings, SourceWord, StdinSettings};
 use frame_channel::FrameProducer;
 use preprocess::Preprocessor;
@@ -90,7 +90,7 @@ impl Source {
         // Checked settings have a path where the kind needs one.
         let path = settings.path.clone().unwrap_or_default();
         let kind = match settings.kind {
-            SourceWord::Archive => CheckedKind::Archive(Frames::open_cut(&path, slot, view, settings.roi)?),
+            SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, settings.roi)?),
             SourceWord::Folder => {
                 producer(Box::new(folder_player::FolderPlayer::open(path, &settings.folder, preprocessor)?))
             }
@@ -155,18 +155,18 @@ impl Source {
     pub(crate) fn start(
         self,
         frame_use: FrameUse,
-        faults: FaultCounter,
+        faults: SharedReport,
     ) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),
             CheckedKind::Producer(producer) => {
-                let (frames, end) = frame_channel::start(producer, frame_use, faults.clone())?;
-                RunningKind::Producer { frames, end, max_age: self.max_age, faults }
+                let (frames, thread) = frame_channel::start(producer, frame_use, faults.clone())?;
+                RunningKind::Producer { frames, thread: Some(thread), max_age: self.max_age, faults }
             }
             #[cfg(feature = "http")]
             CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
         };
-        Ok(RunningSource::new(kind))
+        Ok(RunningSource { kind, is_over: false })
     }
 }
 

@@ -48,54 +48,51 @@ impl<R: Read + Send> Stdin<R> {
 impl<R: Read + Send> FrameProducer for Stdin<R> {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
         let ended = match self.raw {
-            Some(raw) => send_raw(self.input, raw, self.preprocessor, frames),
-            None => send_files(self.input, self.preprocessor, frames),
+            Some(raw) => self.send_raw(raw, frames),
+            None => self.send_files(frames),
         };
         ended.map_err(|error| format!("{NAME}: {error}"))
     }
 }
 
-fn send_raw(
-    mut input: impl Read,
-    raw: RawFrames,
-    preprocessor: Preprocessor,
-    frames: &FrameSender,
-) -> std::io::Result<()> {
-    let expected = raw.format.bytes(raw.size[0], raw.size[1]);
-    loop {
-        let mut pixels = Vec::with_capacity(expected);
-        let found = input.by_ref().take(expected as u64).read_to_end(&mut pixels)?;
-        if found == 0 {
-            return Ok(());
-        }
-        if found < expected {
-            let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
-            frames.faults.count(FrameFault::CUT, detail);
-            return Ok(());
-        }
-        let view = preprocessor.raw(pixels, raw, &frames.faults);
-        if view.is_some_and(|view| !frames.send(view)) {
-            return Ok(());
-        }
-    }
-}
-
-fn send_files(input: impl Read, preprocessor: Preprocessor, frames: &FrameSender) -> std::io::Result<()> {
-    let mut images = ImageStream::new(input, MAX_FRAME_BYTES);
-    while let Some(part) = images.next_part()? {
-        let (fault, bytes) = match part {
-            StreamPart::Image(file) => {
-                let view = preprocessor.image(&file, NAME, &frames.faults);
-                if view.is_some_and(|view| !frames.send(view)) {
-                    return Ok(());
-                }
-                continue;
+impl<R: Read> Stdin<R> {
+    fn send_raw(mut self, raw: RawFrames, frames: &FrameSender) -> std::io::Result<()> {
+        let expected = raw.format.bytes(raw.size[0], raw.size[1]);
+        loop {
+            let mut pixels = Vec::with_capacity(expected);
+            let found = self.input.by_ref().take(expected as u64).read_to_end(&mut pixels)?;
+            if found == 0 {
+                return Ok(());
             }
-            StreamPart::Oversize { bytes } => (FrameFault::OVERSIZE, bytes),
-            StreamPart::Stray { bytes } => (FrameFault::STRAY, bytes),
-            StreamPart::Cut { bytes } => (FrameFault::CUT, bytes),
-        };
-        frames.faults.count(fault, format_args!("{NAME}: {bytes} bytes"));
+            if found < expected {
+                let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
+                frames.faults.count_fault(FrameFault::CUT, detail);
+                return Ok(());
+            }
+            let view = self.preprocessor.raw(pixels, raw, &frames.faults);
+            if view.is_some_and(|view| !frames.send(view)) {
+                return Ok(());
+            }
+        }
     }
-    Ok(())
+
+    fn send_files(self, frames: &FrameSender) -> std::io::Result<()> {
+        let mut images = ImageStream::new(self.input, MAX_FRAME_BYTES);
+        while let Some(part) = images.next_part()? {
+            let (fault, bytes) = match part {
+                StreamPart::Image(file) => {
+                    let view = self.preprocessor.image(&file, NAME, &frames.faults);
+                    if view.is_some_and(|view| !frames.send(view)) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                StreamPart::Oversize { bytes } => (FrameFault::OVERSIZE, bytes),
+                StreamPart::Stray { bytes } => (FrameFault::STRAY, bytes),
+                StreamPart::Cut { bytes } => (FrameFault::CUT, bytes),
+            };
+            frames.faults.count_fault(fault, format_args!("{NAME}: {bytes} bytes"));
+        }
+        Ok(())
+    }
 }

@@ -11,8 +11,7 @@
 //! keeps the ids of those samples and reports them to the leader as given up. Times are microseconds since the device's start.
 
 mod eviction;
-mod give_up_counts;
-mod given_up_ids;
+mod given_up;
 mod record;
 mod recovery;
 mod segment;
@@ -27,8 +26,8 @@ use std::path::{Path, PathBuf};
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::warn;
 
-pub(crate) use give_up_counts::{GiveUpCounts, GiveUpReason};
-use given_up_ids::GivenUpIds;
+use given_up::GivenUpIds;
+pub(crate) use given_up::{GiveUpCounts, GiveUpReason};
 use record::ParsedRecord;
 pub(crate) use record::Record;
 use segment::Segment;
@@ -51,7 +50,8 @@ pub(crate) struct Spool {
     without_segment: usize,
     /// File of their ids.
     ids: GivenUpIds,
-    counts: GiveUpCounts,
+    /// Samples given up so far.
+    pub(crate) counts: GiveUpCounts,
     folder: Option<PathBuf>,
     network: NetworkId,
     max_bytes: u64,
@@ -141,8 +141,8 @@ impl Spool {
         }
         let is_sent = due_us.is_some();
         let written = match self.make_space(record) {
-            true => self.write(record).map_err(|error| (GiveUpReason::Disk, error.to_string())),
-            false => Err((GiveUpReason::SpoolFull, format!("expected space for {} bytes", record.bytes()))),
+            true => self.write(record).map_err(|error| (GiveUpReason::DISK, error.to_string())),
+            false => Err((GiveUpReason::SPOOL_FULL, format!("expected space for {} bytes", record.bytes()))),
         };
         match written {
             Ok(position) => {
@@ -188,7 +188,7 @@ impl Spool {
             Some(Err(error)) => error.to_string(),
             None => "its segment is gone".into(),
         };
-        self.give_up(sample, GiveUpReason::Unreadable, &unreadable);
+        self.give_up(sample, GiveUpReason::UNREADABLE, &unreadable);
         Some(SpooledSample::GivenUp)
     }
 
@@ -232,11 +232,6 @@ impl Spool {
     /// Bytes of the segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().map(Segment::bytes).sum()
-    }
-
-    /// Samples given up so far.
-    pub(crate) fn counts(&self) -> &GiveUpCounts {
-        &self.counts
     }
 
     /// True when the spool outlives the process.

@@ -8,10 +8,10 @@ use headwater_protocol::{NetworkId, SampleId};
 use tracing::{info, warn};
 
 use super::eviction::without_segment;
-use super::given_up_ids::GivenUpIds;
+use super::given_up::GivenUpIds;
 use super::record::{ParsedRecord, Record};
 use super::segment::{EarlierSegment, HEADER_BYTES, Segment};
-use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, given_up_ids};
+use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, given_up};
 use crate::error::DeviceError;
 
 impl Spool {
@@ -66,7 +66,7 @@ impl Spool {
             Err(error) => error.to_string(),
         };
         warn!(file = %path.display(), reason, "a segment of the spool cannot be read: the file is left alone");
-        self.counts.count(GiveUpReason::Unreadable, &reason);
+        self.counts.count(GiveUpReason::UNREADABLE, &reason);
     }
 
     fn recover_records(&mut self, segment: u32, network: NetworkId, records: &[u8], path: &Path) {
@@ -76,10 +76,10 @@ impl Spool {
             let (sample, give_up, length) = match Record::parse(&records[at..]) {
                 ParsedRecord::Whole(record, length) => {
                     let is_other = network != self.network;
-                    (record.sample, is_other.then_some(GiveUpReason::OtherNetwork), length)
+                    (record.sample, is_other.then_some(GiveUpReason::OTHER_NETWORK), length)
                 }
-                ParsedRecord::Altered(sample, length) => (sample, Some(GiveUpReason::Unreadable), length),
-                ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::Unreadable), records.len() - at),
+                ParsedRecord::Altered(sample, length) => (sample, Some(GiveUpReason::UNREADABLE), length),
+                ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::UNREADABLE), records.len() - at),
                 ParsedRecord::End => return,
                 ParsedRecord::Unknown => {
                     let left = records.len() - at;
@@ -87,7 +87,7 @@ impl Spool {
                         file = %path.display(), offset = position.offset, left,
                         "a segment is cut or altered: the rest of it is ignored"
                     );
-                    return self.counts.count(GiveUpReason::Unreadable, "the end of a segment");
+                    return self.counts.count(GiveUpReason::UNREADABLE, "the end of a segment");
                 }
             };
             self.recover_sample(sample, position, give_up);
@@ -127,7 +127,7 @@ fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
         let file = file?.path();
         match number(&file) {
             Some(number) => segments.push((number, file)),
-            None if file.file_name().is_some_and(|name| name == given_up_ids::FILE) => {}
+            None if file.file_name().is_some_and(|name| name == given_up::FILE) => {}
             None => warn!(file = %file.display(), "not a segment of the spool: the file is left alone"),
         }
     }
