@@ -90,10 +90,12 @@ impl DeviceConfig {
     /// Reads a policy from a TOML file, in place of the bundle's.
     ///
     /// # Errors
-    /// [`DeviceError::Stored`] when the file cannot be read, or with the mistake in it.
+    /// [`DeviceError::Unusable`] when the file cannot be read, or with the mistake in it.
     pub fn read_policy(&mut self, path: &Path) -> Result<(), DeviceError> {
-        let text = std::fs::read_to_string(path).map_err(|error| DeviceError::policy(path, error))?;
-        self.policy = Some(parse_policy(&text).map_err(|reason| DeviceError::policy(path, reason))?);
+        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let policy = read.and_then(|text| parse_policy(&text));
+        self.policy =
+            Some(policy.map_err(|reason| DeviceError::unusable("policy:", path.display(), reason))?);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
-use crate::source::{FrameUse, Source};
+use crate::source::Source;
 use crate::spool::Spool;
 use crate::state_folder::next_boot;
 use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
@@ -58,9 +58,9 @@ impl Device {
         Self::check(&config, &bundle, &source)?;
         let state_dir = config.options.state_dir.as_deref();
         let boot = next_boot(state_dir, SystemTime::now())?;
-        let (frame_use, frame_ids) = match config.capture {
-            Capture::Source => (FrameUse::EverySample, Some(FrameIds::open(state_dir)?)),
-            Capture::Trigger | Capture::Clock { .. } => (FrameUse::LatestFrame, None),
+        let frame_ids = match config.capture {
+            Capture::Source => Some(FrameIds::open(state_dir)?),
+            Capture::Trigger | Capture::Clock { .. } => None,
         };
         let network = bundle.network_id();
         let spool = open_spool(&config, network)?;
@@ -72,7 +72,7 @@ impl Device {
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = SharedReport::new(DeviceReport::new(config.id.clone(), config.slot, boot));
-        let source = source.start(frame_use, report.clone())?;
+        let source = source.start(config.capture, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(config.options.grace_ms);
@@ -133,25 +133,22 @@ impl Device {
                 configuration.letter()
             ));
         }
-        let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
-        if source.slot() != slot || expected != found {
+        let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes);
+        if source.slot != slot || expected != found {
             return unfit(format!(
                 "frames: expected views of slot {slot} of {expected} bytes, found slot {} of {found}",
-                source.slot()
+                source.slot
             ));
         }
-        if config.capture == Capture::Source {
-            match (manifest.slots, source.has_own_timing()) {
-                (1, true) => {}
-                (1, false) => {
-                    let expected = "expected a source with its own timing: folder, watch or stdin";
-                    return unfit(format!("capture = \"source\": {expected}"));
-                }
-                (slots, _) => {
-                    let expected = "expected a network of one device";
-                    return unfit(format!("capture = \"source\": {expected}, found one of {slots}"));
-                }
-            }
+        let slots = manifest.slots;
+        if config.capture == Capture::Source && slots != 1 {
+            let mistake = "capture = \"source\": expected a network of one device, found one of";
+            return unfit(format!("{mistake} {slots}"));
+        }
+        if config.capture == Capture::Source && !source.has_own_timing() {
+            let mistake =
+                "capture = \"source\": expected a source with its own timing: folder, watch or stdin";
+            return unfit(mistake.into());
         }
         let (named, broken) = source.broken();
         if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.options.on_broken_frame) {

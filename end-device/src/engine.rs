@@ -33,7 +33,9 @@ pub(crate) fn load(
         EngineChoice::Ort => match onnx_runtime(onnxruntime) {
             Ok(engine) => section(bundle, slot, &*engine),
             // A library that the settings name must load.
-            Err(reason) if onnxruntime.is_some() => Err(DeviceError::Engine { slot, reason }),
+            Err(reason) if onnxruntime.is_some() => {
+                Err(DeviceError::unusable("engine of slot", slot, reason))
+            }
             Err(reason) => {
                 warn!(%slot, "{reason}; the section runs in tract, which is slower");
                 tract(bundle, slot, &reason)
@@ -43,8 +45,8 @@ pub(crate) fn load(
 }
 
 fn section(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<DeviceSection, DeviceError> {
-    let section =
-        DeviceSection::load(bundle, slot, engine).map_err(|source| DeviceError::Section { slot, source })?;
+    let section = DeviceSection::load(bundle, slot, engine)
+        .map_err(|error| DeviceError::unusable("loading the section of slot", slot, error))?;
     info!(%slot, engine = engine.name(), "section loaded");
     Ok(section)
 }
@@ -58,7 +60,7 @@ fn tract(bundle: &Bundle, slot: Slot, _: &str) -> Result<DeviceSection, DeviceEr
 #[cfg(not(feature = "tract"))]
 fn tract(_: &Bundle, slot: Slot, why: &str) -> Result<DeviceSection, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");
-    Err(DeviceError::Engine { slot, reason })
+    Err(DeviceError::unusable("engine of slot", slot, reason))
 }
 
 #[cfg(feature = "ort")]

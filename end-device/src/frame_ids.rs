@@ -27,7 +27,7 @@ impl FrameIds {
     /// Continues after the last id reserved in `state_dir`.
     ///
     /// # Errors
-    /// [`DeviceError::Stored`] when the file cannot be read.
+    /// [`DeviceError::Unusable`] when the file cannot be read.
     pub(crate) fn open(state_dir: Option<&Path>) -> Result<Self, DeviceError> {
         let path = state_dir.map(|dir| dir.join(FILE));
         let stored = path.as_deref().map(|path| read_number(path, "a sample id")).transpose()?;

@@ -24,10 +24,9 @@ fn main() -> ExitCode {
         return fail(BAD_USAGE, &error.into());
     }
     if settings.command_line.check_config {
-        let checked = settings.open().and_then(|opened| {
-            let OpenedSettings { config, bundle, source } = opened;
-            Device::check(&config, &bundle, &source)
-        });
+        let checked = settings
+            .open()
+            .and_then(|OpenedSettings { config, bundle, source }| Device::check(&config, &bundle, &source));
         return match checked {
             Ok(()) => {
                 print!("{}", loaded.to_toml(None));

@@ -68,7 +68,7 @@ impl DeviceHandle {
     /// Starts the admin listener if the settings have one.
     ///
     /// # Errors
-    /// [`DeviceError::Admin`] when the address cannot be listened on.
+    /// [`DeviceError::Unusable`] when the address cannot be listened on.
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
         let Some(listen) = settings.listen else { return Ok(None) };
         let metrics = Metrics::new();
@@ -76,7 +76,7 @@ impl DeviceHandle {
         let (report, link) = (self.report.clone(), self.link.clone());
         metrics.register_report(&METRICS, &[("device", device.as_str())], move || report.with_link(&link));
         let server = AdminServer::start(listen, metrics, || true).await;
-        server.map(Some).map_err(|source| DeviceError::Admin { listen, source })
+        server.map(Some).map_err(|error| DeviceError::unusable("admin.listen:", listen, error))
     }
 }
 

@@ -28,11 +28,8 @@ pub(crate) enum Admission {
 impl RecentSamples {
     /// Classifies a sample, and remembers it when it is new.
     pub(crate) fn admit(&mut self, sample: SampleId) -> Admission {
-        match self.ids.back() {
-            Some(newest) if sample <= *newest => {
-                return if self.ids.contains(&sample) { Admission::Repeated } else { Admission::Backwards };
-            }
-            _ => {}
+        if self.ids.back().is_some_and(|newest| sample <= *newest) {
+            return if self.ids.contains(&sample) { Admission::Repeated } else { Admission::Backwards };
         }
         if self.ids.len() == MAX_IDS {
             self.ids.pop_front();

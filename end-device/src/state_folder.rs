@@ -1,5 +1,6 @@
 //! Files of the state folder. One holds the boot number, which distinguishes messages of different starts of the device.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -17,7 +18,7 @@ const FILE: &str = "boot";
 /// Both wrap.
 ///
 /// # Errors
-/// [`DeviceError::Stored`] when the number cannot be read or written.
+/// [`DeviceError::Unusable`] when the number cannot be read or written.
 pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<Boot, DeviceError> {
     let Some(dir) = state_dir else {
         let seconds = clock.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -28,23 +29,27 @@ pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<B
     let boot = last.wrapping_add(1);
     fs::create_dir_all(dir)
         .and_then(|()| replace_file(&path, format!("{boot}\n")))
-        .map_err(|error| DeviceError::state(&path, error))?;
+        .map_err(|error| unusable(&path, error))?;
     Ok(Boot(boot))
 }
 
 /// Reads a number of digits; `None` without a file.
 ///
 /// # Errors
-/// [`DeviceError::Stored`] for a file that cannot be read, or that is not a number as `expected`.
+/// [`DeviceError::Unusable`] for a file that cannot be read, or that is not a number as `expected`.
 pub(crate) fn read_number<N: FromStr>(path: &Path, expected: &str) -> Result<Option<N>, DeviceError> {
     match fs::read_to_string(path) {
         Ok(text) => text.trim().parse().map(Some).map_err(|_| {
             let found: String = text.chars().take(20).collect();
-            DeviceError::state(path, format!("expected {expected}, found {found:?}: remove the file"))
+            unusable(path, format!("expected {expected}, found {found:?}: remove the file"))
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DeviceError::state(path, error)),
+        Err(error) => Err(unusable(path, error)),
     }
+}
+
+fn unusable(path: &Path, reason: impl Display) -> DeviceError {
+    DeviceError::unusable("number kept in", path.display(), reason)
 }
 
 /// Replaces a file by a new one, so that a crash leaves one of them whole.

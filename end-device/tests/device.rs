@@ -184,7 +184,10 @@ async fn a_device_whose_bundle_has_its_section_alone_answers() {
 async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
     let partial = Bundle::from_bytes(&bundle().only(&["device-1"]).unwrap()).unwrap();
     let error = Device::start(config("refused", 2), Arc::new(partial), frames(2)).await.err();
-    assert!(matches!(error, Some(DeviceError::Section { .. })), "{error:?}");
+    assert!(
+        matches!(&error, Some(DeviceError::Unusable { usage: "loading the section of slot", .. })),
+        "{error:?}"
+    );
     let error = Device::start(config("refused", 3), bundle(), frames(0)).await.err();
     assert!(
         matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("slot: ") && mistake.contains("has slots 0 to 2, found 3")),

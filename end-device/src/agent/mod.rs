@@ -101,7 +101,9 @@ impl Agent {
                     Some(result) => self.on_result(result),
                     None if leaving.is_some() => is_drained = true,
                     None => {
-                        self.on_model_ended();
+                        error!("the model thread ended; the device stops");
+                        // The device cannot answer any more: the broker publishes its last will.
+                        self.publisher.link.kill();
                         return Ended::Model;
                     }
                 },
@@ -127,12 +129,6 @@ impl Agent {
             }
         }
         leaving.map_or(Ended::Stopped, |(ended, _)| ended)
-    }
-
-    /// Drops the connection of a device that cannot answer any more, so that the broker publishes its last will.
-    fn on_model_ended(&self) {
-        error!("the model thread ended; the device stops");
-        self.publisher.link.kill();
     }
 
     fn report_unsettled(&self) {

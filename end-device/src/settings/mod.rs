@@ -226,7 +226,7 @@ impl DeviceSettings {
     /// Configuration of the device, with the policy file read.
     ///
     /// # Errors
-    /// [`DeviceError::Stored`] for a policy that cannot be used.
+    /// [`DeviceError::Unusable`] for a policy that cannot be used.
     ///
     /// # Panics
     /// Never: the declared range of `slot` is that of slots.
@@ -262,10 +262,14 @@ impl DeviceSettings {
     pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
         let config = self.config()?;
         if let Some(dir) = config.options.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
-            return Err(DeviceError::state(dir, "expected a folder, found a file"));
+            return Err(DeviceError::unusable(
+                "number kept in",
+                dir.display(),
+                "expected a folder, found a file",
+            ));
         }
         let bundle = Bundle::open(&self.bundle)
-            .map_err(|source| DeviceError::Bundle { path: self.bundle.clone(), source: Box::new(source) })?;
+            .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, config.capture, config.slot, view)?;
         Ok(OpenedSettings { config, bundle, source })

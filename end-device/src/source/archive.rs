@@ -14,8 +14,8 @@ use crate::error::DeviceError;
 /// Frames of one slot. The sample id modulo the number of samples picks one, so a recording repeats with new ids.
 #[derive(Clone)]
 pub struct Frames {
-    archive: Arc<Archive>,
-    slot: Slot,
+    pub(super) archive: Arc<Archive>,
+    pub(super) slot: Slot,
 }
 
 impl Frames {
@@ -23,7 +23,7 @@ impl Frames {
     /// each.
     ///
     /// # Errors
-    /// [`DeviceError::Frames`] when they cannot be read, [`DeviceError::NoFrames`] when there is no sample.
+    /// [`DeviceError::Frames`] when they cannot be read, [`DeviceError::Unusable`] when there is no sample.
     pub fn open(
         path: &Path,
         slot: Slot,
@@ -34,7 +34,8 @@ impl Frames {
         let options = ArchiveOptions { slot: Some(slot.index()), shape, roi, ..ArchiveOptions::default() };
         let archive = Archive::open_with(path, &options)?;
         if archive.is_empty() {
-            return Err(DeviceError::NoFrames(path.to_owned()));
+            let reason = "expected at least one sample, found none";
+            return Err(DeviceError::unusable("loading the frames:", path.display(), reason));
         }
         Ok(Self { archive: Arc::new(archive), slot })
     }
@@ -42,16 +43,6 @@ impl Frames {
     /// The frames of one slot in an archive in memory; `None` when there is no sample or no such slot.
     pub fn of_archive(archive: Arc<Archive>, slot: Slot) -> Option<Self> {
         (!archive.is_empty() && slot.index() < archive.slots()).then_some(Self { archive, slot })
-    }
-
-    /// The slot of the frames.
-    pub fn slot(&self) -> Slot {
-        self.slot
-    }
-
-    /// Bytes of a view.
-    pub fn view_bytes(&self) -> usize {
-        self.archive.shape().bytes()
     }
 
     /// The slot's frame of a sample.

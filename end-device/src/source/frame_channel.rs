@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use headwater_samples::View;
 use tokio::sync::{mpsc, watch};
 
-use super::FrameUse;
+use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
 
@@ -90,15 +90,15 @@ impl FrameSender {
 /// [`DeviceError::Thread`].
 pub(crate) fn start(
     producer: Box<dyn FrameProducer>,
-    frame_use: FrameUse,
+    capture: Capture,
     faults: SharedReport,
 ) -> Result<(FrameReceiver, JoinHandle<bool>), DeviceError> {
-    let (channel, receiver) = match frame_use {
-        FrameUse::EverySample => {
+    let (channel, receiver) = match capture {
+        Capture::Source => {
             let (sender, receiver) = mpsc::channel(MAX_WAITING);
             (SenderKind::Each(sender), FrameReceiver::Each(receiver))
         }
-        FrameUse::LatestFrame => {
+        Capture::Trigger | Capture::Clock { .. } => {
             let (sender, receiver) = watch::channel(None);
             (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
         }

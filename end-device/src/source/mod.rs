@@ -45,8 +45,10 @@ use running::RunningKind;
 
 /// A checked source of one slot's frames, not yet started.
 pub struct Source {
-    slot: Slot,
-    view_bytes: usize,
+    /// The slot of the frames.
+    pub(crate) slot: Slot,
+    /// Bytes of a view.
+    pub(crate) view_bytes: usize,
     max_age: Duration,
     kind: CheckedKind,
 }
@@ -56,15 +58,6 @@ enum CheckedKind {
     Producer(Box<dyn FrameProducer>),
     #[cfg(feature = "http")]
     Http(Box<http::SnapshotClient>),
-}
-
-/// Use of frames that arrive without a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameUse {
-    /// Each frame is a sample.
-    EverySample,
-    /// The newest frame answers a trigger or the clock.
-    LatestFrame,
 }
 
 /// Largest file or body of one frame, in bytes; as in an archive.
@@ -77,7 +70,7 @@ impl Source {
     /// Checks and opens the source of a slot, for views of this shape. No frame is taken yet.
     ///
     /// # Errors
-    /// [`DeviceError::Frames`], [`DeviceError::NoFrames`] for an archive; [`DeviceError::Source`] for any other source, also for a
+    /// [`DeviceError::Frames`] for an archive; [`DeviceError::Unusable`] for any source, also for a
     /// region of interest outside its frames if their size is known by now.
     pub fn open(
         settings: &SourceSettings,
@@ -115,7 +108,7 @@ impl Source {
     /// Frames from any reader, in the formats of standard input.
     ///
     /// # Errors
-    /// [`DeviceError::Source`] for a region of interest outside the frames.
+    /// [`DeviceError::Unusable`] for a region of interest outside the frames.
     pub fn of_reader(
         input: impl Read + Send + 'static,
         frames: StdinSettings,
@@ -126,16 +119,6 @@ impl Source {
         let preprocessor = Preprocessor::new(view, roi);
         let kind = CheckedKind::Producer(Box::new(stdin::Stdin::open(input, frames, preprocessor)?));
         Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age: MAX_AGE, kind })
-    }
-
-    /// The slot of the frames.
-    pub fn slot(&self) -> Slot {
-        self.slot
-    }
-
-    /// Bytes of a view.
-    pub fn view_bytes(&self) -> usize {
-        self.view_bytes
     }
 
     /// True when frames come by themselves and not on request.
@@ -151,16 +134,12 @@ impl Source {
         }
     }
 
-    /// Starts the source.
-    pub(crate) fn start(
-        self,
-        frame_use: FrameUse,
-        faults: SharedReport,
-    ) -> Result<RunningSource, DeviceError> {
+    /// Starts the source. Each frame of a producer is a sample, or the newest frame answers a trigger or the clock.
+    pub(crate) fn start(self, capture: Capture, faults: SharedReport) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),
             CheckedKind::Producer(producer) => {
-                let (frames, thread) = frame_channel::start(producer, frame_use, faults.clone())?;
+                let (frames, thread) = frame_channel::start(producer, capture, faults.clone())?;
                 RunningKind::Producer { frames, thread: Some(thread), max_age: self.max_age, faults }
             }
             #[cfg(feature = "http")]
@@ -189,7 +168,7 @@ pub(crate) fn snapshot_url(text: &str) -> Result<Endpoint, String> {
 
 impl From<Frames> for Source {
     fn from(frames: Frames) -> Self {
-        let (slot, view_bytes) = (frames.slot(), frames.view_bytes());
+        let (slot, view_bytes) = (frames.slot, frames.archive.shape().bytes());
         Self { slot, view_bytes, max_age: MAX_AGE, kind: CheckedKind::Archive(frames) }
     }
 }

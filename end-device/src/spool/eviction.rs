@@ -41,22 +41,20 @@ impl Spool {
             self.current = None;
         }
         let Some((lowest, highest)) = segment.ids else { return };
-        let (mut stored, mut given_up) = (Vec::new(), Vec::new());
-        for (sample, entry) in self.samples.range_mut(lowest..=highest) {
-            match entry.content {
-                Content::Stored(position) if position.segment == number => stored.push(*sample),
-                Content::GivenUp { in_segment } if in_segment == Some(number) => {
-                    entry.content = Content::GivenUp { in_segment: None };
-                    given_up.push(*sample);
-                }
-                Content::Stored(_) | Content::GivenUp { .. } => {}
-            }
-        }
-        given_up.into_iter().for_each(|sample| self.write_id(sample));
-        for sample in stored {
-            let is_sent = self.samples.get(&sample).is_some_and(|entry| entry.is_sent);
+        let is_inside = |entry: &SpoolEntry| entry.segment() == Some(number);
+        let inside = self.samples.range(lowest..=highest).filter(|(_, entry)| is_inside(entry));
+        let inside: Vec<(SampleId, SpoolEntry)> = inside.map(|(sample, entry)| (*sample, *entry)).collect();
+        for (sample, SpoolEntry { content, is_sent }) in inside {
             let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
-            self.insert_given_up(sample, entry, GiveUpReason::SPOOL_FULL, "the spool is full");
+            match content {
+                Content::Stored(_) => {
+                    self.insert_given_up(sample, entry, GiveUpReason::SPOOL_FULL, "the spool is full");
+                }
+                Content::GivenUp { .. } => {
+                    self.samples.insert(sample, entry);
+                    self.write_id(sample);
+                }
+            }
         }
         super::remove_segment(segment);
     }

@@ -19,11 +19,11 @@ impl Spool {
     /// records are kept and known ids are given up. Answers of another network are given up.
     ///
     /// # Errors
-    /// [`DeviceError::Stored`] when the folder cannot be used.
+    /// [`DeviceError::Unusable`] when the folder cannot be used.
     pub(crate) fn open(folder: PathBuf, max_bytes: u64, network: NetworkId) -> Result<Self, DeviceError> {
-        let segments = segments(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
-        let (ids, given_up) =
-            GivenUpIds::open(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
+        let unusable = |error: io::Error| DeviceError::unusable("spool in", folder.display(), error);
+        let segments = segments(&folder).map_err(unusable)?;
+        let (ids, given_up) = GivenUpIds::open(&folder).map_err(unusable)?;
         let mut spool = Self::new(Some(folder), max_bytes, network);
         spool.ids = ids;
         for (number, path) in segments {
