@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::Link;
-use headwater_protocol::{DeviceState, Exit, NetworkId, Status};
+use headwater_protocol::{Boot, DeviceId, DeviceState, Exit, NetworkId, Slot, Status};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -16,7 +16,6 @@ use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
-use crate::frame_ids::FrameIds;
 use crate::link_setup::{DeviceTopics, link_config};
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
@@ -25,7 +24,7 @@ use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::Source;
 use crate::spool::Spool;
-use crate::state_folder::next_boot;
+use crate::state_folder::{FrameIds, next_boot};
 use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
 
 /// The device agent.
@@ -33,6 +32,9 @@ pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
+    pub(crate) device: DeviceId,
+    slot: Slot,
+    boot: Boot,
     pub(crate) link: Link,
     pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
@@ -71,7 +73,7 @@ impl Device {
         let mut link = link_config(&config, &topics, boot, network)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let report = SharedReport::new(DeviceReport::new(config.id.clone(), config.slot, boot));
+        let report = SharedReport::default();
         let source = source.start(config.capture, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
@@ -109,7 +111,8 @@ impl Device {
             start_ms = start.elapsed().as_millis() as u64, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        Ok(DeviceHandle { link, report, stop, connected, agent, ended: None, grace })
+        let (device, slot) = (config.id, config.slot);
+        Ok(DeviceHandle { device, slot, boot, link, report, stop, connected, agent, ended: None, grace })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -169,7 +172,8 @@ impl Device {
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        self.report.with_link(&self.link)
+        let counts = self.report.with_link(&self.link);
+        DeviceReport { device: self.device.clone(), slot: self.slot, boot: self.boot, counts }
     }
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.

@@ -11,7 +11,6 @@ mod config;
 mod device;
 mod engine;
 mod error;
-mod frame_ids;
 mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
@@ -30,7 +29,7 @@ mod unsettled_answers;
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
 pub use error::DeviceError;
-pub use report::{DeviceReport, Sent};
+pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{
     CaptureWord, DeviceOptions, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings,
     OpenedSettings, SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,

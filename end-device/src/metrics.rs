@@ -7,9 +7,9 @@ use headwater_telemetry::{AdminServer, Metrics, ReportMetric};
 
 use crate::device::DeviceHandle;
 use crate::error::DeviceError;
-use crate::report::DeviceReport;
+use crate::report::DeviceCounts;
 
-type Metric = ReportMetric<DeviceReport>;
+type Metric = ReportMetric<DeviceCounts>;
 
 /// Metrics of the report, whose fields explain them.
 const METRICS: [Metric; 23] = [
@@ -72,9 +72,9 @@ impl DeviceHandle {
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
         let Some(listen) = settings.listen else { return Ok(None) };
         let metrics = Metrics::new();
-        let device = self.report().device;
         let (report, link) = (self.report.clone(), self.link.clone());
-        metrics.register_report(&METRICS, &[("device", device.as_str())], move || report.with_link(&link));
+        metrics
+            .register_report(&METRICS, &[("device", self.device.as_str())], move || report.with_link(&link));
         let server = AdminServer::start(listen, metrics, || true).await;
         server.map(Some).map_err(|error| DeviceError::unusable("admin.listen:", listen, error))
     }
@@ -82,19 +82,14 @@ impl DeviceHandle {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{Boot, DeviceId, Slot};
-
     use super::*;
 
     #[test]
     fn the_metrics_pass_promtool() {
         let metrics = Metrics::new();
         metrics.register_report(&METRICS, &[("device", "cam-0")], || {
-            let slot = Slot::new(0).unwrap();
-            let mut report = DeviceReport::new(DeviceId::new("cam-0").unwrap(), slot, Boot(7));
-            report.captures_missed = 3;
-            report.frame_faults.insert("cut", 1);
-            report
+            let frame_faults = [("cut", 1)].into();
+            DeviceCounts { captures_missed: 3, frame_faults, ..DeviceCounts::default() }
         });
         let text = metrics.text();
         headwater_telemetry::testing::check_metrics(&text);

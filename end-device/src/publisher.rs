@@ -10,7 +10,7 @@ use headwater_protocol::{
 use tracing::error;
 
 use crate::link_setup::DeviceTopics;
-use crate::report::{DeviceReport, SharedReport};
+use crate::report::{DeviceCounts, SharedReport};
 
 /// Publisher of the device's messages.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Publisher {
         self.report().section_failures += 1;
     }
 
-    pub(crate) fn report(&self) -> MutexGuard<'_, DeviceReport> {
+    pub(crate) fn report(&self) -> MutexGuard<'_, DeviceCounts> {
         self.report.lock()
     }
 }

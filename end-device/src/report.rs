@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::unsettled_answers::UnsettledAnswers;
 
-/// Counts since the device's start.
+/// Report of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
     /// The device.
@@ -18,6 +18,14 @@ pub struct DeviceReport {
     pub slot: Slot,
     /// Its boot number.
     pub boot: Boot,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: DeviceCounts,
+}
+
+/// Counts since the device's start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceCounts {
     /// Captured samples, once each: in view, not in view, or broken.
     pub captured: u64,
     /// Captures by the clock that the device was too late for.
@@ -74,36 +82,7 @@ pub struct Sent {
     pub payload_bytes: u64,
 }
 
-impl DeviceReport {
-    pub(crate) fn new(device: DeviceId, slot: Slot, boot: Boot) -> Self {
-        Self {
-            device,
-            slot,
-            boot,
-            captured: 0,
-            captures_missed: 0,
-            repeated: 0,
-            backwards: 0,
-            source_frames: 0,
-            frame_faults: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            dropped: BTreeMap::new(),
-            broken_frames: 0,
-            shed: 0,
-            section_failures: 0,
-            faults: BTreeMap::new(),
-            kept_samples: 0,
-            spooled: 0,
-            spool_bytes: 0,
-            late_sent: 0,
-            given_up: BTreeMap::new(),
-            lost: 0,
-            wire_sent: 0,
-            wire_received: 0,
-            connected: 0,
-        }
-    }
-
+impl DeviceCounts {
     pub(crate) fn count_sent(&mut self, kind: Kind, body_bytes: usize, payload_bytes: usize) {
         let sent = self.sent.entry(kind.name()).or_default();
         sent.messages += 1;
@@ -132,27 +111,23 @@ impl DeviceReport {
     }
 }
 
-/// The report, shared by the agent, the source and the handle.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedReport(Arc<Mutex<DeviceReport>>);
+/// The counts of the report, shared by the agent, the source and the handle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedReport(Arc<Mutex<DeviceCounts>>);
 
 impl SharedReport {
-    pub(crate) fn new(report: DeviceReport) -> Self {
-        Self(Arc::new(Mutex::new(report)))
-    }
-
     /// Locks the report, briefly; never across an await.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceReport> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceCounts> {
         // Counting cannot panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The report with the counts of the link.
-    pub(crate) fn with_link(&self, link: &Link) -> DeviceReport {
-        let mut report = self.lock().clone();
-        (report.wire_sent, report.wire_received) = (link.wire().sent, link.wire().received);
-        report.connected = link.counts().connected;
-        report
+    /// The counts with those of the link.
+    pub(crate) fn with_link(&self, link: &Link) -> DeviceCounts {
+        let mut counts = self.lock().clone();
+        (counts.wire_sent, counts.wire_received) = (link.wire().sent, link.wire().received);
+        counts.connected = link.counts().connected;
+        counts
     }
 }
 

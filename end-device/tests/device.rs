@@ -52,11 +52,11 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
 
     let report = device.shutdown().await;
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
-    assert_eq!(report.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
-    let payload_bytes: u64 = report.sent.values().map(|sent| sent.payload_bytes).sum();
+    assert_eq!(report.counts.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
+    let payload_bytes: u64 = report.counts.sent.values().map(|sent| sent.payload_bytes).sum();
     assert_eq!(payload_bytes, scores + bits + 2 * HEADER_BYTES as u64);
-    assert!(report.wire_sent > payload_bytes);
-    assert_eq!((report.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
+    assert!(report.counts.wire_sent > payload_bytes);
+    assert_eq!((report.counts.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
 }
 
 #[tokio::test]
@@ -80,13 +80,13 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
         leader.triggers(sample);
         leader.answer().await;
     }
-    assert_eq!(device.report().kept_samples, 2);
+    assert_eq!(device.report().counts.kept_samples, 2);
     leader.settles(Some(1), 1, &[]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
     leader.requests(2, 1);
     assert_eq!(leader.answer().await.message().body.kind(), Kind::Features);
-    assert_eq!(device.report().kept_samples, 1);
+    assert_eq!(device.report().counts.kept_samples, 1);
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
     leader.triggers(2);
     assert_eq!(leader.answer().await.message().header.sample_low, 2);
-    let faults = device.report().faults;
+    let faults = device.report().counts.faults;
     assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("malformed"), Some(&3), "{faults:?}");
@@ -117,7 +117,7 @@ async fn features_of_another_network_are_gone_at_once() {
     leader.network = NetworkTag([0xee, 0xee]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
-    assert_eq!(device.report().faults.get("wrong_network"), Some(&1));
+    assert_eq!(device.report().counts.faults.get("wrong_network"), Some(&1));
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_repeated_trigger_is_answered_once() {
     assert_eq!(leader.answer().await.message().header.sample_low, 3);
     assert_eq!(leader.answer().await.message().header.sample_low, 4);
     let report = device.report();
-    assert_eq!((report.captured, report.repeated), (2, 2));
+    assert_eq!((report.counts.captured, report.counts.repeated), (2, 2));
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     let received = leader.answer().await;
     assert_eq!((received.message().header.sample_low, received.message().body), (1, Body::NotInView));
     let report = device.report();
-    assert_eq!((report.captured, report.broken_frames), (2, 1));
+    assert_eq!((report.counts.captured, report.counts.broken_frames), (2, 1));
 }
 
 #[tokio::test]
@@ -270,7 +270,10 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     samples.for_each(|sample| leader.triggers(sample));
     while leader.answer().await.message().header.sample_low != last as u32 {}
     let report = device.report();
-    assert_eq!(report.captured, support::sent_of(&report, Kind::Summary).messages + report.shed);
+    assert_eq!(
+        report.counts.captured,
+        support::sent_of(&report, Kind::Summary).messages + report.counts.shed
+    );
 }
 
 #[tokio::test]
@@ -284,7 +287,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     leader.answer().await;
     // An unsettled sample would come once more, late.
     leader.settles(Some(1), 1, &[]);
-    while device.report().kept_samples > 0 {
+    while device.report().counts.kept_samples > 0 {
         tokio::task::yield_now().await;
     }
     proxy.cut();
@@ -293,7 +296,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     // Up, then down by the last will, then up again: the broker may publish the last two in either order.
     let states = [status(leader.receives(&["status"]).await), status(leader.receives(&["status"]).await)];
     assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
-    while device.report().connected < 2 {
+    while device.report().counts.connected < 2 {
         tokio::task::yield_now().await;
     }
     leader.triggers(2);

@@ -128,7 +128,7 @@ async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
 }
 
 fn faults(device: &DeviceHandle, code: &str) -> u64 {
-    device.report().frame_faults.get(code).copied().unwrap_or(0)
+    device.report().counts.frame_faults.get(code).copied().unwrap_or(0)
 }
 
 /// Receives the summaries of these frames in their order, and checks that ids grow; returns the low halves.
@@ -161,10 +161,14 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
     assert_eq!(
-        (report.captured, report.source_frames, support::sent_of(&report, Kind::Summary).messages),
+        (
+            report.counts.captured,
+            report.counts.source_frames,
+            support::sent_of(&report, Kind::Summary).messages
+        ),
         (5, 5, 5)
     );
-    assert_eq!(report.frame_faults.get("cut"), Some(&1), "{report:?}");
+    assert_eq!(report.counts.frame_faults.get("cut"), Some(&1), "{report:?}");
 }
 
 #[tokio::test]
@@ -175,9 +179,9 @@ async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
-    until(&device, |report| report.frame_faults.get("none_yet") == Some(&1)).await;
+    until(&device, |report| report.counts.frame_faults.get("none_yet") == Some(&1)).await;
     writer.write_all(&[rgb24(3), rgb24(4)].concat()).unwrap();
-    until(&device, |report| report.source_frames == 2).await;
+    until(&device, |report| report.counts.source_frames == 2).await;
     leader.triggers(2);
     assert_eq!(receives_summaries(&mut leader, [4]).await, [2]);
     drop(writer);
@@ -193,17 +197,17 @@ async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let settings = source(&[&["--source-kind", "folder", "--source-path", path], &timing[..]].concat());
     let leader = leader_of("stale").await;
     let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
-    until(&device, |report| report.source_frames == 1).await;
+    until(&device, |report| report.counts.source_frames == 1).await;
     let mut sample = 0;
     while faults(&device, "stale") == 0 {
         sample += 1;
         leader.triggers(sample);
-        until(&device, |report| report.captured == sample).await;
+        until(&device, |report| report.counts.captured == sample).await;
     }
     let report = device.report();
     assert_eq!(
-        report.captured,
-        report.frame_faults["stale"] + support::sent_of(&report, Kind::Summary).messages
+        report.counts.captured,
+        report.counts.frame_faults["stale"] + support::sent_of(&report, Kind::Summary).messages
     );
 }
 
@@ -225,14 +229,14 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     let whole = png(2);
     let mut file = std::fs::File::create(path("2.png")).unwrap();
     file.write_all(&whole[..whole.len() / 2]).unwrap();
-    until(&device, |report| report.frame_faults.contains_key("cut")).await;
+    until(&device, |report| report.counts.frame_faults.contains_key("cut")).await;
     file.write_all(&whole[whole.len() / 2..]).unwrap();
     receives_summaries(&mut leader, [2]).await;
 
     // The same name again.
     std::fs::write(path("2.png"), png(3)).unwrap();
     receives_summaries(&mut leader, [3]).await;
-    assert_eq!(device.shutdown().await.source_frames, 3);
+    assert_eq!(device.shutdown().await.counts.source_frames, 3);
 }
 
 #[tokio::test]
@@ -260,7 +264,7 @@ async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     receives_summaries(&mut leader, [1, 2]).await;
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
-    assert_eq!(report.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
+    assert_eq!(report.counts.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
 }
 
 #[tokio::test]
@@ -301,7 +305,7 @@ async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
     assert_eq!(leader.answer().await.message().header.sample_low, 10);
     assert_eq!(leader.answer().await.message().header.sample_low, 11);
     let report = device.report();
-    assert_eq!((report.captured, report.repeated, report.backwards), (2, 0, 2));
+    assert_eq!((report.counts.captured, report.counts.repeated, report.counts.backwards), (2, 0, 2));
 }
 
 #[tokio::test]
@@ -320,7 +324,7 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let leader = leader_of("roi").await;
     let settings = SourceSettings { roi, ..watch(dir.path(), "take") };
     let device = started("roi", Capture::Trigger, open(&settings).unwrap()).await;
-    until(&device, |report| report.frame_faults.get("roi_outside") == Some(&1)).await;
+    until(&device, |report| report.counts.frame_faults.get("roi_outside") == Some(&1)).await;
     drop(leader);
 }
 
@@ -432,7 +436,7 @@ mod http {
         let head = received.recv().await.unwrap();
         assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("authorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
-        assert_eq!(device.report().source_frames, 2);
+        assert_eq!(device.report().counts.source_frames, 2);
     }
 
     #[tokio::test]
@@ -456,15 +460,15 @@ mod http {
         let device = started("no-image", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for sample in 1..=bad {
             leader.triggers(sample);
-            until(&device, |report| report.frame_faults.values().sum::<u64>() == sample).await;
+            until(&device, |report| report.counts.frame_faults.values().sum::<u64>() == sample).await;
         }
         leader.triggers(bad + 1);
         assert_eq!(receives_summaries(&mut leader, [5]).await, [bad as u32 + 1]);
         let report = device.report();
         let expected =
             [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
-        assert_eq!(report.frame_faults, expected);
-        assert_eq!((report.captured, report.source_frames), (bad + 1, 1));
+        assert_eq!(report.counts.frame_faults, expected);
+        assert_eq!((report.counts.captured, report.counts.source_frames), (bad + 1, 1));
     }
 
     #[tokio::test]
@@ -473,7 +477,7 @@ mod http {
         let mut leader = leader_of("hangs").await;
         let device = started("hangs", Capture::Trigger, open(&http(&url, 3_000)).unwrap()).await;
         leader.triggers(1);
-        until(&device, |report| report.frame_faults.get("timeout") == Some(&1)).await;
+        until(&device, |report| report.counts.frame_faults.get("timeout") == Some(&1)).await;
         leader.triggers(2);
         assert_eq!(receives_summaries(&mut leader, [2]).await, [2]);
 
@@ -483,7 +487,7 @@ mod http {
         let leader = leader_of("no-camera").await;
         let device = started("no-camera", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         leader.triggers(1);
-        until(&device, |report| report.frame_faults.get("unreachable") == Some(&1)).await;
+        until(&device, |report| report.counts.frame_faults.get("unreachable") == Some(&1)).await;
     }
 
     #[tokio::test]
@@ -492,7 +496,7 @@ mod http {
         let leader = leader_of("slow-camera").await;
         let device = started("slow-camera", Capture::Trigger, open(&http(&url, 60_000)).unwrap()).await;
         (1..=10).for_each(|sample| leader.triggers(sample));
-        until(&device, |report| report.captured == 10).await;
+        until(&device, |report| report.counts.captured == 10).await;
         assert_eq!(faults(&device, "busy"), 6);
     }
 }

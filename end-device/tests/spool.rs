@@ -51,7 +51,7 @@ impl DeviceSetup {
     async fn run_without_a_broker(&self, spooled: u64) -> DeviceReport {
         self.proxy.close();
         let device = self.start().await;
-        until(&device, |report| report.spooled >= spooled).await;
+        until(&device, |report| report.counts.spooled >= spooled).await;
         device.kill();
         device.report()
     }
@@ -114,20 +114,24 @@ async fn samples_captured_before_there_is_a_broker_arrive_late() {
     let mut setup = DeviceSetup::of("away-at-start").await;
     setup.proxy.close();
     let device = setup.start().await;
-    until(&device, |report| report.spooled >= 20).await;
+    until(&device, |report| report.counts.spooled >= 20).await;
     assert_eq!(setup.segments(), 1);
     setup.proxy.open();
     let mut received = BTreeMap::new();
-    let is_all = |received: &BTreeMap<_, _>| received.len() >= 30 && device.report().spooled == 0;
+    let is_all = |received: &BTreeMap<_, _>| received.len() >= 30 && device.report().counts.spooled == 0;
     receives_and_settles(&mut setup.leader, &mut received, is_all).await;
     assert!(received.values().filter(|is_late| **is_late).count() >= 20, "{received:?}");
     assert_eq!(setup.segments(), 0);
     let report = device.shutdown().await;
     receives_and_settles(&mut setup.leader, &mut received, |received| {
-        received.len() as u64 == report.captured
+        received.len() as u64 == report.counts.captured
     })
     .await;
-    assert_eq!((report.given_up.len(), report.lost, report.dropped.len()), (0, 0, 0), "{report:?}");
+    assert_eq!(
+        (report.counts.given_up.len(), report.counts.lost, report.counts.dropped.len()),
+        (0, 0, 0),
+        "{report:?}"
+    );
 }
 
 #[tokio::test]
@@ -138,17 +142,17 @@ async fn nothing_is_lost_while_the_broker_is_away() {
     for round in 1..4 {
         receives_and_settles(&mut setup.leader, &mut received, |received| received.len() >= 30 * round).await;
         setup.proxy.close();
-        until(&device, |report| report.spooled >= 20).await;
+        until(&device, |report| report.counts.spooled >= 20).await;
         setup.proxy.open();
     }
-    let is_all = |received: &BTreeMap<_, _>| received.len() >= 150 && device.report().spooled == 0;
+    let is_all = |received: &BTreeMap<_, _>| received.len() >= 150 && device.report().counts.spooled == 0;
     receives_and_settles(&mut setup.leader, &mut received, is_all).await;
     let report = device.shutdown().await;
     receives_and_settles(&mut setup.leader, &mut received, |received| {
-        received.len() as u64 == report.captured
+        received.len() as u64 == report.counts.captured
     })
     .await;
-    assert!(received.values().any(|is_late| *is_late) && report.late_sent > 0);
+    assert!(received.values().any(|is_late| *is_late) && report.counts.late_sent > 0);
 }
 
 #[tokio::test]
@@ -157,19 +161,19 @@ async fn a_late_sample_is_repeated_until_it_is_settled() {
     let first = setup.run_without_a_broker(3).await;
     let device = setup.restart(bundle()).await;
     let mut times = BTreeMap::new();
-    while times.len() < first.captured as usize || times.values().any(|times| *times < 2) {
+    while times.len() < first.counts.captured as usize || times.values().any(|times| *times < 2) {
         let answer = setup.leader.answer().await;
         assert!(answer.message().header.late);
         *times.entry(whole_id(&answer)).or_insert(0) += 1;
     }
     let all: Vec<u64> = times.into_keys().collect();
     setup.leader.settles(None, 0, &all[1..]);
-    until(&device, |report| report.spooled == 1).await;
+    until(&device, |report| report.counts.spooled == 1).await;
     setup.leader.settles(Some(0), u64::MAX, &[]);
     setup.leader.settles(None, 0, &all[..1]);
-    until(&device, |report| report.spooled == 0).await;
+    until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!(setup.segments(), 0);
-    assert_eq!(device.shutdown().await.spooled, 0);
+    assert_eq!(device.shutdown().await.counts.spooled, 0);
 }
 
 #[tokio::test]
@@ -180,7 +184,7 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
     let boot = device.report().boot;
     assert_ne!(boot, first.boot);
     let mut ids = BTreeSet::new();
-    while ids.len() < first.captured as usize {
+    while ids.len() < first.counts.captured as usize {
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
         assert!(header.late && header.boot == boot && header.age_ms > 0, "{header:?}");
@@ -211,9 +215,9 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
     assert_eq!(came, [(1, false), (2, false), (1, true), (2, true)]);
     // They were sent on this connection: the leader is past them.
     setup.leader.settles(Some(1), 1, &[]);
-    until(&device, |report| report.spooled == 1).await;
+    until(&device, |report| report.counts.spooled == 1).await;
     setup.leader.settles(None, 2, &[2]);
-    until(&device, |report| report.spooled == 0).await;
+    until(&device, |report| report.counts.spooled == 0).await;
 }
 
 #[tokio::test]
@@ -222,7 +226,7 @@ async fn each_sample_that_a_full_spool_gives_up_is_reported() {
     setup.config.options.spool.max_bytes = 8 << 10;
     setup.proxy.close();
     let device = setup.start().await;
-    until(&device, |report| report.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
+    until(&device, |report| report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
     setup.proxy.open();
     let mut gone = BTreeSet::new();
     while gone.len() < 5 {
@@ -235,7 +239,7 @@ async fn each_sample_that_a_full_spool_gives_up_is_reported() {
         }
     }
     let report = device.report();
-    assert!(report.spool_bytes <= 8 << 10 && report.lost == 0, "{report:?}");
+    assert!(report.counts.spool_bytes <= 8 << 10 && report.counts.lost == 0, "{report:?}");
 }
 
 #[tokio::test]
@@ -245,15 +249,15 @@ async fn answers_of_another_network_are_given_up_after_a_restart() {
     let other = Arc::new(Bundle::from_bytes(&TinyNetwork { seed: 2, ..network() }.bundle()).unwrap());
     let device = setup.restart(Arc::clone(&other)).await;
     let mut ids = BTreeSet::new();
-    while ids.len() < first.captured as usize {
+    while ids.len() < first.counts.captured as usize {
         let answer = setup.leader.receives(&["summary"]).await;
         let message = answer.message();
         assert_eq!((message.body, message.header.network), (Body::Gone, other.network_id().tag()));
         ids.insert(whole_id(&answer));
     }
-    assert_eq!(device.report().given_up, [("other_network", first.captured)].into());
+    assert_eq!(device.report().counts.given_up, [("other_network", first.counts.captured)].into());
     setup.leader.settles(None, 0, &ids.into_iter().collect::<Vec<_>>());
-    until(&device, |report| report.spooled == 0).await;
+    until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!(setup.segments(), 0);
 }
 
@@ -271,7 +275,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         setup.proxy.close();
         setup.config.options.state_dir = None;
         let device = Device::start(setup.config.clone(), alone, frames(0)).await.unwrap();
-        until(&device, |report| report.spooled >= 10).await;
+        until(&device, |report| report.counts.spooled >= 10).await;
         setup.proxy.open();
         // Summaries and features have separate topics, so they may come in any order.
         let mut came = BTreeMap::new();
@@ -302,7 +306,11 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     let mut device = Device::start(setup.config.clone(), Arc::clone(&bundle), pipe).await.unwrap();
     assert_eq!(timeout(PATIENCE, device.ended()).await.unwrap(), Ended::Source);
     let report = device.shutdown().await;
-    assert_eq!((report.captured, report.spooled, report.dropped.len()), (3, 3, 0), "{report:?}");
+    assert_eq!(
+        (report.counts.captured, report.counts.spooled, report.counts.dropped.len()),
+        (3, 3, 0),
+        "{report:?}"
+    );
 
     let _device = setup.restart(bundle).await;
     let mut ids = BTreeSet::new();
@@ -319,7 +327,7 @@ async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
     let device = setup.restart(bundle()).await;
     setup.leader.triggers(1);
     assert!(!setup.leader.answer().await.message().header.late);
-    assert_eq!(device.shutdown().await.spooled, 1);
+    assert_eq!(device.shutdown().await.counts.spooled, 1);
     let _device = setup.restart(bundle()).await;
     let answer = setup.leader.answer().await;
     let header = answer.message().header;
@@ -332,7 +340,7 @@ async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     setup.config.options.spool.max_bytes = 0;
     setup.proxy.close();
     let device = setup.start().await;
-    until(&device, |report| report.dropped.get("away").is_some_and(|count| *count >= 3)).await;
+    until(&device, |report| report.counts.dropped.get("away").is_some_and(|count| *count >= 3)).await;
     assert!(!Path::exists(&setup.state.path().join("spool")));
     setup.proxy.open();
     assert!(!setup.leader.answer().await.message().header.late);

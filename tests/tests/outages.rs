@@ -96,7 +96,10 @@ impl OutageGroup {
     /// Waits until every device has this many samples in its spool.
     async fn wait_for_spools(&self, samples: u64) {
         let expected = format!("{samples} samples in each spool");
-        self.wait_until(&expected, |_, reports| reports.iter().all(|report| report.spooled >= samples)).await;
+        self.wait_until(&expected, |_, reports| {
+            reports.iter().all(|report| report.counts.spooled >= samples)
+        })
+        .await;
     }
 
     /// Waits until this many more samples are decided.
@@ -107,15 +110,20 @@ impl OutageGroup {
 
     /// Stops the devices, waits until all samples are settled, and checks that none is lost.
     async fn finish(mut self) -> JournalContents {
-        self.wait_until("empty spools", |_, reports| reports.iter().all(|report| report.spooled == 0)).await;
+        self.wait_until("empty spools", |_, reports| reports.iter().all(|report| report.counts.spooled == 0))
+            .await;
         let mut reports = Vec::new();
         for device in std::mem::take(&mut self.devices) {
             let report = device.shutdown().await;
-            assert_eq!((report.lost, report.given_up.len(), report.shed), (0, 0, 0), "{report:?}");
+            assert_eq!(
+                (report.counts.lost, report.counts.given_up.len(), report.counts.shed),
+                (0, 0, 0),
+                "{report:?}"
+            );
             reports.push(report);
         }
         // The last samples were sent in time and are decided like any other.
-        let captured = reports.iter().map(|report| report.captured).max().expect("a device");
+        let captured = reports.iter().map(|report| report.counts.captured).max().expect("a device");
         self.wait_until("the last decisions", |journal, _| {
             (journal.decided.len() + journal.dropped.len()) as u64 >= captured
         })
@@ -127,7 +135,7 @@ impl OutageGroup {
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
         // Every id of the clock from the first to the last is in the journal, or each running device has missed its capture.
         let gaps = last - first + 1 - closed.len() as u64;
-        let missed = reports.iter().map(|report| report.captures_missed).max().expect("a device");
+        let missed = reports.iter().map(|report| report.counts.captures_missed).max().expect("a device");
         assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
         journal
     }

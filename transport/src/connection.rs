@@ -30,19 +30,15 @@ pub struct Connection {
 
 /// Bytes on the sockets of a connector since its start, with every protocol header above TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WireBytes {
+pub struct WireBytes<N = u64> {
     /// Bytes written.
-    pub sent: u64,
+    pub sent: N,
     /// Bytes read.
-    pub received: u64,
+    pub received: N,
 }
 
 /// Counters of one connector; they live across its connections.
-#[derive(Debug, Default)]
-pub(crate) struct WireCounters {
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-}
+pub(crate) type WireCounters = WireBytes<AtomicU64>;
 
 impl Connection {
     pub(crate) fn new(

@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
 use crate::capture_clock::CaptureClock;
-use crate::frame_ids::FrameIds;
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
 use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::{RunningSource, SourceEvent};
+use crate::state_folder::FrameIds;
 use crate::timestamp::Timestamp;
 use crate::unsettled_answers::UnsettledAnswers;
 

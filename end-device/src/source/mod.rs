@@ -12,7 +12,6 @@
 mod archive;
 mod faults;
 mod folder_player;
-mod folder_scan;
 mod folder_watcher;
 mod frame_channel;
 #[cfg(feature = "http")]

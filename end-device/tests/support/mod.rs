@@ -93,7 +93,7 @@ pub(crate) fn frames(slot: u8) -> Frames {
 
 /// Messages of a kind.
 pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
-    report.sent.get(kind.name()).copied().unwrap_or_default()
+    report.counts.sent.get(kind.name()).copied().unwrap_or_default()
 }
 
 /// A device that is connected.
