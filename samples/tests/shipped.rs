@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use headwater_samples::Part;
 use headwater_samples::archive::Archive;
 use headwater_samples::fashion_6cam::{Fashion6Cam, LABELS, SHAPE, SLOTS};
+use headwater_samples::{DataSet, Part};
 
 /// Limit of the bytes that the repository spends on frames.
 const MAX_ARCHIVE_BYTES: u64 = 2_500_000;
