@@ -9,8 +9,8 @@ use flate2::bufread::MultiGzDecoder;
 use crate::DataError;
 use crate::error::Mismatch;
 
-/// Longest file, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Longest file of a data set in files, in bytes.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
 /// Deepest nesting of folders.
@@ -56,15 +56,15 @@ pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> 
     if path.is_dir() { visit_directory(path, "", 0, visitor) } else { visit_archive(path, visitor) }
 }
 
-/// Content of a file in a directory.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
+/// Content of a file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(DataError::read(path.display()))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
+    if bytes.len() as u64 > limit {
         let at = path.display().to_string();
-        return Err(DataError::TooLarge { at, limit: MAX_FILE_BYTES, unit: "bytes in a file" });
+        return Err(DataError::TooLarge { at, limit, unit: "bytes in a file" });
     }
     Ok(bytes)
 }
@@ -83,7 +83,7 @@ fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -
         let step = entry.to_string_lossy();
         let name = if name.is_empty() { step.into_owned() } else { format!("{name}/{step}") };
         if !path.is_dir() {
-            visitor(Entry::File(&name, &read(&path)?))?;
+            visitor(Entry::File(&name, &read(&path, MAX_FILE_BYTES)?))?;
             continue;
         }
         if depth == MAX_DEPTH {

@@ -22,7 +22,7 @@ use std::path::Path;
 use crate::DataError;
 use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::files::{self, Entry};
+use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
 use crate::numpy::{to_pixels, values};
@@ -83,7 +83,7 @@ impl Table<'_> {
         if self.root.is_dir() {
             let path = self.root.join(TABLE);
             if path.is_file() {
-                table = Some(files::read(&path)?);
+                table = Some(files::read(&path, MAX_FILE_BYTES)?);
             }
         } else {
             files::visit(self.root, &mut |entry| match entry {
@@ -120,7 +120,7 @@ impl Table<'_> {
                 if !path.is_file() {
                     return Err(self.missing(file, line_of[file.as_str()]));
                 }
-                let view = self.view(file, &files::read(&path)?)?;
+                let view = self.view(file, &files::read(&path, MAX_FILE_BYTES)?)?;
                 views.insert(file.clone(), view);
             }
             return Ok(views);
