@@ -21,23 +21,11 @@ impl Default for ArchiveLimits {
     }
 }
 
-/// Time at which frames are decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Decode {
-    /// When the archive is opened. All views are in memory, and broken frames are known.
-    #[default]
-    AtOpen,
-    /// On each request. Only the files are in memory.
-    OnRequest,
-}
-
 /// Options for opening an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveOptions {
     /// Loads the frames of this slot only; `None` loads all.
     pub slot: Option<usize>,
-    /// Time at which frames are decoded.
-    pub decode: Decode,
     /// Shape of the views; `None` takes the one in `labels.json`.
     pub shape: Option<Shape>,
     /// Region that is cut out of each frame before resizing; `None` takes the whole frame.

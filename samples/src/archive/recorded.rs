@@ -76,7 +76,7 @@ mod tests {
                     assert_eq!(view.pixels, pixels);
                 }
                 Frame::NotInView => assert!(!data.view_into(Part::Test, order[sample], slot, &mut pixels)),
-                Frame::Broken { name, reason } => panic!("{name}: {reason}"),
+                Frame::Broken(broken) => panic!("{broken}"),
             }
         }
     }
