@@ -45,8 +45,8 @@ impl DemoReport {
         frames: &Archive,
     ) -> Self {
         let mut report = Self {
-            samples: account.triggered_count(),
-            decided: account.decided_count(),
+            samples: account.triggered_count,
+            decided: account.decided_count,
             dropped: account.dropped(),
             lost: account.unsettled_count(),
             duplicated: account.contradicted_count(),
