@@ -69,8 +69,8 @@ impl DemoSite {
         let settings = ProgramSettings {
             site,
             paths: program_paths(args)?,
-            bundle: inputs.bundle_file(folder.path())?,
-            frames: inputs.frames_file(folder.path())?,
+            bundle: inputs.bundle_origin.file(&folder.path().join("bundle.hwb"))?,
+            frames: inputs.frames_origin.file(&folder.path().join("frames.tar.gz"))?,
             policy: Some(policy_file),
             // The programs log to the demo's stderr, so only errors by default.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
