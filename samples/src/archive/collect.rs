@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::ArchiveOptions;
 use super::labels::Labels;
 use super::member::{FrameId, Member};
-use super::options::ArchiveOptions;
 use crate::DataError;
 use crate::error::Mismatch;
 

@@ -10,10 +10,8 @@
 //! keeps it as [`Frame::Broken`], and the caller skips it or stops.
 
 mod collect;
-mod frame;
 mod labels;
 mod member;
-mod options;
 mod read;
 mod recorded;
 #[cfg(test)]
@@ -25,9 +23,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-pub use frame::{BrokenFrame, Frame};
 pub use labels::Labels;
-pub use options::{ArchiveLimits, ArchiveOptions};
 pub use recorded::recorded;
 pub use writer::{ArchiveWriter, FrameFormat};
 
@@ -35,7 +31,7 @@ use collect::{Collector, FrameFile};
 use member::FrameId;
 
 use crate::error::Mismatch;
-use crate::roi::{self, RoiError};
+use crate::roi::{self, Roi, RoiError};
 use crate::{DataError, Shape, View};
 
 /// Frames in memory, for random access.
@@ -46,6 +42,58 @@ pub struct Archive {
     slot: Option<usize>,
     /// A missing entry is a frame that is not in view.
     frames: BTreeMap<FrameId, Result<View, BrokenFrame>>,
+}
+
+/// Limits of an archive. A frame beyond `member_bytes` is a broken frame, any other excess is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveLimits {
+    /// Number of files.
+    pub members: usize,
+    /// Longest file, in bytes.
+    pub member_bytes: u64,
+    /// Longest archive, inflated, in bytes.
+    pub total_bytes: u64,
+}
+
+impl Default for ArchiveLimits {
+    /// 200,000 files of up to 4 MiB, 256 MiB in all.
+    fn default() -> Self {
+        Self { members: 200_000, member_bytes: 4 << 20, total_bytes: 256 << 20 }
+    }
+}
+
+/// Options for opening an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveOptions {
+    /// Loads the frames of this slot only; `None` loads all.
+    pub slot: Option<usize>,
+    /// Shape of the views; `None` takes the one in `labels.json`.
+    pub shape: Option<Shape>,
+    /// Region that is cut out of each frame before resizing; `None` takes the whole frame.
+    pub roi: Option<Roi>,
+    /// Limits.
+    pub limits: ArchiveLimits,
+}
+
+/// View of one slot of one sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// The slot sees the sample. The pixels are borrowed where the archive keeps them.
+    View(Cow<'a, View>),
+    /// The slot does not see the sample.
+    NotInView,
+    /// The frame cannot be used.
+    Broken(BrokenFrame),
+}
+
+/// A broken frame, also as an error for callers that refuse an archive with broken frames.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("frame {name}: {reason}")]
+pub struct BrokenFrame {
+    /// Name in the archive.
+    pub name: String,
+    /// Reason.
+    pub reason: String,
 }
 
 impl Archive {
