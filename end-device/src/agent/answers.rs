@@ -7,7 +7,7 @@ use headwater_inference::sections::DeviceOutput;
 use headwater_link::LinkError;
 use headwater_protocol::{Body, SampleId};
 use headwater_samples::View;
-use headwater_samples::archive::Frame;
+use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
@@ -45,7 +45,7 @@ impl Agent {
                 self.answer(sample, now_us, Body::NotInView, Vec::new());
             }
             // No message: the leader counts the slot as missing.
-            CapturedFrame::Now(Frame::Broken { name, reason }) => {
+            CapturedFrame::Now(Frame::Broken(BrokenFrame { name, reason })) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.publisher.report().broken_frames += 1;
             }
