@@ -146,8 +146,20 @@ pub struct Limits {
 impl Limits {
     /// Bytes of the largest message under these limits.
     pub fn largest_payload(&self) -> usize {
-        let bodies = Kind::ALL.map(|kind| self.body_bytes(kind));
+        let bodies = Kind::NAMES.map(|(kind, _)| self.body_bytes(kind));
         HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
+    }
+
+    fn body_bytes(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Trigger | Kind::Request => 8,
+            Kind::Summary => self.score_bytes,
+            Kind::Features => bits::packed_len(self.feature_bits),
+            Kind::Input => self.view_bytes,
+            Kind::NotInView | Kind::Gone => 0,
+            Kind::Decided => DECIDED_BYTES,
+            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
+        }
     }
 }
 
@@ -194,36 +206,26 @@ impl<'a> Body<'a> {
 }
 
 impl Kind {
-    /// Every kind.
-    const ALL: [Self; 9] = [
-        Self::Trigger,
-        Self::Summary,
-        Self::NotInView,
-        Self::Request,
-        Self::Features,
-        Self::Gone,
-        Self::Input,
-        Self::Decided,
-        Self::EdgeFeatures,
+    /// Every kind, in the order of their numbers from 1 on, with its name in metrics.
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::Trigger, "trigger"),
+        (Self::Summary, "summary"),
+        (Self::NotInView, "not_in_view"),
+        (Self::Request, "request"),
+        (Self::Features, "features"),
+        (Self::Gone, "gone"),
+        (Self::Input, "input"),
+        (Self::Decided, "decided"),
+        (Self::EdgeFeatures, "edge_features"),
     ];
 
     /// Name in metrics.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Trigger => "trigger",
-            Self::Summary => "summary",
-            Self::NotInView => "not_in_view",
-            Self::Request => "request",
-            Self::Features => "features",
-            Self::Gone => "gone",
-            Self::Input => "input",
-            Self::Decided => "decided",
-            Self::EdgeFeatures => "edge_features",
-        }
+        Self::NAMES[self as usize - 1].1
     }
 
     fn from_bits(bits: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == bits)
+        Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)
     }
 }
 
@@ -352,20 +354,6 @@ const DECIDED_BYTES: usize = 2 + 4 + 8;
 
 /// Bit 0 of the flags.
 const FLAG_LATE: u8 = 1;
-
-impl Limits {
-    fn body_bytes(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Trigger | Kind::Request => 8,
-            Kind::Summary => self.score_bytes,
-            Kind::Features => bits::packed_len(self.feature_bits),
-            Kind::Input => self.view_bytes,
-            Kind::NotInView | Kind::Gone => 0,
-            Kind::Decided => DECIDED_BYTES,
-            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
-        }
-    }
-}
 
 fn whole_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))

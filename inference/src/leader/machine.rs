@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::closed::ClosedSamples;
-use super::device_answers::{AnswerSender, AnswerTiming, DeviceAnswer};
+use super::device_answers::{DeviceAnswer, DeviceMessage};
 use super::escalation::{EdgeAnswer, EdgeSender};
 use super::journal::Recovered;
 use super::network_state::NetworkState;
@@ -106,7 +106,7 @@ impl Leader {
         actions: &mut Vec<Action>,
     ) {
         let context = &mut EventContext { now, actions };
-        let sender = |slot, sample| AnswerSender { generation, slot, sample };
+        let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
             Event::DeviceUp { slot } => {
                 if let Some(network) = self.networks.get_mut(generation) {
@@ -115,28 +115,28 @@ impl Leader {
             }
             Event::DeviceDown { slot } => self.device_down(context, generation, slot),
             Event::Summary { slot, sample, age_ms, late, scores } => {
-                let answer = DeviceAnswer::Summary(scores);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::Summary(scores));
             }
             Event::NotInView { slot, sample, age_ms, late } => {
-                let answer = DeviceAnswer::NotInView;
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::NotInView);
             }
             Event::Input { slot, sample, age_ms, late, pixels } => {
-                let answer = DeviceAnswer::Input(pixels);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::Input(pixels));
             }
             Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
-                let answer = DeviceAnswer::Decided(decision);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
+                self.device_answer(
+                    context,
+                    sent(slot, sample, age_ms, late),
+                    DeviceAnswer::Decided(decision),
+                );
             }
             Event::GivenUp { slot, sample } => {
-                self.device_answer(context, sender(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+                self.device_answer(context, sent(slot, sample, 0, true), DeviceAnswer::GivenUp);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(context, sender(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
+                self.features(context, sent(slot, sample, 0, late), Some(bits));
             }
-            Event::Gone { slot, sample } => self.features_gone(context, sender(slot, sample)),
+            Event::Gone { slot, sample } => self.features(context, sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
@@ -166,7 +166,7 @@ impl Leader {
 
     /// The account of decided and dropped samples.
     pub fn settled(&self) -> &Settled {
-        self.closed.settled()
+        &self.closed.settled
     }
 
     /// The newest sample that was opened.
@@ -186,7 +186,7 @@ impl Leader {
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples.
     pub fn notice(&self) -> SettledNotice {
-        let late = self.closed.late().take(SettledNotice::MAX_LATE).collect();
+        let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         SettledNotice { account: self.settled().clone(), since: self.since, late }
     }
 
@@ -197,7 +197,7 @@ impl Leader {
 
     /// Number of closed late samples that no published notice named.
     pub fn unpublished_late(&self) -> usize {
-        self.closed.late().len()
+        self.closed.late.len()
     }
 
     /// Every sample up to this id is closed, unless it is open.
@@ -232,16 +232,12 @@ impl Leader {
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features_gone(context, AnswerSender { generation, slot, sample });
+                let message = DeviceMessage { generation, slot, sample, age_ms: 0, late: false };
+                self.features(context, message, None);
             } else {
                 self.close_window_if_complete(context, sample);
             }
         }
-    }
-
-    /// Ends the wait for features that a device does not keep any more.
-    fn features_gone(&mut self, context: &mut EventContext<'_>, sender: AnswerSender) {
-        self.features(context, sender, AnswerTiming { age_ms: 0, late: false }, None);
     }
 
     fn end_due_stages(&mut self, context: &mut EventContext<'_>) {

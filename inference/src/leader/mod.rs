@@ -47,7 +47,8 @@ pub(crate) mod timers;
 mod window;
 
 use headwater_protocol::{
-    Decision, Degraded, DeviceDecision, Dropped, EdgeIndex, NetworkId, PolicyId, SampleId, Slot, SlotSet,
+    Decision, Degraded, DeviceDecision, Dropped, EdgeIndex, Exit, NetworkId, PolicyId, SampleId, Slot,
+    SlotSet,
 };
 
 use crate::bundle::Bundle;
@@ -133,6 +134,11 @@ impl LeaderConfig {
         self
     }
 
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.labels.len()
+    }
+
     /// Number of maps that the cloud joins: one for each slot, or one for each edge.
     pub fn cloud_sources(&self) -> usize {
         if self.edges.is_empty() { self.slots } else { self.edges.len() }
@@ -153,7 +159,10 @@ impl Exits {
     /// # Errors
     /// When the bundle does not hold a section they need or the engine refuses it.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
-        Ok(Self { local: ScoresExit::local(bundle, engine)?, edge: ScoresExit::edge(bundle, engine)? })
+        Ok(Self {
+            local: ScoresExit::load(bundle, Exit::Local, engine)?,
+            edge: ScoresExit::load(bundle, Exit::Edge, engine)?,
+        })
     }
 }
 
