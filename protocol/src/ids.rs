@@ -32,7 +32,7 @@ impl fmt::Display for SampleId {
 
 /// Position of a device in the trained network, `0..N`; each slot has its own weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
+#[serde(try_from = "u8")]
 pub struct Slot(u8);
 
 impl Slot {
@@ -77,7 +77,7 @@ impl fmt::Display for Slot {
 
 /// Position of an edge in the trained network, `0..E`; each edge has its own section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
+#[serde(try_from = "u8")]
 pub struct EdgeIndex(u8);
 
 impl EdgeIndex {
@@ -204,7 +204,7 @@ macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[serde(try_from = "String")]
         pub struct $name(String);
 
         impl $name {
@@ -238,12 +238,6 @@ macro_rules! name_id {
             type Error = IdError;
             fn try_from(name: String) -> Result<Self, IdError> {
                 Self::new(name)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
             }
         }
     };

@@ -278,14 +278,14 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
     }
     let Some((head, rest)) = payload.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(DecodeError::Truncated { found: payload.len() });
+        return Err(DecodeError::Truncated(payload.len()));
     };
     if head[0] >> 4 != VERSION {
-        return Err(DecodeError::Version { found: head[0] >> 4 });
+        return Err(DecodeError::Version(head[0] >> 4));
     }
-    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind { found: head[0] & 0x0f })?;
+    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind(head[0] & 0x0f))?;
     if head[1] & !FLAG_LATE != 0 {
-        return Err(DecodeError::Flags { found: head[1] });
+        return Err(DecodeError::Flags(head[1]));
     }
     let expected = limits.body_bytes(kind);
     if rest.len() != expected {
@@ -375,11 +375,8 @@ pub struct EncodeError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Shorter than a header.
-    #[error("message: expected at least {HEADER_BYTES} bytes, found {found}")]
-    Truncated {
-        /// Bytes found.
-        found: usize,
-    },
+    #[error("message: expected at least {HEADER_BYTES} bytes, found {0}")]
+    Truncated(usize),
     /// Longer than the longest message.
     #[error("message: expected at most {limit} bytes, found {found}")]
     Oversize {
@@ -389,23 +386,14 @@ pub enum DecodeError {
         found: usize,
     },
     /// Another version of the protocol.
-    #[error("message: expected version {VERSION}, found {found}: update the older side")]
-    Version {
-        /// Version found.
-        found: u8,
-    },
+    #[error("message: expected version {VERSION}, found {0}: update the older side")]
+    Version(u8),
     /// A kind this version does not have.
-    #[error("message: unknown kind {found}")]
-    Kind {
-        /// Kind found.
-        found: u8,
-    },
+    #[error("message: unknown kind {0}")]
+    Kind(u8),
     /// A flag this version does not have.
-    #[error("message: unknown flags {found:#010b}")]
-    Flags {
-        /// Flags found.
-        found: u8,
-    },
+    #[error("message: unknown flags {0:#010b}")]
+    Flags(u8),
     /// A body of another length than the network's shapes give.
     #[error("{kind} message: expected a body of {expected} bytes, found {found}")]
     Length {
@@ -442,7 +430,7 @@ impl DecodeError {
     /// Row of the error table.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Version { .. } => Fault::WrongVersion,
+            Self::Version(_) => Fault::WrongVersion,
             Self::Oversize { .. } => Fault::Oversize,
             _ => Fault::Malformed,
         }

@@ -9,17 +9,17 @@ use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 /// A device's answer to one sample.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum DeviceAnswer<'a> {
-    /// One score a class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DeviceAnswer<'a> {
+    /// Scores of one view, one a class.
     Summary(&'a [f32]),
     /// The device is up and has no view.
     NotInView,
-    /// The view itself.
+    /// The view of a device that has no section (configuration a), [`LeaderConfig::packed_bytes`](super::LeaderConfig) long.
     Input(&'a [u8]),
-    /// The device decided by itself.
+    /// The decision of a device with an exit (configurations b and d).
     Decided(DeviceDecision),
-    /// The device had a view and gave the sample up.
+    /// The device had a view and gave the sample up, because its spool was full.
     GivenUp,
 }
 

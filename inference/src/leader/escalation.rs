@@ -18,14 +18,16 @@ pub(super) struct EdgeSender {
 }
 
 /// Output of an edge's section.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EdgeAnswer<'a> {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EdgeAnswer<'a> {
     /// Slots whose features are in it.
-    pub(super) slots: SlotSet,
-    pub(super) scores: &'a [f32],
-    pub(super) map: &'a [u8],
+    pub slots: SlotSet,
+    /// One score a class.
+    pub scores: &'a [f32],
+    /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`](super::LeaderConfig) long.
+    pub map: &'a [u8],
     /// Bytes of the message's body; 0 for an edge in the leader's process.
-    pub(super) body_bytes: u64,
+    pub body_bytes: u64,
 }
 
 impl Leader {

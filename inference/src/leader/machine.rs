@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::closed::ClosedSamples;
-use super::device_answers::{DeviceAnswer, DeviceMessage};
-use super::escalation::{EdgeAnswer, EdgeSender};
+use super::device_answers::DeviceMessage;
+use super::escalation::EdgeSender;
 use super::journal::Recovered;
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
@@ -114,24 +114,8 @@ impl Leader {
                 }
             }
             Event::DeviceDown { slot } => self.device_down(context, generation, slot),
-            Event::Summary { slot, sample, age_ms, late, scores } => {
-                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::Summary(scores));
-            }
-            Event::NotInView { slot, sample, age_ms, late } => {
-                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::NotInView);
-            }
-            Event::Input { slot, sample, age_ms, late, pixels } => {
-                self.device_answer(context, sent(slot, sample, age_ms, late), DeviceAnswer::Input(pixels));
-            }
-            Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
-                self.device_answer(
-                    context,
-                    sent(slot, sample, age_ms, late),
-                    DeviceAnswer::Decided(decision),
-                );
-            }
-            Event::GivenUp { slot, sample } => {
-                self.device_answer(context, sent(slot, sample, 0, true), DeviceAnswer::GivenUp);
+            Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
+                self.device_answer(context, sent(slot, sample, age_ms, late), answer);
             }
             Event::Features { slot, sample, late, bits } => {
                 self.features(context, sent(slot, sample, 0, late), Some(bits));
@@ -143,12 +127,8 @@ impl Leader {
                 }
             }
             Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
-            Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
-                let answer = EdgeAnswer { slots, scores, map, body_bytes };
-                self.edge_answer(context, EdgeSender { generation, edge, sample }, Some(answer));
-            }
-            Event::EdgeGone { edge, sample } => {
-                self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
+            Event::EdgeAnswer { edge, sample, answer } => {
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, answer);
             }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
             Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),

@@ -136,7 +136,7 @@ impl Section for OrtSection {
         if batch == 0 {
             return Ok(());
         }
-        self.values.resize(input.len(), 0.0);
+        self.values.resize(input.elements(), 0.0);
         self.unit.floats(input, &mut self.values);
         self.run_batch(batch, outputs)
             .map_err(|error| EngineError::run(&self.manifest, NAME, batch, error.to_string()))
