@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use headwater_inference::sections::DeviceOutput;
+use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
 use headwater_protocol::{Body, SampleId};
 use headwater_samples::View;
@@ -103,7 +103,7 @@ impl Agent {
     pub(super) fn on_result(&mut self, result: JobResult) {
         let JobResult { sample, captured_us, output } = result;
         let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
-        let (reply, DeviceOutput { scores, features }) = match replied {
+        let (reply, TierOutput { scores, features }) = match replied {
             Ok(replied) => replied,
             Err(reason) => {
                 let mut report = self.publisher.report();
