@@ -122,7 +122,7 @@ mod tests {
     fn thresholds_are_read_and_the_id_is_that_of_the_file() {
         let text = "[device]\nthreshold = 0.25\n";
         let (policy, id) = parse_policy(text).unwrap();
-        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if f32::from(threshold) == 0.25));
+        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if threshold.get() == 0.25));
         assert_eq!(id, Policy::id_of(text.as_bytes()));
     }
 

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use headwater_inference::sections::DeviceOutput;
+use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
 use headwater_protocol::{Body, SampleId};
 use headwater_samples::View;
-use headwater_samples::archive::Frame;
+use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
@@ -45,7 +45,7 @@ impl Agent {
                 self.answer(sample, now_us, Body::NotInView, Vec::new());
             }
             // No message: the leader counts the slot as missing.
-            Some(Frame::Broken { name, reason }) => {
+            Some(Frame::Broken(BrokenFrame { name, reason })) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.publisher.report().broken_frames += 1;
             }
@@ -103,7 +103,7 @@ impl Agent {
     pub(super) fn on_result(&mut self, result: JobResult) {
         let JobResult { sample, captured_us, output } = result;
         let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
-        let (reply, DeviceOutput { scores, features }) = match replied {
+        let (reply, TierOutput { scores, features }) = match replied {
             Ok(replied) => replied,
             Err(reason) => {
                 let mut report = self.publisher.report();
