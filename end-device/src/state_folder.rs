@@ -92,7 +92,7 @@ impl FrameIds {
 ///
 /// # Errors
 /// [`DeviceError::Unusable`] for a file that cannot be read, or that is not a number as `expected`.
-pub(crate) fn read_number<N: FromStr>(path: &Path, expected: &str) -> Result<Option<N>, DeviceError> {
+fn read_number<N: FromStr>(path: &Path, expected: &str) -> Result<Option<N>, DeviceError> {
     match fs::read_to_string(path) {
         Ok(text) => text.trim().parse().map(Some).map_err(|_| {
             let found: String = text.chars().take(20).collect();

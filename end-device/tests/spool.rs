@@ -161,7 +161,7 @@ async fn a_late_sample_is_repeated_until_it_is_settled() {
     let first = setup.run_without_a_broker(3).await;
     let device = setup.restart(bundle()).await;
     let mut times = BTreeMap::new();
-    while times.len() < first.counts.captured as usize || times.values().any(|times| *times < 2) {
+    while times.len() < first.counts.spooled as usize || times.values().any(|times| *times < 2) {
         let answer = setup.leader.answer().await;
         assert!(answer.message().header.late);
         *times.entry(whole_id(&answer)).or_insert(0) += 1;
@@ -184,7 +184,7 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
     let boot = device.report().boot;
     assert_ne!(boot, first.boot);
     let mut ids = BTreeSet::new();
-    while ids.len() < first.counts.captured as usize {
+    while ids.len() < first.counts.spooled as usize {
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
         assert!(header.late && header.boot == boot && header.age_ms > 0, "{header:?}");
@@ -249,13 +249,13 @@ async fn answers_of_another_network_are_given_up_after_a_restart() {
     let other = Arc::new(Bundle::from_bytes(&TinyNetwork { seed: 2, ..network() }.bundle()).unwrap());
     let device = setup.restart(Arc::clone(&other)).await;
     let mut ids = BTreeSet::new();
-    while ids.len() < first.counts.captured as usize {
+    while ids.len() < first.counts.spooled as usize {
         let answer = setup.leader.receives(&["summary"]).await;
         let message = answer.message();
         assert_eq!((message.body, message.header.network), (Body::Gone, other.network_id().tag()));
         ids.insert(whole_id(&answer));
     }
-    assert_eq!(device.report().counts.given_up, [("other_network", first.counts.captured)].into());
+    assert_eq!(device.report().counts.given_up, [("other_network", first.counts.spooled)].into());
     setup.leader.settles(None, 0, &ids.into_iter().collect::<Vec<_>>());
     until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!(setup.segments(), 0);
