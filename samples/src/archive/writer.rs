@@ -63,9 +63,9 @@ impl ArchiveWriter {
         }
         for (slot, view) in sample.views.iter().enumerate() {
             let Some(view) = view else { continue };
-            if view.shape() != self.labels.shape() {
-                let (expected, found) = (self.labels.shape().to_string(), view.shape().to_string());
-                return Err(Mismatch::new(expected, found).invalid(at));
+            let shape = self.labels.shape();
+            if view.shape != shape {
+                return Err(Mismatch::new(shape.to_string(), view.shape.to_string()).invalid(at));
             }
             let bytes = self.format.encode(view).map_err(DataError::image(format!("{at}, slot {slot}")))?;
             self.frames.push((FrameId { sample: index, slot }, bytes));

@@ -53,14 +53,24 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
 /// # Errors
 /// [`DataError`] naming the file and its fault.
 fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
-    let mut reader = Reader::new(path, options);
+    let mut reader = Reader {
+        root: path,
+        options,
+        images: ImageReader::new(options.shape),
+        samples: BTreeMap::new(),
+        folders: BTreeSet::new(),
+        classes: None,
+        first_image: None,
+    };
     files::visit(path, &mut |entry| match entry {
         Entry::Folder(name) => {
             reader.folders.extend(class_folder(name));
             Ok(())
         }
         Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
-            reader.add_classes(bytes)
+            let classes = class_names::parse(bytes);
+            reader.classes = Some(classes.map_err(|mismatch| mismatch.invalid(reader.at(CLASSES_FILE)))?);
+            Ok(())
         }
         Entry::File(name, bytes) => reader.add_file(name, bytes),
     })?;
@@ -82,19 +92,7 @@ struct Reader<'a> {
     first_image: Option<(String, bool)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(root: &'a Path, options: OpenOptions) -> Self {
-        Self {
-            root,
-            options,
-            images: ImageReader::new(options.shape),
-            samples: BTreeMap::new(),
-            folders: BTreeSet::new(),
-            classes: None,
-            first_image: None,
-        }
-    }
-
+impl Reader<'_> {
     /// Position in the folder or archive, for errors.
     fn at(&self, name: &str) -> String {
         format!("{}: `{name}`", self.root.display())
@@ -102,13 +100,6 @@ impl<'a> Reader<'a> {
 
     fn invalid(&self, expected: impl Into<String>, found: impl Into<String>) -> DataError {
         Mismatch::new(expected, found).invalid(self.root.display())
-    }
-
-    fn add_classes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
-        let classes =
-            class_names::parse(bytes).map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?;
-        self.classes = Some(classes);
-        Ok(())
     }
 
     /// Adds an image; a file of another type is ignored.
@@ -161,10 +152,9 @@ impl<'a> Reader<'a> {
     /// Refuses a class folder without images.
     fn check_class_folders(&self) -> Result<(), DataError> {
         let has_parts = self.samples.keys().any(|(part, ..)| part.is_some());
-        let filled: BTreeSet<(Option<Part>, &str)> =
-            self.samples.keys().map(|(part, class, _)| (*part, class.as_str())).collect();
-        let mut class_folders = self.folders.iter().filter(|(part, _)| part.is_some() == has_parts);
-        match class_folders.find(|(part, class)| !filled.contains(&(*part, class.as_str()))) {
+        let filled: BTreeSet<(Option<Part>, String)> =
+            self.samples.keys().map(|(part, class, _)| (*part, class.clone())).collect();
+        match self.folders.difference(&filled).find(|(part, _)| part.is_some() == has_parts) {
             None => Ok(()),
             Some((part, class)) => {
                 let at = self.at(&path_of_class(*part, class));

@@ -130,8 +130,7 @@ impl Split {
         hash.update(self.seed.to_le_bytes());
         hash.update(attempt.to_le_bytes());
         hash.update(name);
-        let hash: [u8; 32] = hash.finalize().into();
-        hash.iter().take(8).fold(0, |rank, &byte| rank << 8 | u64::from(byte))
+        u64::from_be_bytes(*hash.finalize().first_chunk().expect("a hash of 32 bytes"))
     }
 }
 
