@@ -46,7 +46,7 @@ pub(crate) fn visit(
     let mut stream = Stream { source: MultiGzDecoder::new(file), inflated: 0, max_bytes, is_over: false };
     visit_members(&mut stream, visitor).map_err(|error| match error {
         DataError::Read { .. } if stream.inflated > max_bytes => {
-            DataError::TooLarge { at: at.into(), limit: max_bytes, unit: "bytes in all (inflated)" }
+            DataError::too_large(at, max_bytes, "bytes in all (inflated)")
         }
         DataError::Read { .. } if stream.is_over => {
             damaged(format!("one that ends after {} bytes (inflated)", stream.inflated))

@@ -15,13 +15,6 @@ pub(super) struct FrameFile {
     pub(super) content: Result<Vec<u8>, String>,
 }
 
-/// Member that the archive needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
-    Labels,
-    Frame(FrameId),
-}
-
 /// Takes members in any order; [`Collector::finish`] checks that labels and frames agree.
 pub(super) struct Collector<'a> {
     path: &'a Path,
@@ -53,37 +46,37 @@ impl<'a> Collector<'a> {
         format!("frames {}", self.path.display())
     }
 
-    /// Judges a member by name and size, before any byte is read. Returns `None` for a member to skip.
-    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Option<Needed>, DataError> {
+    /// Judges a member by name and size, before any byte is read. Returns [`Member::Other`] for a member to skip.
+    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Member, DataError> {
         let limits = self.options.limits;
         self.member_count += 1;
         if self.member_count > limits.members {
-            return Err(self.too_large(limits.members as u64, "files"));
+            return Err(DataError::too_large(self.at(), limits.members as u64, "files"));
         }
         match Member::of(name) {
-            Member::Other => Ok(None),
+            Member::Other => Ok(Member::Other),
             Member::Misnamed => {
                 let expected =
                     "frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
                 Err(self.invalid(expected, format!("`{name}`")))
             }
             Member::Labels if size > limits.member_bytes => {
-                Err(self.too_large(limits.member_bytes, "bytes in labels.json"))
+                Err(DataError::too_large(self.at(), limits.member_bytes, "bytes in labels.json"))
             }
-            Member::Labels => Ok(Some(Needed::Labels)),
+            Member::Labels => Ok(Member::Labels),
             Member::Frame(id) => {
                 self.frame_count += 1;
                 self.highest.sample = self.highest.sample.max(id.sample);
                 self.highest.slot = self.highest.slot.max(id.slot);
                 if self.options.slot.is_some_and(|slot| slot != id.slot) {
-                    return Ok(None);
+                    return Ok(Member::Other);
                 }
                 if size <= limits.member_bytes {
-                    return Ok(Some(Needed::Frame(id)));
+                    return Ok(Member::Frame(id));
                 }
                 let reason = format!("expected at most {} bytes, found {size}", limits.member_bytes);
                 self.add_frame(name, id, Err(reason))?;
-                Ok(None)
+                Ok(Member::Other)
             }
         }
     }
@@ -132,10 +125,6 @@ impl<'a> Collector<'a> {
 
     pub(super) fn invalid(&self, expected: impl Into<String>, found: impl Into<String>) -> DataError {
         Mismatch::new(expected, found).invalid(self.at())
-    }
-
-    pub(super) fn too_large(&self, limit: u64, unit: &'static str) -> DataError {
-        DataError::TooLarge { at: self.at(), limit, unit }
     }
 
     fn wrong_labels(&self, mismatch: Mismatch) -> DataError {
