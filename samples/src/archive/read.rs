@@ -6,8 +6,7 @@ use std::path::Path;
 
 use tar::EntryType;
 
-use super::collect::Collector;
-use super::member::Member;
+use super::collect::{Collector, Member};
 use crate::DataError;
 use crate::files::sorted_names;
 use crate::tar_gz::{self, read_whole};

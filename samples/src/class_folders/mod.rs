@@ -14,8 +14,7 @@
 //! - Hidden files and files of other types are ignored.
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
 
-mod class_names;
-mod image_path;
+mod names;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -34,8 +33,7 @@ use crate::{DataError, Part};
 
 pub use write::{Written, write};
 
-use class_names::{CLASSES_FILE, folder_name};
-use image_path::{ImagePath, class_folder};
+use names::{CLASSES_FILE, ImagePath, class_folder, folder_name};
 
 /// Declaration of own data in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
@@ -68,7 +66,7 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
             Ok(())
         }
         Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
-            let classes = class_names::parse(bytes);
+            let classes = names::parse_classes(bytes);
             reader.classes = Some(classes.map_err(|mismatch| mismatch.invalid(reader.at(CLASSES_FILE)))?);
             Ok(())
         }
@@ -104,7 +102,7 @@ impl Reader<'_> {
 
     /// Adds an image; a file of another type is ignored.
     fn add_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
-        let path = image_path::parse(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
+        let path = names::parse_path(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
         let Some(ImagePath { part, class, sample, slot }) = path else { return Ok(()) };
         let is_folder = slot.is_some();
         let (first, first_is_folder) = self.first_image.get_or_insert_with(|| (name.to_owned(), is_folder));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::class_names::{CLASSES_FILE, folder_name};
+use super::names::{CLASSES_FILE, folder_name};
 use crate::data_set::DataSet;
 use crate::error::Mismatch;
 use crate::{DataError, Part, Shape, View, image_codec};
