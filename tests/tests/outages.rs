@@ -67,8 +67,8 @@ impl OutageGroup {
         for slot in Slot::first(usize::from(network.manifest().slots)) {
             let mut config = self.services.device_config(slot);
             config.capture = Capture::Clock { period_ms: PERIOD_MS };
-            config.keep_ms = KEEP_MS;
-            config.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
+            config.options.keep_ms = KEEP_MS;
+            config.options.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
             let frames = Arc::clone(&self.services.settings.frames);
             let frames = Frames::of_archive(frames, slot).expect("the frames have the slot");
             let device = Device::start(config, Arc::clone(&network), frames).await;

@@ -254,7 +254,7 @@ impl InProcessGroup {
     pub fn device_config(&self, slot: Slot) -> DeviceConfig {
         let SiteSettings { site, group, broker, qos, queue_samples, .. } = self.settings.site.clone();
         let mut config = DeviceConfig::new(site, group, device_id(slot), slot, broker);
-        (config.upward_qos, config.queue_samples) = (qos, queue_samples);
+        (config.options.upward_qos, config.options.queue_samples) = (qos, queue_samples);
         config
     }
 
