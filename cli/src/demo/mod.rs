@@ -1,7 +1,6 @@
 //! `headwater demo`: every tier on loopback, in this process or as programs, with real images.
 
 mod demo_site;
-mod image_sizes;
 mod inputs;
 pub mod plan;
 mod progress;

@@ -10,11 +10,10 @@ use headwater_protocol::SampleId;
 use tokio::time::sleep_until;
 
 use super::demo_site::{DemoSite, READY_LIMIT, site_settings};
-use super::image_sizes::image_sizes;
 use super::inputs::Inputs;
 use super::plan::{Kill, MAX_UNSETTLED, Rate};
 use super::progress::Progress;
-use super::report::DemoReport;
+use super::report::{DemoReport, image_sizes};
 use crate::args::DemoArgs;
 
 /// Limit for the broker to accept the demo.
