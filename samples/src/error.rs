@@ -60,7 +60,7 @@ pub enum DataError {
         /// Content.
         mismatch: Mismatch,
     },
-    /// Own data breaks a rule of its layout. Correct the data.
+    /// Own data breaks a rule, such as one image in two parts. Correct the data.
     #[error("{at}: {mismatch}")]
     Invalid {
         /// File or folder, and the position in it.
@@ -85,17 +85,6 @@ pub enum DataError {
         at: String,
         /// Error of the codec.
         source: CodecError,
-    },
-    /// Two parts share an image or a group. Move the samples to one part, or allow leaks.
-    #[error(
-        "{at}: {mismatch}; keep all images of one scene in one part, or results on test mean nothing \
-         (--allow-leaks takes the data as it is)"
-    )]
-    Leak {
-        /// Folder or archive.
-        at: String,
-        /// Rule and samples.
-        mismatch: Mismatch,
     },
     /// The caller's options do not fit the data. Change the options.
     #[error("{at}: {mismatch}")]
@@ -148,6 +137,11 @@ impl Mismatch {
 }
 
 impl DataError {
+    /// [`DataError::TooLarge`].
+    pub(crate) fn too_large(at: impl Display, limit: u64, unit: &'static str) -> Self {
+        Self::TooLarge { at: at.to_string(), limit, unit }
+    }
+
     /// [`DataError::Read`] as a conversion of the system's error.
     pub(crate) fn read(at: impl Display) -> impl Fn(io::Error) -> Self {
         move |source| Self::Read { at: at.to_string(), source }

@@ -1,5 +1,6 @@
 //! Files of a data set: a named file of a folder, and all files of a directory or a `.tar.gz`.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -62,17 +63,21 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
         .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(DataError::read(path.display()))?;
     if bytes.len() as u64 > limit {
-        let at = path.display().to_string();
-        return Err(DataError::TooLarge { at, limit, unit: "bytes in a file" });
+        return Err(DataError::too_large(path.display(), limit, "bytes in a file"));
     }
     Ok(bytes)
 }
 
-fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -> Result<(), DataError> {
-    let names = fs::read_dir(dir)
-        .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>());
-    let mut names = names.map_err(DataError::read(dir.display()))?;
+/// Names of the entries of a directory, in order.
+pub(crate) fn sorted_names(dir: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(dir)?;
+    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     names.sort_unstable();
+    Ok(names)
+}
+
+fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -> Result<(), DataError> {
+    let names = sorted_names(dir).map_err(DataError::read(dir.display()))?;
     if names.is_empty() {
         let mismatch = Mismatch::new("images in this folder", "none; add some or remove the folder");
         return Err(mismatch.invalid(dir.display()));
@@ -86,8 +91,7 @@ fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -
             continue;
         }
         if depth == MAX_DEPTH {
-            let at = path.display().to_string();
-            return Err(DataError::TooLarge { at, limit: MAX_DEPTH as u64, unit: "nested folders" });
+            return Err(DataError::too_large(path.display(), MAX_DEPTH as u64, "nested folders"));
         }
         visitor(Entry::Folder(&name))?;
         visit_directory(&path, &name, depth + 1, visitor)?;
@@ -107,7 +111,7 @@ fn visit_archive(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
         }
         if member.size > MAX_FILE_BYTES {
             let at = format!("{at}: `{}`", member.name);
-            return Err(DataError::TooLarge { at, limit: MAX_FILE_BYTES, unit: "bytes in a file" });
+            return Err(DataError::too_large(at, MAX_FILE_BYTES, "bytes in a file"));
         }
         let name = member.name;
         visitor(Entry::File(name, &member.read()?))

@@ -44,15 +44,6 @@ pub enum CodecError {
     },
 }
 
-/// Decodes PNG, JPEG or WebP by content, resizes to `shape` with a triangle filter where the size differs, and orders the bytes CHW.
-///
-/// # Errors
-/// [`CodecError::Decode`] with the fault, [`CodecError::Shape`] for a shape that no image has.
-pub fn decode(bytes: &[u8], shape: Shape) -> Result<View, CodecError> {
-    check(shape)?;
-    decode_from(bytes, Some(shape)).map(|(view, _)| view)
-}
-
 /// Decodes an image to `shape`, or to its own shape when `None`. Also returns its own shape: one channel for grey, three for colour.
 pub(crate) fn decode_from(bytes: &[u8], shape: Option<Shape>) -> Result<(View, Shape), CodecError> {
     let image = decode_any(bytes)?;
@@ -159,11 +150,11 @@ fn webp_file(
 /// image   R G B  R G B  R G B  R G B
 /// ```
 fn image_of(view: &View) -> Result<DynamicImage, CodecError> {
-    check(view.shape())?;
-    let area = view.height * view.width;
-    let pixel = |at| (0..view.channels).map(move |channel| view.pixels[channel * area + at]);
-    let bytes = (0..area).flat_map(pixel).collect();
-    let image = from_bytes(bytes, view.channels, [view.width as u32, view.height as u32]);
+    check(view.shape)?;
+    let Shape { channels, height, width } = view.shape;
+    let area = height * width;
+    let pixel = |at| (0..channels).map(move |channel| view.pixels[channel * area + at]);
+    let image = from_bytes((0..area).flat_map(pixel).collect(), channels, [width as u32, height as u32]);
     Ok(image.expect("a view has the bytes of its shape"))
 }
 
@@ -191,7 +182,7 @@ pub(crate) fn check(shape: Shape) -> Result<(), CodecError> {
 }
 
 fn encode_error(view: &View, format: &'static str, reason: &dyn std::fmt::Display) -> CodecError {
-    CodecError::Encode { shape: view.shape(), format, reason: reason.to_string() }
+    CodecError::Encode { shape: view.shape, format, reason: reason.to_string() }
 }
 
 #[cfg(test)]
@@ -199,6 +190,11 @@ mod tests {
     use image::{ExtendedColorType, ImageEncoder};
 
     use super::*;
+    use crate::roi::{self, RoiError};
+
+    fn decode(bytes: &[u8], shape: Shape) -> Result<View, RoiError> {
+        roi::decode(bytes, shape, None)
+    }
 
     fn ramp(shape: Shape) -> View {
         View::new(shape, (0..shape.bytes()).map(|at| (at * 7 % 251) as u8).collect())
@@ -266,9 +262,12 @@ mod tests {
     fn garbage_and_shapes_without_pixels_are_refused() {
         assert!(matches!(
             decode(b"not an image", Shape::rgb(2, 2)),
-            Err(CodecError::Decode { bytes: 12, .. })
+            Err(RoiError::Codec(CodecError::Decode { bytes: 12, .. }))
         ));
-        assert!(matches!(decode(&[], Shape::rgb(0, 2)), Err(CodecError::Shape(_))));
-        assert!(matches!(decode(&[], Shape { channels: 2, height: 1, width: 1 }), Err(CodecError::Shape(_))));
+        assert!(matches!(decode(&[], Shape::rgb(0, 2)), Err(RoiError::Codec(CodecError::Shape(_)))));
+        assert!(matches!(
+            decode(&[], Shape { channels: 2, height: 1, width: 1 }),
+            Err(RoiError::Codec(CodecError::Shape(_)))
+        ));
     }
 }

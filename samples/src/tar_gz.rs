@@ -43,19 +43,17 @@ pub(crate) fn visit(
         let start = &start[..start.len().min(4)];
         return Err(damaged(format!("a file that begins with {start:02x?} instead of 1f 8b (gzip)")));
     }
-    let mut stream =
-        Stream { source: MultiGzDecoder::new(file), inflated: 0, max_bytes, end: End::NotReached };
-    match visit_members(&mut stream, visitor) {
-        Ok(()) => Ok(()),
-        Err(DataError::Read { source, .. }) => Err(match stream.end {
-            End::Limit => {
-                DataError::TooLarge { at: at.into(), limit: max_bytes, unit: "bytes in all (inflated)" }
-            }
-            End::Reached => damaged(format!("one that ends after {} bytes (inflated)", stream.inflated)),
-            End::NotReached => damaged(source.to_string()),
-        }),
-        Err(error) => Err(error),
-    }
+    let mut stream = Stream { source: MultiGzDecoder::new(file), inflated: 0, max_bytes, is_over: false };
+    visit_members(&mut stream, visitor).map_err(|error| match error {
+        DataError::Read { .. } if stream.inflated > max_bytes => {
+            DataError::too_large(at, max_bytes, "bytes in all (inflated)")
+        }
+        DataError::Read { .. } if stream.is_over => {
+            damaged(format!("one that ends after {} bytes (inflated)", stream.inflated))
+        }
+        DataError::Read { source, .. } => damaged(source.to_string()),
+        error => error,
+    })
 }
 
 /// Visits every member. A fault of the stream is a [`DataError::Read`].
@@ -91,29 +89,18 @@ struct Stream<R> {
     source: R,
     inflated: u64,
     max_bytes: u64,
-    end: End,
-}
-
-#[derive(Clone, Copy)]
-enum End {
-    NotReached,
-    Reached,
-    Limit,
+    is_over: bool,
 }
 
 impl<R: Read> Read for Stream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.source.read(buffer);
         match &result {
-            Ok(0) if !buffer.is_empty() => self.end = End::Reached,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.end = End::Reached,
+            Ok(0) if !buffer.is_empty() => self.is_over = true,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.is_over = true,
             Ok(read) => self.inflated += *read as u64,
             Err(_) => {}
         }
-        if self.inflated > self.max_bytes {
-            self.end = End::Limit;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        result
+        if self.inflated > self.max_bytes { Err(io::ErrorKind::FileTooLarge.into()) } else { result }
     }
 }

@@ -38,12 +38,8 @@ impl std::fmt::Display for Shape {
 /// Pixels that one slot contributes to a sample: `[channels, height, width]`, one unsigned byte each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Colour planes.
-    pub channels: usize,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
+    /// Size of the view.
+    pub shape: Shape,
     /// `channels * height * width` bytes, CHW.
     pub pixels: Vec<u8>,
 }
@@ -56,13 +52,7 @@ impl View {
     #[must_use]
     pub fn new(shape: Shape, pixels: Vec<u8>) -> Self {
         assert_eq!(pixels.len(), shape.bytes(), "a view of {shape} holds {} bytes", shape.bytes());
-        Self { channels: shape.channels, height: shape.height, width: shape.width, pixels }
-    }
-
-    /// Size of the view.
-    #[must_use]
-    pub const fn shape(&self) -> Shape {
-        Shape { channels: self.channels, height: self.height, width: self.width }
+        Self { shape, pixels }
     }
 }
 

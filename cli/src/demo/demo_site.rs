@@ -80,11 +80,6 @@ impl DemoSite {
         Ok(Self::Programs { group, folder })
     }
 
-    /// Whether trial samples must show that the services have found each other. Programs cannot be asked.
-    pub(super) fn needs_trial_samples(&self) -> bool {
-        matches!(self, Self::Programs { .. })
-    }
-
     /// A service that ended by itself, and how.
     pub(super) fn ended(&mut self) -> Option<String> {
         match self {
@@ -105,11 +100,8 @@ impl DemoSite {
     pub(super) async fn shutdown(self) -> anyhow::Result<DeviceTotals> {
         Ok(match self {
             Self::InProcess(group) => group.shutdown().await?,
-            Self::Programs { group, folder } => {
-                let totals = group.shutdown().await?;
-                drop(folder);
-                totals
-            }
+            // The folder is removed after the programs have ended.
+            Self::Programs { group, folder: _folder } => group.shutdown().await?,
         })
     }
 }

@@ -1,7 +1,6 @@
 //! `headwater demo`: every tier on loopback, in this process or as programs, with real images.
 
 mod demo_site;
-mod image_sizes;
 mod inputs;
 pub mod plan;
 mod progress;
@@ -89,19 +88,16 @@ fn check(args: &DemoArgs, bundle: &Bundle, frames: &Archive) -> Result<(), BadUs
     }
     let edges: EdgeSet = separate_edges(network).collect();
     for kill in &args.kill {
-        match kill.service {
+        let expected = match kill.service {
             Service::Device(slot) if slot.index() >= slots => {
-                let last = slots.saturating_sub(1);
-                return Err(BadUsage(format!("--kill device:{slot}: the network has the slots 0 to {last}")));
+                format!("device:{slot}: the network has the slots 0 to {}", slots.saturating_sub(1))
             }
             Service::Edge(edge) if !edges.contains(edge) => {
-                let count = edges.len();
-                return Err(BadUsage(format!(
-                    "--kill edge:{edge}: the network has {count} separate edges, from 0"
-                )));
+                format!("edge:{edge}: the network has {} separate edges, from 0", edges.len())
             }
-            Service::Device(_) | Service::Edge(_) | Service::Leader | Service::Cloud => {}
-        }
+            Service::Device(_) | Service::Edge(_) | Service::Leader | Service::Cloud => continue,
+        };
+        return Err(BadUsage(format!("--kill {expected}")));
     }
     Ok(())
 }

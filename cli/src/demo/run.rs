@@ -10,11 +10,10 @@ use headwater_protocol::SampleId;
 use tokio::time::sleep_until;
 
 use super::demo_site::{DemoSite, READY_LIMIT, site_settings};
-use super::image_sizes::image_sizes;
 use super::inputs::Inputs;
 use super::plan::{Kill, MAX_UNSETTLED, Rate};
 use super::progress::Progress;
-use super::report::DemoReport;
+use super::report::{DemoReport, image_sizes};
 use crate::args::DemoArgs;
 
 /// Limit for the broker to accept the demo.
@@ -44,7 +43,8 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let mut services = DemoSite::start(args, site, inputs, policy).await?;
     let frame_count = inputs.frames.len() as u64;
     let first = first_sample(frame_count);
-    if services.needs_trial_samples() {
+    // Programs cannot be asked whether they have found each other, so trial samples show it.
+    if let DemoSite::Programs { .. } = services {
         client.wait_limit = READY_LIMIT;
         let trial = SampleId(first.0 - TRIAL_RUNS * frame_count);
         tokio::select! {
@@ -69,12 +69,11 @@ async fn wait_until_ended(services: &mut DemoSite) -> String {
 }
 
 /// Triggers samples and counts their decisions.
-struct Run {
+struct Run<'a> {
+    args: &'a DemoArgs,
     client: GroupClient,
     first: SampleId,
-    total: u64,
     triggered: u64,
-    rate: Rate,
     /// Kills that are still to come, the next one last.
     kills: Vec<Kill>,
     lost_after: Duration,
@@ -86,17 +85,16 @@ struct Run {
     progress: Progress,
 }
 
-impl Run {
-    fn new(args: &DemoArgs, client: GroupClient, first: SampleId, lost_after: Duration) -> Self {
+impl<'a> Run<'a> {
+    fn new(args: &'a DemoArgs, client: GroupClient, first: SampleId, lost_after: Duration) -> Self {
         let mut kills = args.kill.clone();
         kills.sort_by_key(|kill| std::cmp::Reverse(kill.at));
         let start = Instant::now();
         Self {
+            args,
             client,
             first,
-            total: args.samples,
             triggered: 0,
-            rate: args.rate,
             kills,
             lost_after,
             start,
@@ -123,7 +121,7 @@ impl Run {
                 self.triggered += 1;
                 self.last_change = now;
             }
-            let has_all = self.triggered == self.total && self.client.account().unsettled_count() == 0;
+            let has_all = self.triggered == self.args.samples && self.client.account().unsettled_count() == 0;
             if has_all || now - self.last_change > self.lost_after {
                 break;
             }
@@ -143,18 +141,18 @@ impl Run {
     }
 
     fn may_trigger(&self, now: Instant) -> bool {
-        let is_due = match self.rate {
+        let is_due = match self.args.rate {
             Rate::PerSecond(rate) => (now - self.start).as_secs_f64() * rate >= self.triggered as f64,
             Rate::Max => self.client.account().unsettled_count() < MAX_UNSETTLED as u64,
         };
-        self.triggered < self.total && is_due
+        self.triggered < self.args.samples && is_due
     }
 
     /// When the next trigger, the next kill or the end of the run is due.
     fn next_due(&self) -> Instant {
         let end = self.last_change + self.lost_after + Duration::from_millis(1);
-        let trigger = match self.rate {
-            Rate::PerSecond(rate) if self.triggered < self.total => {
+        let trigger = match self.args.rate {
+            Rate::PerSecond(rate) if self.triggered < self.args.samples => {
                 self.start + Duration::from_secs_f64(self.triggered as f64 / rate)
             }
             _ => end,

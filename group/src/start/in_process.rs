@@ -19,8 +19,7 @@ use headwater_transport::Endpoint;
 use tokio::time::sleep;
 
 use super::device_totals::DeviceTotals;
-use super::service::{Service, StartError};
-use super::settings::{SiteSettings, device_id, separate_edges, services_of};
+use super::service::{Service, SiteSettings, StartError, device_id, separate_edges, services_of};
 
 /// Time between two checks whether all services have found each other.
 const READY_POLL: Duration = Duration::from_millis(2);
@@ -192,7 +191,7 @@ impl InProcessGroup {
     }
 
     fn is_ready(&self) -> bool {
-        let devices = self.running.values().filter(|running| matches!(running, Running::Device(_))).count();
+        let devices = self.running.keys().filter(|service| matches!(service, Service::Device(_))).count();
         let knows_devices = |slots: SlotSet| slots.len() == devices;
         let Some(report) = self.leader().map(GroupLeader::report) else { return true };
         let mut edges = separate_edges(self.settings.networks.current().manifest());

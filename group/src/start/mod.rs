@@ -5,11 +5,9 @@ mod in_process;
 mod program;
 mod programs;
 mod service;
-mod settings;
 
 pub use device_totals::DeviceTotals;
 pub use in_process::{InProcessGroup, InProcessSettings};
 pub use program::{Program, find_program, free_port};
 pub use programs::{ProgramGroup, ProgramPaths, ProgramSettings};
-pub use service::{Service, StartError};
-pub use settings::{SiteSettings, separate_edges};
+pub use service::{Service, SiteSettings, StartError, separate_edges};

@@ -13,8 +13,7 @@ use tokio::time::sleep;
 
 use super::device_totals::DeviceTotals;
 use super::program::{Program, find_program, free_port};
-use super::service::{Service, StartError};
-use super::settings::{SiteSettings, device_id, services_of};
+use super::service::{Service, SiteSettings, StartError, device_id, services_of};
 
 /// Limit for the cloud to load its section, and for a program to end after SIGTERM.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,25 +1,23 @@
-//! Sorts the members of a `.tar.gz` or folder into labels and frames, within limits.
+//! Sorts the members of a `.tar.gz` or folder by name into labels and frames, within limits.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use super::ArchiveOptions;
 use super::labels::Labels;
-use super::member::{FrameId, Member};
 use crate::DataError;
 use crate::error::Mismatch;
+
+/// Name of the member with labels and classes.
+pub(super) const LABELS: &str = "labels.json";
+/// Extensions of frames. The content decides about the format, not the extension.
+const EXTENSIONS: [&str; 4] = ["webp", "png", "jpg", "jpeg"];
 
 /// File of a frame: its name, and its content or the reason why the frame is broken.
 pub(super) struct FrameFile {
     pub(super) name: String,
     pub(super) content: Result<Vec<u8>, String>,
-}
-
-/// Member that the archive needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
-    Labels,
-    Frame(FrameId),
 }
 
 /// Takes members in any order; [`Collector::finish`] checks that labels and frames agree.
@@ -53,37 +51,37 @@ impl<'a> Collector<'a> {
         format!("frames {}", self.path.display())
     }
 
-    /// Judges a member by name and size, before any byte is read. Returns `None` for a member to skip.
-    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Option<Needed>, DataError> {
+    /// Judges a member by name and size, before any byte is read. Returns [`Member::Other`] for a member to skip.
+    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Member, DataError> {
         let limits = self.options.limits;
         self.member_count += 1;
         if self.member_count > limits.members {
-            return Err(self.too_large(limits.members as u64, "files"));
+            return Err(DataError::too_large(self.at(), limits.members as u64, "files"));
         }
         match Member::of(name) {
-            Member::Other => Ok(None),
+            Member::Other => Ok(Member::Other),
             Member::Misnamed => {
                 let expected =
                     "frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
                 Err(self.invalid(expected, format!("`{name}`")))
             }
             Member::Labels if size > limits.member_bytes => {
-                Err(self.too_large(limits.member_bytes, "bytes in labels.json"))
+                Err(DataError::too_large(self.at(), limits.member_bytes, "bytes in labels.json"))
             }
-            Member::Labels => Ok(Some(Needed::Labels)),
+            Member::Labels => Ok(Member::Labels),
             Member::Frame(id) => {
                 self.frame_count += 1;
                 self.highest.sample = self.highest.sample.max(id.sample);
                 self.highest.slot = self.highest.slot.max(id.slot);
                 if self.options.slot.is_some_and(|slot| slot != id.slot) {
-                    return Ok(None);
+                    return Ok(Member::Other);
                 }
                 if size <= limits.member_bytes {
-                    return Ok(Some(Needed::Frame(id)));
+                    return Ok(Member::Frame(id));
                 }
                 let reason = format!("expected at most {} bytes, found {size}", limits.member_bytes);
                 self.add_frame(name, id, Err(reason))?;
-                Ok(None)
+                Ok(Member::Other)
             }
         }
     }
@@ -134,11 +132,95 @@ impl<'a> Collector<'a> {
         Mismatch::new(expected, found).invalid(self.at())
     }
 
-    pub(super) fn too_large(&self, limit: u64, unit: &'static str) -> DataError {
-        DataError::TooLarge { at: self.at(), limit, unit }
-    }
-
     fn wrong_labels(&self, mismatch: Mismatch) -> DataError {
         mismatch.invalid(format!("{}: labels.json", self.at()))
+    }
+}
+
+/// Sample and slot of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FrameId {
+    pub(super) sample: usize,
+    pub(super) slot: usize,
+}
+
+impl fmt::Display for FrameId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:05}/cam{}", self.sample, self.slot)
+    }
+}
+
+/// Kind of a member, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Labels,
+    Frame(FrameId),
+    /// A file that the archive ignores, such as a README next to the samples.
+    Other,
+    /// A file in a sample's folder that is no frame. A misspelt frame would count as "not in view".
+    Misnamed,
+}
+
+impl Member {
+    pub(super) fn of(name: &str) -> Self {
+        let name = name.strip_prefix("./").unwrap_or(name);
+        match name.split_once('/') {
+            None if name == LABELS => Self::Labels,
+            None => Self::Other,
+            Some((folder, file)) => match (number(folder), slot(file)) {
+                (Some(sample), Some(slot)) if folder.len() >= 5 => Self::Frame(FrameId { sample, slot }),
+                (Some(_), _) => Self::Misnamed,
+                (None, _) => Self::Other,
+            },
+        }
+    }
+}
+
+fn slot(file: &str) -> Option<usize> {
+    let (stem, extension) = file.split_once('.')?;
+    EXTENSIONS.contains(&extension).then(|| number(stem.strip_prefix("cam")?)).flatten()
+}
+
+fn number(digits: &str) -> Option<usize> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, expected: Member) {
+        assert_eq!(Member::of(name), expected, "{name}");
+    }
+
+    #[test]
+    fn a_name_determines_the_kind_of_a_member() {
+        check("labels.json", Member::Labels);
+        check("./00012/cam3.webp", Member::Frame(FrameId { sample: 12, slot: 3 }));
+        check("123456/cam10.jpeg", Member::Frame(FrameId { sample: 123_456, slot: 10 }));
+        check("README.md", Member::Other);
+        check("docs/cam1.png", Member::Other);
+    }
+
+    #[test]
+    fn a_misspelt_frame_is_not_taken_for_an_absent_one() {
+        for name in [
+            "00001/Cam1.png",
+            "00001/cam1.bmp",
+            "00001/cam+1.png",
+            "00001/cam1",
+            "1/cam1.png",
+            "00001/x/cam1.png",
+        ] {
+            check(name, Member::Misnamed);
+        }
+    }
+
+    #[test]
+    fn a_written_frame_id_is_read_back() {
+        let id = FrameId { sample: 7, slot: 5 };
+        check(&format!("{id}.png"), Member::Frame(id));
     }
 }

@@ -11,7 +11,6 @@
 
 mod collect;
 mod labels;
-mod member;
 mod read;
 mod recorded;
 #[cfg(test)]
@@ -27,8 +26,7 @@ pub use labels::Labels;
 pub use recorded::recorded;
 pub use writer::{ArchiveWriter, FrameFormat};
 
-use collect::{Collector, FrameFile};
-use member::FrameId;
+use collect::{Collector, FrameFile, FrameId};
 
 use crate::error::Mismatch;
 use crate::roi::{self, Roi, RoiError};

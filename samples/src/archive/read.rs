@@ -1,14 +1,14 @@
 //! Reads the members of a folder or a `.tar.gz`.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use tar::EntryType;
 
-use super::collect::{Collector, Needed};
-use super::member::Member;
+use super::collect::{Collector, Member};
 use crate::DataError;
+use crate::files::sorted_names;
 use crate::tar_gz::{self, read_whole};
 
 /// Reads a `.tar.gz`.
@@ -26,24 +26,24 @@ pub(super) fn tar_gz(
             other => return Err(collector.invalid("a plain file", format!("`{name}` of type {other:?}"))),
         }
         match collector.judge(name, member.size)? {
-            None => Ok(()),
-            Some(Needed::Labels) => collector.add_labels(&member.read()?),
-            Some(Needed::Frame(id)) => collector.add_frame(name, id, Ok(member.read()?)),
+            Member::Other | Member::Misnamed => Ok(()),
+            Member::Labels => collector.add_labels(&member.read()?),
+            Member::Frame(id) => collector.add_frame(name, id, Ok(member.read()?)),
         }
     })
 }
 
 /// Reads `labels.json` and the frames one level below, in the order of their names.
 pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), DataError> {
-    let names = |dir: &Path| file_names(dir).map_err(DataError::read(format!("frames {}", root.display())));
+    let names = |dir: &Path| sorted_names(dir).map_err(DataError::read(format!("frames {}", root.display())));
     for name in names(root)? {
-        let path = root.join(&name);
-        if path.is_dir() {
-            for file in names(&path)? {
-                read_file(&path.join(&file), &format!("{name}/{file}"), collector)?;
-            }
-        } else {
+        let (path, name) = (root.join(&name), name.to_string_lossy());
+        if !path.is_dir() {
             read_file(&path, &name, collector)?;
+            continue;
+        }
+        for file in names(&path)? {
+            read_file(&path.join(&file), &format!("{name}/{}", file.to_string_lossy()), collector)?;
         }
     }
     Ok(())
@@ -52,19 +52,10 @@ pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), D
 /// Reads a file. A frame that the file system refuses to read is a broken frame.
 fn read_file(path: &Path, name: &str, collector: &mut Collector<'_>) -> Result<(), DataError> {
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let Some(needed) = collector.judge(name, size)? else { return Ok(()) };
-    let bytes = File::open(path).and_then(|file| read_whole(file, size));
-    match needed {
-        Needed::Labels => collector.add_labels(&bytes.map_err(DataError::read(collector.at()))?),
-        Needed::Frame(id) => collector.add_frame(name, id, bytes.map_err(|error| error.to_string())),
+    let bytes = || File::open(path).and_then(|file| read_whole(file, size));
+    match collector.judge(name, size)? {
+        Member::Other | Member::Misnamed => Ok(()),
+        Member::Labels => collector.add_labels(&bytes().map_err(DataError::read(collector.at()))?),
+        Member::Frame(id) => collector.add_frame(name, id, bytes().map_err(|error| error.to_string())),
     }
-}
-
-fn file_names(dir: &Path) -> io::Result<Vec<String>> {
-    let entries = fs::read_dir(dir)?;
-    let mut names: Vec<_> = entries
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<io::Result<_>>()?;
-    names.sort_unstable();
-    Ok(names)
 }

@@ -135,7 +135,7 @@ fn frames_are_resized_to_the_requested_shape() {
     let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
     let options = ArchiveOptions { shape: Some(Shape::rgb(2, 2)), ..ArchiveOptions::default() };
     let sample = read_back(&Archive::open_with(&file.path, &options).unwrap(), 0);
-    assert_eq!(sample.views[0].as_ref().unwrap().shape(), Shape::rgb(2, 2));
+    assert_eq!(sample.views[0].as_ref().unwrap().shape, Shape::rgb(2, 2));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 
+use super::collect::{self, FrameId};
 use super::labels::Labels;
-use super::member::{self, FrameId};
 use crate::error::Mismatch;
 use crate::image_codec::{self, CodecError};
 use crate::{DataError, SampleViews, View};
@@ -63,9 +63,9 @@ impl ArchiveWriter {
         }
         for (slot, view) in sample.views.iter().enumerate() {
             let Some(view) = view else { continue };
-            if view.shape() != self.labels.shape() {
-                let (expected, found) = (self.labels.shape().to_string(), view.shape().to_string());
-                return Err(Mismatch::new(expected, found).invalid(at));
+            let shape = self.labels.shape();
+            if view.shape != shape {
+                return Err(Mismatch::new(shape.to_string(), view.shape.to_string()).invalid(at));
             }
             let bytes = self.format.encode(view).map_err(DataError::image(format!("{at}, slot {slot}")))?;
             self.frames.push((FrameId { sample: index, slot }, bytes));
@@ -88,7 +88,7 @@ impl ArchiveWriter {
     fn write_files<W: Write>(&self, labels: &[u8], out: W) -> io::Result<W> {
         let gzip = GzBuilder::new().mtime(0).operating_system(255).write(out, Compression::best());
         let mut tar = tar::Builder::new(gzip);
-        append(&mut tar, member::LABELS, labels)?;
+        append(&mut tar, collect::LABELS, labels)?;
         for (id, bytes) in &self.frames {
             append(&mut tar, &format!("{id}.{}", self.format.extension()), bytes)?;
         }

@@ -14,8 +14,7 @@
 //! - Hidden files and files of other types are ignored.
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
 
-mod class_names;
-mod image_path;
+mod names;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -34,8 +33,7 @@ use crate::{DataError, Part};
 
 pub use write::{Written, write};
 
-use class_names::{CLASSES_FILE, folder_name};
-use image_path::{ImagePath, class_folder};
+use names::{CLASSES_FILE, ImagePath, class_folder, folder_name};
 
 /// Declaration of own data in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
@@ -53,14 +51,24 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
 /// # Errors
 /// [`DataError`] naming the file and its fault.
 fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
-    let mut reader = Reader::new(path, options);
+    let mut reader = Reader {
+        root: path,
+        options,
+        images: ImageReader::new(options.shape),
+        samples: BTreeMap::new(),
+        folders: BTreeSet::new(),
+        classes: None,
+        first_image: None,
+    };
     files::visit(path, &mut |entry| match entry {
         Entry::Folder(name) => {
             reader.folders.extend(class_folder(name));
             Ok(())
         }
         Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
-            reader.add_classes(bytes)
+            let classes = names::parse_classes(bytes);
+            reader.classes = Some(classes.map_err(|mismatch| mismatch.invalid(reader.at(CLASSES_FILE)))?);
+            Ok(())
         }
         Entry::File(name, bytes) => reader.add_file(name, bytes),
     })?;
@@ -82,19 +90,7 @@ struct Reader<'a> {
     first_image: Option<(String, bool)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(root: &'a Path, options: OpenOptions) -> Self {
-        Self {
-            root,
-            options,
-            images: ImageReader::new(options.shape),
-            samples: BTreeMap::new(),
-            folders: BTreeSet::new(),
-            classes: None,
-            first_image: None,
-        }
-    }
-
+impl Reader<'_> {
     /// Position in the folder or archive, for errors.
     fn at(&self, name: &str) -> String {
         format!("{}: `{name}`", self.root.display())
@@ -104,16 +100,9 @@ impl<'a> Reader<'a> {
         Mismatch::new(expected, found).invalid(self.root.display())
     }
 
-    fn add_classes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
-        let classes =
-            class_names::parse(bytes).map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?;
-        self.classes = Some(classes);
-        Ok(())
-    }
-
     /// Adds an image; a file of another type is ignored.
     fn add_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
-        let path = image_path::parse(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
+        let path = names::parse_path(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
         let Some(ImagePath { part, class, sample, slot }) = path else { return Ok(()) };
         let is_folder = slot.is_some();
         let (first, first_is_folder) = self.first_image.get_or_insert_with(|| (name.to_owned(), is_folder));
@@ -161,10 +150,9 @@ impl<'a> Reader<'a> {
     /// Refuses a class folder without images.
     fn check_class_folders(&self) -> Result<(), DataError> {
         let has_parts = self.samples.keys().any(|(part, ..)| part.is_some());
-        let filled: BTreeSet<(Option<Part>, &str)> =
-            self.samples.keys().map(|(part, class, _)| (*part, class.as_str())).collect();
-        let mut class_folders = self.folders.iter().filter(|(part, _)| part.is_some() == has_parts);
-        match class_folders.find(|(part, class)| !filled.contains(&(*part, class.as_str()))) {
+        let filled: BTreeSet<(Option<Part>, String)> =
+            self.samples.keys().map(|(part, class, _)| (*part, class.clone())).collect();
+        match self.folders.difference(&filled).find(|(part, _)| part.is_some() == has_parts) {
             None => Ok(()),
             Some((part, class)) => {
                 let at = self.at(&path_of_class(*part, class));

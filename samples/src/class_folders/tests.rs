@@ -270,7 +270,7 @@ fn images_of_another_colour_or_size_are_changed_and_noted() {
         "{notes:?}"
     );
 
-    let options = OpenOptions { shape: Some(grey.shape()), ..OpenOptions::default() };
+    let options = OpenOptions { shape: Some(grey.shape), ..OpenOptions::default() };
     let notes = open(dir.path(), options).unwrap().notes();
     assert!(notes[1].contains("6 of 7 images are made grey for 1x2x3"), "{notes:?}");
 }

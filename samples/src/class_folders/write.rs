@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::class_names::{CLASSES_FILE, folder_name};
+use super::names::{CLASSES_FILE, folder_name};
 use crate::data_set::DataSet;
 use crate::error::Mismatch;
 use crate::{DataError, Part, Shape, View, image_codec};
@@ -120,23 +120,19 @@ impl Writer<'_> {
                 (sample.as_path(), sample.join(format!("cam{slot}.png")))
             };
             fs::create_dir_all(folder).map_err(DataError::write(folder.display()))?;
-            self.image(&path, part, &View::new(self.shape, view.clone()))?;
+            let image = image_codec::png(&View::new(self.shape, view.clone()));
+            let image = image.map_err(DataError::image(path.display()))?;
+            write_file(&path, &image)?;
+            self.written.images += 1;
+            self.written.bytes += image.len() as u64;
+            let first = *self.part_of.entry(Sha256::digest(&image).into()).or_insert(part);
+            self.written.shared += usize::from(first != part);
         }
         if self.written.images > images_before {
             self.written.samples[part as usize] += 1;
         } else {
             self.written.not_in_view += 1;
         }
-        Ok(())
-    }
-
-    fn image(&mut self, path: &Path, part: Part, view: &View) -> Result<(), DataError> {
-        let bytes = image_codec::png(view).map_err(DataError::image(path.display()))?;
-        write_file(path, &bytes)?;
-        self.written.images += 1;
-        self.written.bytes += bytes.len() as u64;
-        let first = *self.part_of.entry(Sha256::digest(&bytes).into()).or_insert(part);
-        self.written.shared += usize::from(first != part);
         Ok(())
     }
 }

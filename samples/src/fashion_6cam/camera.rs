@@ -42,10 +42,14 @@ pub struct Camera {
 }
 
 impl Camera {
-    /// The camera of a slot, drawn from [`SEED`].
+    /// The six cameras in slot order, drawn from [`SEED`].
     #[must_use]
-    pub(super) fn of_slot(slot: usize) -> Self {
-        let mut random = RandomStream::keyed(&[SEED, CAMERA_DOMAIN, slot as u64]);
+    pub fn all() -> [Self; SLOTS] {
+        let random = |slot| RandomStream::keyed(&[SEED, CAMERA_DOMAIN, slot as u64]);
+        std::array::from_fn(|slot| Self::drawn(random(slot)))
+    }
+
+    fn drawn(mut random: RandomStream) -> Self {
         Self {
             rotation_degrees: random.uniform(-25.0, 25.0),
             scale: random.uniform(0.7, 1.0),
@@ -55,12 +59,6 @@ impl Camera {
             exposure: random.uniform(0.6, 1.3),
             tint: [(); 3].map(|()| random.uniform(0.85, 1.0)),
         }
-    }
-
-    /// The six cameras in slot order.
-    #[must_use]
-    pub fn all() -> [Self; SLOTS] {
-        std::array::from_fn(Self::of_slot)
     }
 
     /// Position of a frame pixel's centre on the article, in article pixels from the centre of pixel 0.

@@ -60,14 +60,15 @@ pub(super) fn check(
              than they would be on new data"
         )));
     }
-    let mismatch = match thing {
+    let (expected, found) = match thing {
         Unshared::Group(group) => {
-            Mismatch::new("no group in two parts", format!("`{group}` of samples `{first}` and `{second}`"))
+            ("no group in two parts", format!("`{group}` of samples `{first}` and `{second}`"))
         }
-        Unshared::Image(_) => Mismatch::new(
+        Unshared::Image(_) => (
             "no image in two parts (a camera that does not see a sample has no file)",
             format!("the same bytes in `{first}` and `{second}`"),
         ),
     };
-    Err(DataError::Leak { at: root.display().to_string(), mismatch })
+    let advice = "keep all images of one scene in one part, or results on test mean nothing (--allow-leaks takes the data as it is)";
+    Err(Mismatch::new(expected, format!("{found}; {advice}")).invalid(root.display()))
 }

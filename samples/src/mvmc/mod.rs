@@ -124,25 +124,20 @@ impl Recording {
     fn seen_samples(&self, path: &Path) -> Result<Vec<SeenSample>, DataError> {
         let mut seen = Vec::new();
         for (index, labels) in self.labels.chunks_exact(CAMERAS).enumerate() {
-            let mut class = None;
-            for (camera, &found) in labels.iter().enumerate() {
-                if !(0..=NOT_IN_VIEW).contains(&found) {
-                    let at = format!("{}: y[{index}, {camera}]", path.display());
-                    let expected = "0 (car), 1 (bus), 2 (person) or 3 (not in view)";
-                    return Err(Mismatch::new(expected, found.to_string()).wrong_file(at));
-                }
-                if found == NOT_IN_VIEW {
-                    continue;
-                }
-                let first = *class.get_or_insert(found);
-                if first != found {
-                    let at = format!("{}: y[{index}]", path.display());
-                    let found = format!("{} and {}", LABELS[first as usize], LABELS[found as usize]);
-                    let expected = "one class for all cameras that see the sample";
-                    return Err(Mismatch::new(expected, found).wrong_file(at));
-                }
+            let wrong = |at: String, expected: &str, found: String| {
+                Err(Mismatch::new(expected, found).wrong_file(format!("{}: {at}", path.display())))
+            };
+            if let Some(camera) = labels.iter().position(|label| !(0..=NOT_IN_VIEW).contains(label)) {
+                let expected = "0 (car), 1 (bus), 2 (person) or 3 (not in view)";
+                return wrong(format!("y[{index}, {camera}]"), expected, labels[camera].to_string());
             }
-            seen.extend(class.map(|class| SeenSample { index, class: class as u16 }));
+            let mut classes = labels.iter().filter(|&&label| label != NOT_IN_VIEW);
+            let Some(&class) = classes.next() else { continue };
+            if let Some(&other) = classes.find(|&&other| other != class) {
+                let found = format!("{} and {}", LABELS[class as usize], LABELS[other as usize]);
+                return wrong(format!("y[{index}]"), "one class for all cameras that see the sample", found);
+            }
+            seen.push(SeenSample { index, class: class as u16 });
         }
         Ok(seen)
     }

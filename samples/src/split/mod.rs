@@ -7,7 +7,6 @@
 //! This is stratification by groups after Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", ECML PKDD 2011,
 //! section 3.
 
-mod groups;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +18,6 @@ use sha2::{Digest, Sha256};
 
 use crate::Part;
 use crate::error::Mismatch;
-
-pub(crate) use groups::Groups;
 
 /// Attempts, each with another order of equal groups, to bring every class into every part.
 const ATTEMPTS: u64 = 16;
@@ -60,6 +57,36 @@ impl std::fmt::Display for Shares {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [train, validation, test] = self.0;
         write!(f, "{train},{validation},{test}")
+    }
+}
+
+/// Groups of samples (disjoint sets). The first sample identifies a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    /// An earlier sample of the same group, or the sample itself.
+    earlier: Vec<usize>,
+}
+
+impl Groups {
+    /// One group per sample.
+    pub(crate) fn new(samples: usize) -> Self {
+        Self { earlier: (0..samples).collect() }
+    }
+
+    /// Joins the groups of two samples.
+    pub(crate) fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.first(one), self.first(other));
+        self.earlier[one.max(other)] = one.min(other);
+    }
+
+    /// First sample of a sample's group.
+    pub(crate) fn first(&mut self, sample: usize) -> usize {
+        let mut at = sample;
+        while self.earlier[at] != at {
+            self.earlier[at] = self.earlier[self.earlier[at]];
+            at = self.earlier[at];
+        }
+        at
     }
 }
 
@@ -130,8 +157,7 @@ impl Split {
         hash.update(self.seed.to_le_bytes());
         hash.update(attempt.to_le_bytes());
         hash.update(name);
-        let hash: [u8; 32] = hash.finalize().into();
-        hash.iter().take(8).fold(0, |rank, &byte| rank << 8 | u64::from(byte))
+        u64::from_be_bytes(*hash.finalize().first_chunk().expect("a hash of 32 bytes"))
     }
 }
 

@@ -111,3 +111,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_chain_of_pairs_is_one_group_identified_by_its_first_sample() {
+    let mut groups = Groups::new(6);
+    for (one, other) in [(5, 3), (1, 5), (4, 2)] {
+        groups.join(one, other);
+    }
+    let firsts: Vec<usize> = (0..6).map(|sample| groups.first(sample)).collect();
+    assert_eq!(firsts, [0, 1, 2, 1, 2, 1]);
+}

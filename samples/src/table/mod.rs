@@ -80,7 +80,7 @@ impl Table<'_> {
 
     fn rows(&self) -> Result<Vec<Row>, DataError> {
         let mut table = None;
-        visit(self.root, &BTreeSet::from([TABLE]), &mut |_, bytes| {
+        visit(self.root, &BTreeSet::from([TABLE]), |_, bytes| {
             table = Some(bytes.to_vec());
             Ok(())
         })?;
@@ -101,7 +101,7 @@ impl Table<'_> {
     fn views(&mut self, rows: &[Row]) -> Result<HashMap<String, ImageFile>, DataError> {
         let named = || rows.iter().flat_map(|row| row.files.iter().flatten().map(|file| (file, row.line)));
         let mut views = HashMap::new();
-        visit(self.root, &named().map(|(file, _)| file.as_str()).collect(), &mut |file, bytes| {
+        visit(self.root, &named().map(|(file, _)| file.as_str()).collect(), |file, bytes| {
             views.insert(file.to_owned(), self.view(file, bytes)?);
             Ok(())
         })?;
@@ -146,7 +146,7 @@ impl Table<'_> {
 fn visit(
     root: &Path,
     names: &BTreeSet<&str>,
-    visitor: &mut dyn FnMut(&str, &[u8]) -> Result<(), DataError>,
+    mut visitor: impl FnMut(&str, &[u8]) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
     if root.is_dir() {
         let paths = names.iter().map(|name| (name, root.join(name)));

@@ -1,8 +1,15 @@
-//! Path of an image in class folders: part, class, sample and slot.
+//! Names in class folders: the path of an image, and `classes.txt` with class names in label order.
+//!
+//! A class name may have characters that no folder can have.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
 
 use crate::Part;
 use crate::error::Mismatch;
 
+/// Name of the file, next to the parts.
+pub(super) const CLASSES_FILE: &str = "classes.txt";
 const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 const LAYOUT: &str = "PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val or test, or the same without PART/";
 
@@ -21,7 +28,7 @@ pub(super) struct ImagePath {
 ///
 /// # Errors
 /// [`Mismatch`] for an image outside of the layout.
-pub(super) fn parse(name: &str) -> Result<Option<ImagePath>, Mismatch> {
+pub(super) fn parse_path(name: &str) -> Result<Option<ImagePath>, Mismatch> {
     let Some(steps) = steps(name) else { return Ok(None) };
     let Some((file, folders)) = steps.split_last() else { return Ok(None) };
     let Some((stem, extension)) = file.rsplit_once('.') else { return Ok(None) };
@@ -59,6 +66,38 @@ fn steps(name: &str) -> Option<Vec<&str>> {
     steps.iter().all(|step| !step.starts_with('.')).then_some(steps)
 }
 
+/// Folder of a class: its name, with `%` and two hexadecimal digits for a character that some file system refuses.
+pub(super) fn folder_name(class: &str) -> String {
+    let mut name = String::with_capacity(class.len());
+    let last = class.chars().count().saturating_sub(1);
+    for (at, letter) in class.chars().enumerate() {
+        let at_an_end = (at == 0 && letter == '.') || (at == last && matches!(letter, '.' | ' '));
+        if letter.is_ascii_control() || "/\\:*?\"<>|%".contains(letter) || at_an_end {
+            // Every such letter is ASCII, and writing to a string cannot fail.
+            let _ = write!(name, "%{:02X}", u32::from(letter));
+        } else {
+            name.push(letter);
+        }
+    }
+    name
+}
+
+/// Parses the class names of a file.
+pub(super) fn parse_classes(bytes: &[u8]) -> Result<Vec<String>, Mismatch> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Mismatch::new("UTF-8", "other bytes"))?;
+    let text = text.trim_start_matches('\u{feff}');
+    let classes: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    if classes.is_empty() {
+        return Err(Mismatch::new("one class per line", "none"));
+    }
+    let mut known = BTreeSet::new();
+    match classes.iter().find(|class| !known.insert(folder_name(class).to_lowercase())) {
+        Some(class) => Err(Mismatch::new("every class once", format!("`{class}` twice"))),
+        None => Ok(classes),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +107,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, expected: Result<Option<Expected<'_>>, ()>) {
-        let found = parse(name);
+        let found = parse_path(name);
         let found = found.as_ref().map_err(|mismatch| assert_eq!(*mismatch, outside(name))).map(|path| {
             path.as_ref().map(|path| (path.part, path.class.as_str(), path.sample.as_str(), path.slot))
         });
@@ -93,5 +132,26 @@ mod tests {
         for name in ["README", "a/b/c/d/notes.txt", "car/._1.png", ".cache/a/b/1.png", ""] {
             check(name, Ok(None));
         }
+    }
+
+    #[test]
+    fn a_class_name_becomes_a_folder_name_for_every_file_system() {
+        for (class, folder) in [
+            ("car", "car"),
+            ("t-shirt/top", "t-shirt%2Ftop"),
+            ("100%", "100%25"),
+            ("..", "%2E%2E"),
+            ("Größe x", "Größe x"),
+        ] {
+            assert_eq!(folder_name(class), folder);
+        }
+    }
+
+    #[test]
+    fn classes_are_listed_once_in_label_order() {
+        assert_eq!(parse_classes(b"\xef\xbb\xbfb\r\n\r\n a \n").unwrap(), ["b", "a"]);
+        assert!(parse_classes(b"b\na\nb\n").unwrap_err().found.contains("`b` twice"));
+        assert!(parse_classes(b"\n \n").unwrap_err().to_string().contains("found none"));
+        assert!(parse_classes(b"\xff").unwrap_err().expected.contains("UTF-8"));
     }
 }
