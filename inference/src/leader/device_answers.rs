@@ -129,7 +129,7 @@ impl Leader {
             self.counts.after_close += 1;
             return None;
         }
-        if open.has_answered(slot) {
+        if open.presence.answered().contains(slot) {
             self.counts.duplicates += 1;
             return None;
         }

@@ -158,7 +158,7 @@ impl Leader {
 
     /// The newest sample that was opened or triggered. The short id in a header is widened near it.
     pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.confirmed())
+        self.newest.max(self.plausible_ids.confirmed)
     }
 
     /// Samples that are open, oldest first.
@@ -184,17 +184,17 @@ impl Leader {
 
     /// Every sample up to this id is closed, unless it is open.
     pub fn closed_floor(&self) -> SampleId {
-        self.closed.floor()
+        self.closed.floor.unwrap_or_default()
     }
 
     /// Closed samples above [`Leader::closed_floor`], lowest first.
     pub fn closed_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.closed.samples()
+        self.closed.samples.iter().copied()
     }
 
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
-        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up())
+        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
     }
 
     /// Edges that are up under either network.
@@ -209,7 +209,7 @@ impl Leader {
 
     fn device_down(&mut self, generation: Generation, slot: Slot) {
         let Some(network) = self.networks.get_mut(generation) else { return };
-        network.devices.set_down(slot);
+        network.devices.up.remove(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {

@@ -18,7 +18,7 @@ impl Leader {
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
             open.stage == Stage::Window
                 && !awaited.is_empty()
-                && awaited.is_subset(open.finished_slots())
+                && awaited.is_subset(open.presence.answered() | open.given_up)
                 && has_maps
         });
         if complete {
