@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
+use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames, Sent};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::sections::{DeviceSection, TierOutput};
@@ -13,7 +13,7 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, Settled,
+    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkTag, SampleId, Settled,
     SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
@@ -89,6 +89,11 @@ pub(crate) fn frames(slot: u8) -> Frames {
     write_frames(&path);
     let archive = Archive::open(&path).expect("frames as written");
     Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
+}
+
+/// Messages of a kind.
+pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
+    report.sent.get(kind.name()).copied().unwrap_or_default()
 }
 
 /// A device that is connected.
