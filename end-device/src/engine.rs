@@ -22,7 +22,7 @@ pub(crate) fn load(
     match choice {
         EngineChoice::Packed => {
             if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
-                let engine = PackedEngine::new();
+                let engine = PackedEngine;
                 info!(instructions = engine.path(), "the packed engine");
                 return section(bundle, slot, &engine);
             }

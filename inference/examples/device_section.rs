@@ -12,7 +12,7 @@ use headwater_protocol::Slot;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: device_section BUNDLE")?;
     let bundle = Bundle::open(&path)?;
-    let mut section = DeviceSection::load(&bundle, Slot::new(0)?, &PackedEngine::new())?;
+    let mut section = DeviceSection::load(&bundle, Slot::new(0)?, &PackedEngine)?;
     // Your camera's pixels go here: channels, rows, columns, a byte each; `headwater-samples` decodes and resizes images.
     let view: Vec<u8> = (0..bundle.manifest().preprocessing.view_bytes()).map(|at| at as u8).collect();
     let output = section.run(&view, 1)?.remove(0);

@@ -308,14 +308,7 @@ impl Configuration {
 
     /// Letter in DDNN's figure 2.
     pub const fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
-            Self::C => 'c',
-            Self::D => 'd',
-            Self::E => 'e',
-            Self::F => 'f',
-        }
+        (b'a' + self as u8) as char
     }
 }
 

@@ -175,7 +175,7 @@ impl Tiers {
                 });
             }
             Sent::EdgeGone(edge) => {
-                self.leader_event(Event::EdgeAnswer { edge: *edge, sample, answer: None })
+                self.leader_event(Event::EdgeAnswer { edge: *edge, sample, answer: None });
             }
             Sent::CloudAnswer(logits) => self.leader_event(Event::CloudAnswer { sample, logits }),
         }

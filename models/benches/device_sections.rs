@@ -49,7 +49,7 @@ fn measure(spec: &Spec, engines: &[&dyn Engine]) -> Vec<f64> {
         engines.iter().map(|engine| engine.load(&bytes).expect("the section loads")).collect();
     let pixels: Vec<u8> = (0..view.iter().product::<usize>()).map(|i| (i * 31 % 256) as u8).collect();
     let mut times = vec![Vec::new(); engines.len()];
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     for _ in 0..ROUNDS {
         for (section, times) in sections.iter_mut().zip(&mut times) {
             let (start, mut views) = (Instant::now(), 0u32);
@@ -75,7 +75,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    let packed = PackedEngine::new();
+    let packed = PackedEngine;
     let library = std::env::var_os("ORT_DYLIB_PATH");
     let ort = OrtEngine::load_library(library.as_deref().map(Path::new));
     let mut engines: Vec<&dyn Engine> = vec![&packed, &TractEngine];

@@ -34,11 +34,8 @@ impl Presence {
 
     /// Presence from a row that is true where a slot is present; the others are not in view.
     pub fn from_row(row: &[bool]) -> Self {
-        let mut presence = Self::missing(row.len());
-        for (slot, &present) in Slot::first(row.len()).zip(row) {
-            presence.set(slot, if present { SlotPresence::Present } else { SlotPresence::NotInView });
-        }
-        presence
+        let present = SlotSet::from_row(row);
+        Self { present, not_in_view: SlotSet::first(row.len()) - present, ..Self::missing(row.len()) }
     }
 
     /// Number of slots of the network.
@@ -69,11 +66,6 @@ impl Presence {
             SlotPresence::NotInView => self.not_in_view.insert(slot),
             SlotPresence::Missing => {}
         }
-    }
-
-    /// Whether the slot sent a summary.
-    pub fn is_present(&self, slot: Slot) -> bool {
-        self.present.contains(slot)
     }
 
     /// Number of slots that sent a summary.

@@ -47,7 +47,7 @@ fn expected(whole: &mut Whole, decision: &Decision) -> (u16, f32) {
     let views = shipped::views(&frames, (decision.sample.0 % frames.len() as u64) as usize);
     let views: Vec<_> = Slot::first(6)
         .zip(&views)
-        .map(|(slot, view)| view.as_deref().filter(|_| decision.presence.is_present(slot)))
+        .map(|(slot, view)| view.as_deref().filter(|_| decision.presence.present().contains(slot)))
         .collect();
     let answer = whole.run(&[views]).expect("the sample fits").remove(0);
     let logits = answer.logits.of(decision.exit);

@@ -62,28 +62,16 @@ pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), Agg
     Ok(())
 }
 
-/// Concatenated rows, absent rows 0, then 0 or 1 for each row: absent or present.
-///
-/// # Shapes
-/// - `rows`: `[slots, n]`; absent rows are not read
-/// - `out`: `[slots * n + slots]`
-///
-/// # Errors
-/// [`AggregateError::Length`] when the buffers do not fit `slots`.
-pub fn concat(rows: &[f32], slots: usize, present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
-    concat_maps(rows, slots, 1, present, out)
-}
-
 /// Maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
 ///
 /// # Shapes
 /// - `rows`: `[slots, f, h, w]`; absent maps are not read
-/// - `plane`: elements of one channel, `h * w`
+/// - `plane`: elements of one channel, `h * w`; 1 for scores
 /// - `out`: `[slots * f + slots, h, w]`
 ///
 /// # Errors
 /// [`AggregateError::Length`] when the buffers do not fit `slots` and `plane`.
-pub fn concat_maps(
+pub fn concat(
     rows: &[f32],
     slots: usize,
     plane: usize,

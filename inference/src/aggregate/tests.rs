@@ -63,7 +63,7 @@ fn check(values: &[f32], slots: usize, mask: u64, channels: usize) {
         }
     }
     let mut joined = vec![9.0; values.len() + slots];
-    concat(values, slots, present, &mut joined).unwrap();
+    concat(values, slots, 1, present, &mut joined).unwrap();
     assert_eq!(joined, reference_concat(&rows, mask, 1));
 
     let signs: Vec<f32> = values.iter().map(|&v| if v >= 0.0 { 1.0 } else { -1.0 }).collect();
@@ -125,7 +125,7 @@ fn buffers_that_do_not_fit_are_refused() {
     let one = SourceSet::first(1);
     assert!(matches!(max(&[0.0; 7], one, &mut out), Err(AggregateError::Length { .. })));
     assert!(matches!(mean(&[0.0; 2], one, &mut out), Err(AggregateError::Length { .. })));
-    assert!(matches!(concat(&[0.0; 4], 2, one, &mut out), Err(AggregateError::Length { .. })));
+    assert!(matches!(concat(&[0.0; 4], 2, 1, one, &mut out), Err(AggregateError::Length { .. })));
     assert!(matches!(max_of_bits(&[], one, &mut out), Err(AggregateError::Length { .. })));
     assert!(matches!(concat_bits(&[0; 3], 2, 1, one, &mut out), Err(AggregateError::Length { .. })));
 }

@@ -106,26 +106,18 @@ fn header(name: &str, size: u64) -> Header {
 }
 
 fn parse_header<'a>(block: &'a [u8], part: &str) -> Result<(&'a str, u64), BundleError> {
-    let field = |field: &Range<usize>| {
-        let bytes = &block[field.clone()];
-        bytes.split(|&byte| byte == 0).next().unwrap_or_default()
-    };
+    let field = |range: Range<usize>| block[range].split(|&byte| byte == 0).next().unwrap_or_default();
     let refused = |what: &str, expected, field: &[u8]| BundleError::Header {
         part: format!("{part}, {what}"),
         expected,
         found: field.escape_ascii().to_string(),
     };
-    let name = field(&NAME_FIELD);
-    let name = std::str::from_utf8(name)
-        .ok()
-        .filter(|text| text.is_ascii() && text.len() < NAME_FIELD.len())
-        .ok_or_else(|| refused("name", "a short ASCII name", name))?;
-    let size = field(&SIZE_FIELD);
-    let size = std::str::from_utf8(size)
-        .ok()
-        .and_then(|digits| u64::from_str_radix(digits, 8).ok())
-        .ok_or_else(|| refused("size", "octal digits", size))?;
-    Ok((name, size))
+    let (name, size) = (field(NAME_FIELD), field(SIZE_FIELD));
+    let ascii =
+        std::str::from_utf8(name).ok().filter(|name| name.is_ascii() && name.len() < NAME_FIELD.len());
+    let octal = std::str::from_utf8(size).ok().and_then(|digits| u64::from_str_radix(digits, 8).ok());
+    let ascii = ascii.ok_or_else(|| refused("name", "a short ASCII name", name))?;
+    Ok((ascii, octal.ok_or_else(|| refused("size", "octal digits", size))?))
 }
 
 fn check_end(file: &[u8], at: usize) -> Result<(), BundleError> {

@@ -26,13 +26,10 @@ pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
 
 /// Finds the JSON members and checks them against `hashes.json`.
 pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verified<'a>, BundleError> {
-    let (Some(first), Some(second), Some(last)) = (members.first(), members.get(1), members.last()) else {
-        return Err(misplaced(members));
-    };
+    let [first, second, inner @ .., last] = members else { return Err(misplaced(members)) };
     if [first, second, last].map(|member| member.name.as_str()) != [NETWORK, POLICY, HASHES] {
         return Err(misplaced(members));
     }
-    let inner = &members[2..members.len() - 1];
     let (sections, report) = match inner.split_last() {
         Some((last, sections)) if last.name == REPORT => (sections, Some(last)),
         _ => (inner, None),

@@ -20,11 +20,6 @@ struct Buffer {
 }
 
 impl Outputs {
-    /// Outputs before the first run.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Floats of an output, `[batch, shape]`; empty when the output is bits or there is none.
     pub fn floats(&self, output: usize) -> &[f32] {
         self.buffers.get(output).map_or(&[], |buffer| &buffer.floats)
@@ -37,19 +32,12 @@ impl Outputs {
 
     /// Clears the outputs for a run of this section. For engines.
     pub fn start(&mut self, section: &SectionManifest) {
-        self.buffers.truncate(section.outputs.len());
-        for (i, output) in section.outputs.iter().enumerate() {
-            let (kind, elements) = (output.kind, output.elements());
-            match self.buffers.get_mut(i) {
-                Some(buffer) => {
-                    (buffer.kind, buffer.elements) = (kind, elements);
-                    buffer.floats.clear();
-                    buffer.bits.clear();
-                }
-                None => {
-                    self.buffers.push(Buffer { kind, elements, floats: Vec::new(), bits: Vec::new() });
-                }
-            }
+        let empty = || Buffer { kind: OutputKind::F32, elements: 0, floats: Vec::new(), bits: Vec::new() };
+        self.buffers.resize_with(section.outputs.len(), empty);
+        for (buffer, output) in self.buffers.iter_mut().zip(&section.outputs) {
+            (buffer.kind, buffer.elements) = (output.kind, output.elements());
+            buffer.floats.clear();
+            buffer.bits.clear();
         }
     }
 

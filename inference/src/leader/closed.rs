@@ -20,9 +20,10 @@ const MAX_REVISABLE: usize = 256;
 /// ```
 #[derive(Default)]
 pub(super) struct ClosedSamples {
-    samples: BTreeSet<SampleId>,
-    /// Every sample up to this id is closed, unless it is open.
-    floor: Option<SampleId>,
+    /// Closed samples above the floor.
+    pub(super) samples: BTreeSet<SampleId>,
+    /// Every sample up to this id is closed, unless it is open; `None` where none was forgotten.
+    pub(super) floor: Option<SampleId>,
     /// Samples of late messages that no published notice has named, lowest first.
     pub(super) late: BTreeSet<SampleId>,
     revisable: VecDeque<Decision>,
@@ -59,16 +60,6 @@ impl ClosedSamples {
         self.floor = (floor > SampleId(0)).then_some(floor);
         self.settled = settled;
         closed.into_iter().for_each(|sample| self.remember(sample));
-    }
-
-    /// Every sample up to this id is closed, unless it is open; 0 where none was forgotten.
-    pub(super) fn floor(&self) -> SampleId {
-        self.floor.unwrap_or_default()
-    }
-
-    /// Closed samples above the floor, lowest first.
-    pub(super) fn samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.samples.iter().copied()
     }
 
     /// Notes that devices wait to read that this late sample is closed.
@@ -126,9 +117,9 @@ mod tests {
     fn the_lowest_samples_go_first_and_count_as_closed() {
         let mut closed = closed(1..=LAST);
         assert!(!closed.contains(SampleId(0)) && closed.contains(SampleId(1)));
-        assert_eq!((closed.floor(), closed.samples().count()), (SampleId(0), MAX_SAMPLES));
+        assert_eq!((closed.floor, closed.samples.len()), (None, MAX_SAMPLES));
         closed.decided(SampleId(LAST + 10));
-        assert_eq!((closed.floor(), closed.samples().count()), (SampleId(1), MAX_SAMPLES));
+        assert_eq!((closed.floor, closed.samples.len()), (Some(SampleId(1)), MAX_SAMPLES));
         assert!([0, 1, 2, LAST + 10].into_iter().all(|sample| closed.contains(SampleId(sample))));
         assert!(!closed.contains(SampleId(LAST + 1)));
     }
@@ -143,7 +134,7 @@ mod tests {
             assert_eq!(closed.contains(SampleId(floor)), is_closed);
             let found = [6, 7, 8, 9, 10].map(|sample| closed.contains(SampleId(sample)));
             assert_eq!(found, [false, true, false, true, false]);
-            assert_eq!(closed.floor(), SampleId(floor));
+            assert_eq!(closed.floor.unwrap_or_default(), SampleId(floor));
         }
     }
 

@@ -2,7 +2,6 @@
 
 use headwater_protocol::{Decision, Degraded, Dropped, Exit, PolicyId, SampleId, Stages};
 
-use super::machine::EventContext;
 use super::open_sample::OpenSample;
 use super::{Action, Leader};
 use crate::cascade::ExitAnswer;
@@ -10,12 +9,7 @@ use crate::exit::Assessment;
 
 impl Leader {
     /// Decides a sample by the deepest exit so far, marked with the reason.
-    pub(super) fn decide_without_cloud(
-        &mut self,
-        context: &mut EventContext<'_>,
-        sample: SampleId,
-        reason: Option<Degraded>,
-    ) {
+    pub(super) fn decide_without_cloud(&mut self, sample: SampleId, reason: Option<Degraded>) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         if let Some(reason) = reason {
             open.degrade(reason);
@@ -26,22 +20,16 @@ impl Leader {
             exit: config.configuration.exits()[0],
             assessment: Assessment::of_prior(&config.class_prior),
         });
-        self.decide(context, sample, best);
+        self.decide(sample, best);
     }
 
     /// Decides a sample under the leader's own policy.
-    pub(super) fn decide(&mut self, context: &mut EventContext<'_>, sample: SampleId, answer: ExitAnswer) {
-        self.decide_under(context, sample, answer, None);
+    pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer) {
+        self.decide_under(sample, answer, None);
     }
 
     /// Decides a sample; `policy` is that of a device which decided by itself.
-    pub(super) fn decide_under(
-        &mut self,
-        context: &mut EventContext<'_>,
-        sample: SampleId,
-        answer: ExitAnswer,
-        policy: Option<PolicyId>,
-    ) {
+    pub(super) fn decide_under(&mut self, sample: SampleId, answer: ExitAnswer, policy: Option<PolicyId>) {
         let Some(mut open) = self.open.remove(&sample) else { return };
         if open.is_past_deadline {
             open.degrade(Degraded::Late);
@@ -61,19 +49,19 @@ impl Leader {
             degraded: std::mem::take(&mut open.degraded),
             network: network.config.network,
             policy: policy.unwrap_or(network.config.policy_id),
-            stages: Stages { decided_us: open.elapsed(context.now), ..open.stages },
+            stages: Stages { decided_us: open.elapsed(self.now), ..open.stages },
             bytes: open.bytes,
         };
         if decision.degraded.contains(&Degraded::CloudTimeout) {
             self.closed.keep_revisable(decision.clone());
         }
         self.closed.decided(sample);
-        context.actions.push(Action::Decide(decision));
+        self.actions.push(Action::Decide(decision));
         self.close(open);
     }
 
     /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
-    pub(super) fn revise(&mut self, context: &mut EventContext<'_>, sample: SampleId, logits: &[f32]) {
+    pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
         let Some(mut decision) = self.closed.take_revisable(sample) else {
             self.counts.unasked += 1;
             return;
@@ -86,13 +74,13 @@ impl Leader {
         decision.label = network.label(assessment.class);
         decision.confidence = assessment.confidence;
         decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
-        context.actions.push(Action::Revise(decision));
+        self.actions.push(Action::Revise(decision));
     }
 
-    pub(super) fn drop_sample(&mut self, context: &mut EventContext<'_>, sample: SampleId, reason: Dropped) {
+    pub(super) fn drop_sample(&mut self, sample: SampleId, reason: Dropped) {
         let Some(open) = self.open.remove(&sample) else { return };
         self.closed.dropped(sample, reason);
-        context.actions.push(Action::Drop { sample, reason });
+        self.actions.push(Action::Drop { sample, reason });
         self.close(open);
     }
 

@@ -2,7 +2,6 @@
 
 use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, SlotPresence};
 
-use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader, Micros};
 use crate::cascade::ExitAnswer;
@@ -37,17 +36,12 @@ pub(super) struct DeviceMessage {
 }
 
 impl Leader {
-    pub(super) fn device_answer(
-        &mut self,
-        context: &mut EventContext<'_>,
-        message: DeviceMessage,
-        answer: DeviceAnswer<'_>,
-    ) {
+    pub(super) fn device_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
         if !self.fits(message, answer) {
             self.counts.misfits += 1;
             return;
         }
-        let Some(open) = self.open_for(context, message) else { return };
+        let Some(open) = self.open_for(message) else { return };
         let slot = message.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
@@ -60,23 +54,18 @@ impl Leader {
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(context, message, decision),
+            DeviceAnswer::Decided(decision) => return self.device_decided(message, decision),
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
             DeviceAnswer::NotInView => open.presence.set(slot, SlotPresence::NotInView),
         }
-        self.close_window_if_complete(context, message.sample);
+        self.close_window_if_complete(message.sample);
     }
 
-    fn device_decided(
-        &mut self,
-        context: &mut EventContext<'_>,
-        message: DeviceMessage,
-        decision: DeviceDecision,
-    ) {
+    fn device_decided(&mut self, message: DeviceMessage, decision: DeviceDecision) {
         let Some(open) = self.open.get_mut(&message.sample) else { return };
         open.presence.set(message.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
-        open.stages.window_us = open.elapsed(context.now);
+        open.stages.window_us = open.elapsed(self.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
             self.networks[message.generation].devices.window_closed(answered);
@@ -84,7 +73,7 @@ impl Leader {
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(context, message.sample, answer, Some(policy));
+        self.decide_under(message.sample, answer, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
@@ -105,11 +94,7 @@ impl Leader {
 
     /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
     /// the network.
-    pub(super) fn open_for(
-        &mut self,
-        context: &mut EventContext<'_>,
-        message: DeviceMessage,
-    ) -> Option<&mut OpenSample> {
+    pub(super) fn open_for(&mut self, message: DeviceMessage) -> Option<&mut OpenSample> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
         if self.open.contains_key(&sample) {
             // Later answers also confirm the id: one device may always be the first.
@@ -125,7 +110,7 @@ impl Leader {
             self.counts.implausible_slots.insert(slot);
             return None;
         } else {
-            self.open_sample(context, message);
+            self.open_sample(message);
         }
         if self
             .open
@@ -144,7 +129,7 @@ impl Leader {
             self.counts.after_close += 1;
             return None;
         }
-        if open.has_answered(slot) {
+        if open.presence.answered().contains(slot) {
             self.counts.duplicates += 1;
             return None;
         }
@@ -162,15 +147,15 @@ impl Leader {
         self.open.insert(sample, moved);
     }
 
-    fn open_sample(&mut self, context: &mut EventContext<'_>, message: DeviceMessage) {
+    fn open_sample(&mut self, message: DeviceMessage) {
         let DeviceMessage { generation, sample, age_ms, late, .. } = message;
         // The current network's bound holds for the samples of both networks.
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
         {
-            self.drop_sample(context, oldest, Dropped::Shed);
+            self.drop_sample(oldest, Dropped::Shed);
         }
-        let now = context.now;
+        let now = self.now;
         let network = &mut self.networks[generation];
         // The age of a late sample says nothing about its deadline, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
@@ -191,6 +176,6 @@ impl Leader {
         self.timers.push(open.due, sample);
         self.newest = self.newest.max(sample);
         self.open.insert(sample, open);
-        context.actions.push(Action::Open(sample));
+        self.actions.push(Action::Open(sample));
     }
 }

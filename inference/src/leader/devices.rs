@@ -7,7 +7,7 @@ const MAX_MISSED_WINDOWS: u8 = 3;
 
 /// Which slots are up, and how many windows in a row each missed.
 pub(super) struct Devices {
-    up: SlotSet,
+    pub(super) up: SlotSet,
     missed_windows: [u8; Slot::MAX],
 }
 
@@ -19,15 +19,6 @@ impl Devices {
     pub(super) fn set_up(&mut self, slot: Slot) {
         self.up.insert(slot);
         self.missed_windows[slot.index()] = 0;
-    }
-
-    pub(super) fn set_down(&mut self, slot: Slot) {
-        self.up.remove(slot);
-    }
-
-    /// Slots that are up.
-    pub(super) fn up(&self) -> SlotSet {
-        self.up
     }
 
     /// Slots whose answer a window waits for.

@@ -3,7 +3,6 @@
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet};
 
 use super::device_answers::DeviceMessage;
-use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
 use crate::cascade::ExitAnswer;
@@ -32,7 +31,7 @@ pub struct EdgeAnswer<'a> {
 
 impl Leader {
     /// Requests the features that the next exit still lacks.
-    pub(super) fn escalate(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
+    pub(super) fn escalate(&mut self, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let network = &self.networks[generation];
@@ -40,12 +39,12 @@ impl Leader {
         let present = open.presence.present();
         let wanted = present - open.delivered;
         if wanted.is_empty() && edges.is_empty() {
-            return self.ask_cloud(context, sample);
+            return self.ask_cloud(sample);
         }
         if !wanted.is_empty() {
-            context.actions.push(Action::Request { generation, sample, slots: wanted });
+            self.actions.push(Action::Request { generation, sample, slots: wanted });
         }
-        open.due = context.now.plus_ms(network.config.policy.features_ms).min(open.deadline);
+        open.due = self.now.plus_ms(network.config.policy.features_ms).min(open.deadline);
         self.timers.push(open.due, sample);
         if edges.is_empty() {
             (open.stage, open.owing_slots) = (Stage::Features, wanted);
@@ -58,19 +57,14 @@ impl Leader {
         let with_view = with_view.filter(|(_, slots)| !(**slots & present).is_empty());
         open.owing_edges = with_view.map(|(edge, _)| edge).collect::<EdgeSet>() & network.edges_up;
         let is_complete = open.owing_edges.is_empty();
-        context.actions.push(Action::Collect { generation, sample, slots: present });
+        self.actions.push(Action::Collect { generation, sample, slots: present });
         if is_complete {
-            self.apply_edge_exit(context, sample);
+            self.apply_edge_exit(sample);
         }
     }
 
     /// Takes the features of a slot; `None` if the device does not keep them any more.
-    pub(super) fn features(
-        &mut self,
-        context: &mut EventContext<'_>,
-        message: DeviceMessage,
-        bits: Option<&[u8]>,
-    ) {
+    pub(super) fn features(&mut self, message: DeviceMessage, bits: Option<&[u8]>) {
         let DeviceMessage { generation, slot, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };
         let packed = network.config.packed_bytes;
@@ -83,7 +77,7 @@ impl Leader {
         let has_edges = !network.config.edges.is_empty();
         if pushes && bits.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
-            self.open_for(context, message);
+            self.open_for(message);
         }
         let takes = |open: &OpenSample| {
             let is_new = !open.delivered.contains(slot);
@@ -104,19 +98,14 @@ impl Leader {
             None => {}
         }
         if open.stage == Stage::Window {
-            self.close_window_if_complete(context, sample);
+            self.close_window_if_complete(sample);
         } else if open.owing_slots.is_empty() {
-            self.ask_cloud(context, sample);
+            self.ask_cloud(sample);
         }
     }
 
     /// Takes the answer of an edge; `None` from an edge that has no features.
-    pub(super) fn edge_answer(
-        &mut self,
-        context: &mut EventContext<'_>,
-        sender: EdgeSender,
-        answer: Option<EdgeAnswer<'_>>,
-    ) {
+    pub(super) fn edge_answer(&mut self, sender: EdgeSender, answer: Option<EdgeAnswer<'_>>) {
         let EdgeSender { generation, edge, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
         let edge_slots = network.config.edges.get(edge.index()).copied().unwrap_or_default();
@@ -147,16 +136,11 @@ impl Leader {
             open.bytes.edge_leader += body_bytes;
         }
         if open.owing_edges.is_empty() {
-            self.apply_edge_exit(context, sample);
+            self.apply_edge_exit(sample);
         }
     }
 
-    pub(super) fn edge_down(
-        &mut self,
-        context: &mut EventContext<'_>,
-        generation: Generation,
-        edge: EdgeIndex,
-    ) {
+    pub(super) fn edge_down(&mut self, generation: Generation, edge: EdgeIndex) {
         let Some(network) = self.networks.get_mut(generation) else { return };
         network.edges_up.remove(edge);
         let owes = |open: &OpenSample| {
@@ -165,45 +149,45 @@ impl Leader {
         let waiting: Vec<SampleId> =
             self.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
         for sample in waiting {
-            self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
+            self.edge_answer(EdgeSender { generation, edge, sample }, None);
         }
     }
 
     /// Applies the exit `edge`, when every edge has answered or their time is over.
-    pub(super) fn apply_edge_exit(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
+    pub(super) fn apply_edge_exit(&mut self, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stages.edge_us = open.elapsed(context.now);
+        open.stages.edge_us = open.elapsed(self.now);
         let network = &mut self.networks[open.generation];
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
             Some(network.config.policy.edge.assess(&network.logits, open.delivered.len() as u32))
         });
-        let Some(assessment) = assessed else { return self.ask_cloud(context, sample) };
+        let Some(assessment) = assessed else { return self.ask_cloud(sample) };
         let best = ExitAnswer { exit: Exit::Edge, assessment };
         open.best = Some(best);
         if !assessment.leaves {
-            return self.ask_cloud(context, sample);
+            return self.ask_cloud(sample);
         }
         self.note_undelivered(sample);
-        self.decide(context, sample, best);
+        self.decide(sample, best);
     }
 
     /// Asks the cloud with the maps that came. A slot with a view and without a map counts as missing from here on.
-    pub(super) fn ask_cloud(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
+    pub(super) fn ask_cloud(&mut self, sample: SampleId) {
         self.note_undelivered(sample);
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let config = &self.networks[generation].config;
         let present = if config.edges.is_empty() { open.delivered.sources() } else { open.edges.sources() };
         if open.stage == Stage::Features {
-            open.stages.features_us = open.elapsed(context.now);
+            open.stages.features_us = open.elapsed(self.now);
         }
-        let left_ms = u32::try_from(open.deadline.since(context.now) / 1000).unwrap_or(u32::MAX);
+        let left_ms = u32::try_from(open.deadline.since(self.now) / 1000).unwrap_or(u32::MAX);
         if present.is_empty() {
-            return self.decide_without_cloud(context, sample, None);
+            return self.decide_without_cloud(sample, None);
         }
         if left_ms == 0 {
-            return self.decide_without_cloud(context, sample, Some(Degraded::CloudTimeout));
+            return self.decide_without_cloud(sample, Some(Degraded::CloudTimeout));
         }
         open.stage = Stage::Cloud;
         open.due = open.deadline;
@@ -211,40 +195,29 @@ impl Leader {
         open.bytes.edge_cloud = (open.maps.len() + presence.len()) as u64;
         self.timers.push(open.due, sample);
         let features = open.maps.clone();
-        context.actions.push(Action::AskCloud {
-            generation,
-            sample,
-            features,
-            presence,
-            deadline_ms: left_ms,
-        });
+        self.actions.push(Action::AskCloud { generation, sample, features, presence, deadline_ms: left_ms });
     }
 
-    pub(super) fn cloud_answer(&mut self, context: &mut EventContext<'_>, sample: SampleId, logits: &[f32]) {
+    pub(super) fn cloud_answer(&mut self, sample: SampleId, logits: &[f32]) {
         let Some(open) = self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) else {
-            return self.revise(context, sample, logits);
+            return self.revise(sample, logits);
         };
         let network = &self.networks[open.generation];
         if logits.len() != network.config.classes() {
             self.counts.misfits += 1;
-            return self.cloud_failed(context, sample, Degraded::CloudRefused);
+            return self.cloud_failed(sample, Degraded::CloudRefused);
         }
-        open.stages.cloud_us = open.elapsed(context.now);
+        open.stages.cloud_us = open.elapsed(self.now);
         open.set_undelivered_missing();
         let assessment = network.config.policy.cloud.assess(logits, open.delivered.len() as u32);
-        self.decide(context, sample, ExitAnswer { exit: Exit::Cloud, assessment });
+        self.decide(sample, ExitAnswer { exit: Exit::Cloud, assessment });
     }
 
-    pub(super) fn cloud_failed(
-        &mut self,
-        context: &mut EventContext<'_>,
-        sample: SampleId,
-        reason: Degraded,
-    ) {
+    pub(super) fn cloud_failed(&mut self, sample: SampleId, reason: Degraded) {
         match self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
             Some(open) => {
-                open.stages.cloud_us = open.elapsed(context.now);
-                self.decide_without_cloud(context, sample, Some(reason));
+                open.stages.cloud_us = open.elapsed(self.now);
+                self.decide_without_cloud(sample, Some(reason));
             }
             None => self.counts.unasked += 1,
         }

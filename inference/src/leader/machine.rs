@@ -28,6 +28,10 @@ pub struct Leader {
     /// First sample that was opened on the present connection by a message that was not late.
     pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
+    /// Time of the event being handled.
+    pub(super) now: Micros,
+    /// Actions that the caller gave and that the event being handled has caused; empty between events.
+    pub(super) actions: Vec<Action>,
 }
 
 /// Messages that changed nothing, by reason.
@@ -53,12 +57,6 @@ pub struct Counts {
     pub missing: u64,
 }
 
-/// Time of the event being handled, and the actions that the event has caused.
-pub(super) struct EventContext<'a> {
-    pub(super) now: Micros,
-    pub(super) actions: &'a mut Vec<Action>,
-}
-
 impl Leader {
     /// A leader with no samples. `exits` must be of the same network as `config`.
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
@@ -71,6 +69,8 @@ impl Leader {
             newest: SampleId(0),
             since: None,
             counts: Counts::default(),
+            now: Micros(0),
+            actions: Vec::new(),
         }
     }
 
@@ -105,7 +105,8 @@ impl Leader {
         event: Event<'_>,
         actions: &mut Vec<Action>,
     ) {
-        let context = &mut EventContext { now, actions };
+        self.now = now;
+        std::mem::swap(&mut self.actions, actions);
         let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
             Event::DeviceUp { slot } => {
@@ -113,30 +114,31 @@ impl Leader {
                     network.devices.set_up(slot);
                 }
             }
-            Event::DeviceDown { slot } => self.device_down(context, generation, slot),
+            Event::DeviceDown { slot } => self.device_down(generation, slot),
             Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
-                self.device_answer(context, sent(slot, sample, age_ms, late), answer);
+                self.device_answer(sent(slot, sample, age_ms, late), answer);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(context, sent(slot, sample, 0, late), Some(bits));
+                self.features(sent(slot, sample, 0, late), Some(bits));
             }
-            Event::Gone { slot, sample } => self.features(context, sent(slot, sample, 0, false), None),
+            Event::Gone { slot, sample } => self.features(sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
                 }
             }
-            Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
+            Event::EdgeDown { edge } => self.edge_down(generation, edge),
             Event::EdgeAnswer { edge, sample, answer } => {
-                self.edge_answer(context, EdgeSender { generation, edge, sample }, answer);
+                self.edge_answer(EdgeSender { generation, edge, sample }, answer);
             }
-            Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
-            Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),
+            Event::CloudAnswer { sample, logits } => self.cloud_answer(sample, logits),
+            Event::CloudFailed { sample, reason } => self.cloud_failed(sample, reason),
             Event::Trigger { sample } => self.plausible_ids.confirm(sample),
             Event::Connected => self.since = None,
             Event::Tick => {}
         }
-        self.end_due_stages(context);
+        self.end_due_stages();
+        std::mem::swap(&mut self.actions, actions);
     }
 
     /// When [`Event::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
@@ -156,7 +158,7 @@ impl Leader {
 
     /// The newest sample that was opened or triggered. The short id in a header is widened near it.
     pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.confirmed())
+        self.newest.max(self.plausible_ids.confirmed)
     }
 
     /// Samples that are open, oldest first.
@@ -182,17 +184,17 @@ impl Leader {
 
     /// Every sample up to this id is closed, unless it is open.
     pub fn closed_floor(&self) -> SampleId {
-        self.closed.floor()
+        self.closed.floor.unwrap_or_default()
     }
 
     /// Closed samples above [`Leader::closed_floor`], lowest first.
     pub fn closed_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.closed.samples()
+        self.closed.samples.iter().copied()
     }
 
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
-        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up())
+        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
     }
 
     /// Edges that are up under either network.
@@ -205,33 +207,33 @@ impl Leader {
         self.counts
     }
 
-    fn device_down(&mut self, context: &mut EventContext<'_>, generation: Generation, slot: Slot) {
+    fn device_down(&mut self, generation: Generation, slot: Slot) {
         let Some(network) = self.networks.get_mut(generation) else { return };
-        network.devices.set_down(slot);
+        network.devices.up.remove(slot);
         let open = self.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
                 let message = DeviceMessage { generation, slot, sample, age_ms: 0, late: false };
-                self.features(context, message, None);
+                self.features(message, None);
             } else {
-                self.close_window_if_complete(context, sample);
+                self.close_window_if_complete(sample);
             }
         }
     }
 
-    fn end_due_stages(&mut self, context: &mut EventContext<'_>) {
-        while let Some(sample) = self.timers.pop_due(context.now) {
+    fn end_due_stages(&mut self) {
+        while let Some(sample) = self.timers.pop_due(self.now) {
             // The timer of a closed sample, or of a stage that ended before, means nothing.
-            let Some(open) = self.open.get(&sample).filter(|open| open.due <= context.now) else { continue };
+            let Some(open) = self.open.get(&sample).filter(|open| open.due <= self.now) else { continue };
             match open.stage {
                 Stage::Window => {
                     self.counts.windows_timed_out += 1;
-                    self.close_window(context, sample);
+                    self.close_window(sample);
                 }
-                Stage::Features => self.ask_cloud(context, sample),
-                Stage::Edges => self.apply_edge_exit(context, sample),
-                Stage::Cloud => self.decide_without_cloud(context, sample, Some(Degraded::CloudTimeout)),
+                Stage::Features => self.ask_cloud(sample),
+                Stage::Edges => self.apply_edge_exit(sample),
+                Stage::Cloud => self.decide_without_cloud(sample, Some(Degraded::CloudTimeout)),
             }
         }
     }

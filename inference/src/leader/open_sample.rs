@@ -106,19 +106,9 @@ impl OpenSample {
         now.since(self.captured)
     }
 
-    /// Whether the slot sent an answer: a view, or `not_in_view`.
-    pub(super) fn has_answered(&self, slot: Slot) -> bool {
-        self.presence.answered().contains(slot)
-    }
-
     /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
-    }
-
-    /// Slots from which the window expects nothing more.
-    pub(super) fn finished_slots(&self) -> SlotSet {
-        self.presence.answered() | self.given_up
     }
 
     /// Takes the map of a slot.

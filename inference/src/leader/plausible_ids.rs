@@ -11,7 +11,7 @@ pub(super) const MAX_AHEAD: u64 = 256;
 /// The ids that triggers and devices named so far.
 pub(super) struct PlausibleIds {
     /// Newest id of a trigger or of the journal.
-    confirmed: SampleId,
+    pub(super) confirmed: SampleId,
     /// Newest id that each slot named.
     by_slot: [SampleId; Slot::MAX],
 }
@@ -24,11 +24,6 @@ impl PlausibleIds {
     /// Takes an id of a trigger or of the journal.
     pub(super) fn confirm(&mut self, sample: SampleId) {
         self.confirmed = self.confirmed.max(sample);
-    }
-
-    /// Newest id of a trigger or of the journal.
-    pub(super) fn confirmed(&self) -> SampleId {
-        self.confirmed
     }
 
     /// Takes an id that a slot named.
@@ -82,9 +77,9 @@ mod tests {
     #[test]
     fn the_newest_confirmed_id_is_the_largest_of_a_trigger() {
         let mut ids = PlausibleIds::new();
-        assert_eq!(ids.confirmed(), SampleId(0));
+        assert_eq!(ids.confirmed, SampleId(0));
         ids.confirm(SampleId(7));
         ids.confirm(SampleId(3));
-        assert_eq!(ids.confirmed(), SampleId(7));
+        assert_eq!(ids.confirmed, SampleId(7));
     }
 }

@@ -3,13 +3,12 @@
 use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence, SlotSet};
 
 use super::Leader;
-use super::machine::EventContext;
 use super::open_sample::Stage;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 impl Leader {
-    pub(super) fn close_window_if_complete(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
+    pub(super) fn close_window_if_complete(&mut self, sample: SampleId) {
         let complete = self.open.get(&sample).is_some_and(|open| {
             let network = &self.networks[open.generation];
             // Devices come back from an outage one after the other, so a late sample waits for every slot.
@@ -19,23 +18,23 @@ impl Leader {
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
             open.stage == Stage::Window
                 && !awaited.is_empty()
-                && awaited.is_subset(open.finished_slots())
+                && awaited.is_subset(open.presence.answered() | open.given_up)
                 && has_maps
         });
         if complete {
-            self.close_window(context, sample);
+            self.close_window(sample);
         }
     }
 
     /// Joins the summaries and applies the first exit.
-    pub(super) fn close_window(&mut self, context: &mut EventContext<'_>, sample: SampleId) {
+    pub(super) fn close_window(&mut self, sample: SampleId) {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let network = &mut self.networks[open.generation];
-        open.stages.window_us = open.elapsed(context.now);
+        open.stages.window_us = open.elapsed(self.now);
         self.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
             // The sample's own time begins when every device has answered.
-            open.deadline = open.deadline.min(context.now.plus_ms(network.config.policy.deadline_ms));
+            open.deadline = open.deadline.min(self.now.plus_ms(network.config.policy.deadline_ms));
         } else {
             network.devices.window_closed(open.presence.answered());
         }
@@ -50,11 +49,11 @@ impl Leader {
         let first = network.config.configuration.exits()[0];
         if present == 0 {
             if !open.given_up.is_empty() && open.presence.answered().is_empty() {
-                return self.drop_sample(context, sample, Dropped::SpoolFull);
+                return self.drop_sample(sample, Dropped::SpoolFull);
             }
             open.degrade(Degraded::NoView);
             let assessment = Assessment::of_prior(&network.config.class_prior);
-            return self.decide(context, sample, ExitAnswer { exit: first, assessment });
+            return self.decide(sample, ExitAnswer { exit: first, assessment });
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
@@ -70,9 +69,9 @@ impl Leader {
             logits.map(|logits| ExitAnswer { exit: first, assessment: policy.assess(logits, present) });
         match open.best {
             Some(answer) if answer.assessment.leaves && first == Exit::Local => {
-                self.decide(context, sample, answer);
+                self.decide(sample, answer);
             }
-            _ => self.escalate(context, sample),
+            _ => self.escalate(sample),
         }
     }
 }

@@ -28,7 +28,7 @@ impl DeviceSection {
         let load = || load(bundle, &SectionManifest::device_name(slot), engine);
         Ok(Self {
             section: has_section.then(load).transpose()?,
-            outputs: Outputs::new(),
+            outputs: Outputs::default(),
             classes: manifest.classes(),
             features: manifest.features,
         })

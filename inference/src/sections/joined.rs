@@ -41,7 +41,7 @@ impl EdgeSection {
             classes: manifest.classes(),
             features: tier.features,
             input: Vec::new(),
-            outputs: Outputs::new(),
+            outputs: Outputs::default(),
         })
     }
 
@@ -90,7 +90,7 @@ impl CloudSection {
             section: load(bundle, "cloud", engine)?,
             join: MapJoin::new(manifest.cloud_aggregation, manifest.cloud_sources(), manifest.cloud_map()),
             input: Vec::new(),
-            outputs: Outputs::new(),
+            outputs: Outputs::default(),
         })
     }
 

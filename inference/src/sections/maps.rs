@@ -80,7 +80,7 @@ impl MapJoin {
             Aggregation::Mp => aggregate::max(&self.floats, present, input),
             Aggregation::Ap => aggregate::mean(&self.floats, present, input),
             Aggregation::Cc => {
-                aggregate::concat_maps(&self.floats, self.sources, self.map.plane(), present, input)
+                aggregate::concat(&self.floats, self.sources, self.map.plane(), present, input)
             }
         }
     }

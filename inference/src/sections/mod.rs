@@ -79,18 +79,12 @@ fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Sect
     let stored = bundle.section(name)?;
     let mut section = engine.load(&stored)?;
     let elements = stored.manifest.input_len();
-    let (pixels, floats);
+    let (pixels, floats) = (vec![0; elements], vec![0.0; elements]);
     let zeros = match stored.manifest.input.kind {
-        InputKind::Pixels => {
-            pixels = vec![0; elements];
-            Input::Pixels(&pixels)
-        }
-        InputKind::Floats => {
-            floats = vec![0.0; elements];
-            Input::Floats(&floats)
-        }
+        InputKind::Pixels => Input::Pixels(&pixels),
+        InputKind::Floats => Input::Floats(&floats),
     };
-    section.run(1, zeros, &mut Outputs::new())?;
+    section.run(1, zeros, &mut Outputs::default())?;
     Ok(section)
 }
 

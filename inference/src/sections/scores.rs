@@ -45,7 +45,11 @@ impl ScoresExit {
         }
         let section = load(bundle, exit.name(), engine)?;
         let input = vec![0.0; sources * classes + sources];
-        Ok(Some(Self { join: Join::Section { section, input, outputs: Outputs::new() }, sources, classes }))
+        Ok(Some(Self {
+            join: Join::Section { section, input, outputs: Outputs::default() },
+            sources,
+            classes,
+        }))
     }
 
     /// An exit without a section: maximum or mean over the present sources.
@@ -81,7 +85,7 @@ impl ScoresExit {
             Join::Max => aggregate::max(scores, present, out)?,
             Join::Mean => aggregate::mean(scores, present, out)?,
             Join::Section { section, input, outputs } => {
-                aggregate::concat(scores, self.sources, present, input)?;
+                aggregate::concat(scores, self.sources, 1, present, input)?;
                 if input[scores.len()..].iter().all(|&mask| mask == 0.0) {
                     return Err(AggregateError::NoView.into());
                 }

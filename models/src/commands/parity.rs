@@ -41,7 +41,7 @@ impl Compare {
         let samples = parts.part(self.part.into(), self.limit, experiment.recipe.workers);
         let network =
             TrainedNetwork { spec: &experiment.spec, layers: &experiment.network, state: &checkpoint.state };
-        let packed = PackedEngine::new();
+        let packed = PackedEngine;
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());
         let mut engines: Vec<(&dyn Engine, Parity)> = vec![(&TractEngine, Parity::default())];
         if is_packed {

@@ -71,7 +71,7 @@ pub fn export(
     let deeper = reference.compare_deeper(&without_report, &TractEngine)?;
     let parity = reference.compare_devices(&without_report, &TractEngine)?.with(&deeper);
     let packed = match packed {
-        Ok(_) => Ok(reference.compare_devices(&without_report, &PackedEngine::new())?),
+        Ok(_) => Ok(reference.compare_devices(&without_report, &PackedEngine)?),
         Err(reason) => Err(reason),
     };
     let mut report = contents.report;

@@ -43,13 +43,13 @@ fn every_section_equals_tract_alone_and_in_batches() {
                 InputKind::Pixels => Input::Pixels(&pixels),
                 InputKind::Floats => Input::Floats(&floats),
             };
-            let (mut expected, mut found) = (Outputs::new(), Outputs::new());
+            let (mut expected, mut found) = (Outputs::default(), Outputs::default());
             tract.run(batch, input, &mut expected).unwrap();
             ours.run(batch, input, &mut found).unwrap();
             assert_close(expected.floats(0), found.floats(0));
             assert_eq!(expected.bits(1), found.bits(1));
         }
-        assert!(ours.run(1, Input::Floats(&[]), &mut Outputs::new()).is_err());
+        assert!(ours.run(1, Input::Floats(&[]), &mut Outputs::default()).is_err());
     }
 }
 

@@ -16,26 +16,13 @@ const NAME: &str = "packed";
 const MAX_BRIEF_PRODUCTS: usize = 2_000_000;
 
 /// Runs packed sections with the fastest instructions of this processor.
-#[derive(Clone, Copy, Debug)]
-pub struct PackedEngine {
-    path: CodePath,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PackedEngine;
 
 impl PackedEngine {
-    /// The engine; it has no settings.
-    pub fn new() -> Self {
-        Self { path: CodePath::best() }
-    }
-
     /// Name of the instructions that it uses.
     pub fn path(&self) -> &'static str {
-        self.path.name()
-    }
-}
-
-impl Default for PackedEngine {
-    fn default() -> Self {
-        Self::new()
+        CodePath::best().name()
     }
 }
 
@@ -51,7 +38,7 @@ impl Engine for PackedEngine {
         let named = |error: PackedError| refused(error.to_string());
         // Shapes are checked before memory is allocated.
         check_shapes(manifest, &Plan::read(bytes).map_err(named)?)?;
-        let kernel = OwnedSection::load(bytes, self.path).map_err(named)?;
+        let kernel = OwnedSection::load(bytes, CodePath::best()).map_err(named)?;
         Ok(Box::new(PackedSection { manifest: manifest.clone(), kernel }))
     }
 }

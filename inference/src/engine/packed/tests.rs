@@ -47,7 +47,7 @@ fn manifest(view: &[usize]) -> SectionManifest {
 }
 
 fn load(manifest: &SectionManifest, packed: Option<&[u8]>) -> Result<Box<dyn Section>, EngineError> {
-    PackedEngine::new().load(&SectionBytes { manifest, onnx: Vec::new().into(), packed })
+    PackedEngine.load(&SectionBytes { manifest, onnx: Vec::new().into(), packed })
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_batch_gives_scores_and_bits_of_each_view() {
     let mut views = [0; 32];
     // The second view is bright in its last corner, which only the last window of the pooling reaches.
     views[31] = 255;
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     section.run(2, Input::Pixels(&views), &mut outputs).unwrap();
     assert_eq!(outputs.floats(0), [-4.0, 4.5, -2.0, 2.5]);
     assert_eq!(outputs.bits(1), [0b0000, 0b1000]);

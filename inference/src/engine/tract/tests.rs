@@ -42,7 +42,7 @@ fn relu(shape: &[usize]) -> Vec<u8> {
 fn pixels_are_divided_by_255() {
     let manifest = section(InputKind::Pixels, &[4], &[(OutputKind::F32, &[4])]);
     let mut section = load(&manifest, &relu(&[4])).unwrap();
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     section.run(1, Input::Pixels(&[0, 1, 128, 255]), &mut outputs).unwrap();
     assert_eq!(outputs.floats(0), [0.0, 1.0 / 255.0, 128.0 / 255.0, 1.0]);
 }
@@ -53,7 +53,7 @@ fn bits_are_packed_sample_by_sample() {
     let y = graph.sign("x");
     let manifest = section(InputKind::Floats, &[3], &[(OutputKind::Bits, &[3])]);
     let mut section = load(&manifest, &graph.finish(&[&y])).unwrap();
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     section.run(2, Input::Floats(&[1.0, -1.0, 0.0, -0.5, 0.5, -0.1]), &mut outputs).unwrap();
     assert_eq!(outputs.bits(0), [0b101, 0b010]);
     assert!(outputs.floats(0).is_empty() && outputs.bits(1).is_empty());
@@ -63,7 +63,7 @@ fn bits_are_packed_sample_by_sample() {
 fn an_empty_batch_gives_empty_outputs() {
     let manifest = section(InputKind::Floats, &[4], &[(OutputKind::F32, &[4])]);
     let mut section = load(&manifest, &relu(&[4])).unwrap();
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     section.run(1, Input::Floats(&[1.0; 4]), &mut outputs).unwrap();
     section.run(0, Input::Floats(&[]), &mut outputs).unwrap();
     assert!(outputs.floats(0).is_empty());
@@ -73,7 +73,7 @@ fn an_empty_batch_gives_empty_outputs() {
 fn an_input_of_the_wrong_length_or_kind_is_refused_and_the_section_works_on() {
     let manifest = section(InputKind::Floats, &[4], &[(OutputKind::F32, &[4])]);
     let mut section = load(&manifest, &relu(&[4])).unwrap();
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     let error = section.run(2, Input::Floats(&[1.0; 7]), &mut outputs).unwrap_err().to_string();
     assert!(error.contains("input of 2 samples: expected 8 Floats, found 7 Floats"), "{error}");
     assert!(section.run(1, Input::Pixels(&[1; 4]), &mut outputs).is_err());
@@ -118,7 +118,7 @@ fn broken_onnx_is_an_error_at_load() {
 fn an_output_that_is_the_input_itself_works() {
     let manifest = section(InputKind::Floats, &[2], &[(OutputKind::F32, &[2])]);
     let mut section = load(&manifest, &OnnxGraph::new(&[2]).finish(&["x"])).unwrap();
-    let mut outputs = Outputs::new();
+    let mut outputs = Outputs::default();
     for run in 0..3 {
         let values = [run as f32, 7.0];
         section.run(1, Input::Floats(&values), &mut outputs).unwrap();
@@ -146,7 +146,7 @@ fn check_batched_equals_alone(network: &TinyNetwork, batch: usize) {
                 InputKind::Floats => Input::Floats(&floats[range]),
             }
         };
-        let (mut together, mut alone) = (Outputs::new(), Outputs::new());
+        let (mut together, mut alone) = (Outputs::default(), Outputs::default());
         section.run(batch, input(0..batch), &mut together).unwrap();
         let (mut floats, mut bits) = (Vec::new(), Vec::new());
         for sample in 0..batch {
@@ -178,7 +178,7 @@ proptest! {
             onnx[at] = value;
         }
         if let Ok(mut section) = load(&manifest, &onnx) {
-            let _ = section.run(1, Input::Floats(&[0.5; 4]), &mut Outputs::new());
+            let _ = section.run(1, Input::Floats(&[0.5; 4]), &mut Outputs::default());
         }
     }
 }

@@ -133,7 +133,7 @@ fn an_edge_that_is_down_is_not_waited_for_and_its_slots_are_missing() {
     let actions = group.edge_answer(0, 0b101, &SURE);
     let found = decision(&actions);
     assert_eq!((found.exit, &found.degraded[..]), (Exit::Edge, &[Degraded::FeaturesMissing][..]));
-    assert_eq!([0, 1, 2].map(|index| found.presence.is_present(slot(index))), [true, false, true]);
+    assert_eq!([0, 1, 2].map(|index| found.presence.present().contains(slot(index))), [true, false, true]);
 }
 
 #[test]
