@@ -233,7 +233,7 @@ impl InProcessGroup {
                 Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
             }
             Service::Edge(edge) => {
-                let config = GroupConfig { role: Role::Edge { edge, id: None }, ..self.group_config() };
+                let config = GroupConfig { role: Role::edge(edge), ..self.group_config() };
                 Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {
