@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
+use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
     GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeaderReport, Role, Shared, SharedConfig,
 };
@@ -73,7 +73,7 @@ enum Running {
     Device(DeviceHandle),
     Edge(GroupEdge),
     Leader(GroupLeader),
-    Cloud(CloudHandle),
+    Cloud(CloudService),
 }
 
 /// Runs a group until `shutdown` ends.
@@ -225,8 +225,9 @@ impl InProcessGroup {
         let settings = &self.settings;
         Ok(match service {
             Service::Cloud => {
-                let mut config = CloudConfig::default().with_listen(self.cloud_listen);
-                config.tier.engine = settings.cloud_engine;
+                let mut config = CloudConfig::default();
+                config.http.listen = self.cloud_listen;
+                config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }
             Service::Leader => {
