@@ -7,7 +7,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent, EdgeJob};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Event, Generation, Micros};
-use headwater_inference::sections::{EdgeOutput, EdgeSection};
+use headwater_inference::sections::{EdgeSection, TierOutput};
 use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::error;
@@ -37,7 +37,7 @@ pub(crate) struct EdgeReply {
     /// Slots whose features are in the answer.
     pub(crate) slots: SlotSet,
     /// Scores and feature map; `None` where no features came or the section failed.
-    pub(crate) output: Option<EdgeOutput>,
+    pub(crate) output: Option<TierOutput>,
     /// Whether the section failed.
     pub(crate) failed: bool,
 }

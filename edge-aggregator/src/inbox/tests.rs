@@ -100,6 +100,13 @@ fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
     payload
 }
 
+/// The event of a device's answer.
+fn answered(slot: u8, sample: u64, late: bool, answer: &str) -> String {
+    format!(
+        "DeviceAnswer {{ slot: Slot({slot}), sample: SampleId({sample}), age_ms: 3, late: {late}, answer: {answer} }}"
+    )
+}
+
 #[test]
 fn each_message_becomes_its_event() {
     let mut group = Group::with_device("a", 1);
@@ -110,8 +117,8 @@ fn each_message_becomes_its_event() {
     group.sends("a", DeviceTopic::Features, &message(Body::Features(&[0xff, 0x0f])));
     group.sends("a", DeviceTopic::Features, &message(Body::Gone));
     group.check_seen(&[
-        "Summary { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: false, scores: [0.5, -1.0] }",
-        "NotInView { slot: Slot(1), sample: SampleId(101)",
+        &answered(1, 101, false, "Summary([0.5, -1.0])"),
+        &answered(1, 101, false, "NotInView"),
         "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15] }",
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
@@ -133,9 +140,9 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Summary, &late(Body::Gone));
     group.check_seen(&[
-        "NotInView { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: true }",
+        &answered(1, 101, true, "NotInView"),
         "Features { slot: Slot(1), sample: SampleId(101), late: true",
-        "GivenUp { slot: Slot(1), sample: SampleId(101) }",
+        &answered(1, 101, true, "GivenUp"),
     ]);
     group.sends("a", DeviceTopic::Summary, &message(Body::Gone));
     assert_eq!(
@@ -181,7 +188,7 @@ fn the_birth_of_a_device_with_a_clock_gives_the_first_sample() {
     group.seen.clear();
     assert_eq!(group.inbox.devices.newest_first_sample(), first);
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", (7u64 << 32) + 101)]);
+    group.check_seen(&[&answered(0, (7 << 32) + 101, false, "NotInView")]);
 }
 
 #[test]
@@ -232,7 +239,7 @@ fn a_trigger_has_the_whole_id_and_the_ids_in_headers_are_widened_near_it() {
     group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
     group.newest = whole;
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", whole.0 + 1)]);
+    group.check_seen(&[&answered(0, whole.0 + 1, false, "NotInView")]);
 }
 
 #[test]
@@ -253,7 +260,7 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.check_seen(&[]);
     group.inbox.stop_after(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&["NotInView"]);
+    group.check_seen(&[&answered(0, 101, false, "NotInView")]);
     // The device keeps a spooled sample until another process decides it. Features of an open sample are still taken.
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.check_seen(&[]);
