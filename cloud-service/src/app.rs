@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
-use headwater_protocol::Fault;
+use headwater_protocol::{Fault, NetworkId};
 use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -18,25 +19,30 @@ use tokio::sync::watch;
 use crate::health::Healths;
 use crate::infer::infer;
 use crate::metrics::{CloudMetrics, CloudReport};
-use crate::model_name::ModelName;
-use crate::network::ServedNetworks;
+use crate::network::Network;
 use crate::refusal::Refusal;
 use crate::service::CloudError;
 use crate::settings::CloudConfig;
 
 /// State of the handlers; clones share it. The model threads end when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct CloudState(Arc<Shared>);
+pub struct CloudState {
+    pub(crate) shared: Arc<Shared>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) model_name: String,
-    pub(crate) networks: ServedNetworks,
+    pub(crate) networks: PerNetwork<Network>,
     pub(crate) max_deadline: Duration,
     pub(crate) metrics: Arc<CloudMetrics>,
     pub(crate) healths: Healths,
-    stopping: watch::Sender<bool>,
+    /// Turns true when the service stops: readiness ends, and requests are still answered.
+    pub(crate) stopping: watch::Sender<bool>,
 }
+
+/// The model's name in a path.
+pub(crate) type ModelName = Result<Path<String>, PathRejection>;
 
 /// Metric of the readiness.
 const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
@@ -55,53 +61,72 @@ impl CloudState {
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
-        let networks = networks.into();
-        let ids = networks.bundles().as_ref().map(|_, bundle| bundle.network_id());
-        let metrics = Arc::new(CloudMetrics::new(ids));
-        let networks = ServedNetworks::start(config, &networks, &engine, &metrics.models).await?;
+        let bundles = networks.into().bundles().clone();
+        let metrics = Arc::new(CloudMetrics::new(bundles.as_ref().map(|_, bundle| bundle.network_id())));
+        // All threads start at once; each begins to load its section.
+        let networks = bundles.try_map(|generation, bundle| {
+            Network::start(config, bundle, Arc::clone(&engine), metrics.models[generation].clone())
+        })?;
         let stopping = watch::Sender::new(false);
-        let healths = networks.healths(stopping.subscribe());
+        let threads = networks.as_ref().map(|_, network| network.health.clone());
+        let healths = Healths { threads, is_stopping: stopping.subscribe() };
+        healths.loaded().await.map_err(CloudError::Model)?;
         let of_metrics = healths.clone();
         metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
-        Ok(Self(Arc::new(Shared {
+        let shared = Shared {
             model_name: config.model.name.clone(),
             max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
             metrics,
             healths,
             networks,
             stopping,
-        })))
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Work of the service so far.
     pub fn report(&self) -> CloudReport {
-        self.0.metrics.report()
-    }
-
-    /// Ends readiness; requests are still answered.
-    pub(crate) fn stop(&self) {
-        self.0.stopping.send_replace(true);
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+        self.shared.metrics.report()
     }
 }
 
 impl Shared {
-    /// Checks that a name is the model's.
+    /// Checks that the name in a path is the model's. A name that is not UTF-8 gets an answer of the error table too.
     ///
     /// # Errors
     /// [`Fault::NotFound`] for any other name than the model's.
-    pub(crate) fn check_model(&self, name: &str) -> Result<(), Refusal> {
-        if name == self.model_name {
-            return Ok(());
-        }
-        let name: String = name.chars().take(64).collect();
-        Err(Refusal::new(
-            Fault::NotFound,
-            format!("no model {name:?}: this service has {:?}", self.model_name),
-        ))
+    pub(crate) fn check_model(&self, name: ModelName) -> Result<(), Refusal> {
+        let why = match name {
+            Ok(Path(name)) if name == self.model_name => return Ok(()),
+            Ok(Path(name)) => {
+                let name: String = name.chars().take(64).collect();
+                format!("no model {name:?}: this service has {:?}", self.model_name)
+            }
+            Err(_) => "the model's name: expected percent-encoded UTF-8, found something else".into(),
+        };
+        Err(Refusal::new(Fault::NotFound, why))
+    }
+
+    /// The network that a request names; the current one for a request that names none.
+    ///
+    /// # Errors
+    /// [`Fault::WrongNetwork`] for any other network.
+    pub(crate) fn network(&self, id: Option<NetworkId>) -> Result<&Network, Refusal> {
+        let Some(id) = id else { return Ok(&self.networks.current) };
+        let found = self.networks.iter().find(|(_, network)| network.id == id);
+        found.map(|(_, network)| network).ok_or_else(|| {
+            let expected: Vec<_> = self.networks.iter().map(|(_, network)| network.id.short()).collect();
+            let (expected, found) = (expected.join(" or "), id.short());
+            Refusal::new(
+                Fault::WrongNetwork,
+                format!("network: expected {expected}, found {found}: give all tiers the same bundle"),
+            )
+        })
+    }
+
+    /// Limit of a body before its network is known: the largest of all networks.
+    pub(crate) fn body_limit(&self, is_binary: bool) -> usize {
+        self.networks.iter().map(|(_, network)| network.body_limit(is_binary)).max().unwrap_or(0)
     }
 }
 
@@ -130,43 +155,30 @@ async fn server() -> Response {
 
 /// Answers 503 once a model thread has failed: only a new process helps.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
-    if state.shared().healths.is_live() {
-        Ok(json_answer(&json!({ "live": true })))
-    } else {
-        Err(not_available("the model has failed"))
-    }
+    available(state.shared.healths.is_live(), &json!({ "live": true }), "the model has failed")
 }
 
 async fn ready(State(state): State<CloudState>) -> Result<Response, Refusal> {
-    if state.shared().healths.is_ready() {
-        Ok(json_answer(&json!({ "ready": true })))
-    } else {
-        Err(not_available("not ready"))
-    }
+    available(state.shared.healths.is_ready(), &json!({ "ready": true }), "not ready")
 }
 
-async fn model_ready(
-    State(state): State<CloudState>,
-    ModelName(model): ModelName,
-) -> Result<Response, Refusal> {
-    state.shared().check_model(&model)?;
-    if !state.shared().healths.is_ready() {
-        return Err(not_available("the model is not ready"));
-    }
-    Ok(json_answer(&json!({ "name": model, "ready": true })))
+async fn model_ready(State(state): State<CloudState>, model: ModelName) -> Result<Response, Refusal> {
+    state.shared.check_model(model)?;
+    let answer = json!({ "name": state.shared.model_name, "ready": true });
+    available(state.shared.healths.is_ready(), &answer, "the model is not ready")
 }
 
-async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) -> Result<Response, Refusal> {
-    let shared = state.shared();
-    shared.check_model(&model)?;
-    let PerNetwork { current, next } = &shared.networks.0;
+async fn metadata(State(state): State<CloudState>, model: ModelName) -> Result<Response, Refusal> {
+    let shared = state.shared;
+    shared.check_model(model)?;
+    let PerNetwork { current, next } = &shared.networks;
     let (slots, packed_bytes) = (current.shape.slots, current.shape.packed_bytes());
     let mut parameters = json!({ "network": current.id });
     if let Some(next) = next {
         parameters["next_network"] = json!(next.id);
     }
     Ok(json_answer(&json!({
-        "name": model,
+        "name": shared.model_name,
         "versions": [],
         "platform": "headwater",
         "parameters": parameters,
@@ -179,7 +191,7 @@ async fn metadata(State(state): State<CloudState>, ModelName(model): ModelName) 
 }
 
 async fn metrics(State(state): State<CloudState>) -> Response {
-    let text = state.shared().metrics.registry.text();
+    let text = state.shared.metrics.registry.text();
     ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response()
 }
 
@@ -187,8 +199,9 @@ async fn not_found() -> Refusal {
     Refusal::new(Fault::NotFound, "no such endpoint, or not by this method: see GET /v2")
 }
 
-fn not_available(why: &str) -> Refusal {
-    Refusal::new(Fault::Unavailable, why)
+/// The answer where the service is available, else 503 with the reason.
+fn available(is_available: bool, answer: &Value, otherwise: &str) -> Result<Response, Refusal> {
+    if is_available { Ok(json_answer(answer)) } else { Err(Refusal::new(Fault::Unavailable, otherwise)) }
 }
 
 fn json_answer(value: &Value) -> Response {

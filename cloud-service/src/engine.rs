@@ -5,13 +5,13 @@ use std::sync::Arc;
 use headwater_inference::engine::{Engine, TractEngine};
 use tracing::info;
 
-use crate::settings::{EngineChoice, TierSettings};
+use crate::settings::{CloudConfig, EngineChoice};
 
 /// The engine of the settings.
 ///
 /// # Errors
 /// The reason why ONNX Runtime does not load, where the settings require ONNX Runtime.
-pub(crate) fn choose(settings: &TierSettings) -> Result<Arc<dyn Engine>, String> {
+pub(crate) fn choose(settings: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
     let engine: Arc<dyn Engine> = match settings.engine {
         EngineChoice::Tract => Arc::new(TractEngine::new()),
         EngineChoice::Ort => onnx_runtime(settings)?,
@@ -27,12 +27,12 @@ pub(crate) fn choose(settings: &TierSettings) -> Result<Arc<dyn Engine>, String>
 }
 
 #[cfg(feature = "ort")]
-fn onnx_runtime(settings: &TierSettings) -> Result<Arc<dyn Engine>, String> {
+fn onnx_runtime(settings: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
     let engine = headwater_inference::engine::OrtEngine::load_library(settings.onnxruntime.as_deref());
     engine.map(|engine| Arc::new(engine) as _).map_err(|error| error.to_string())
 }
 
 #[cfg(not(feature = "ort"))]
-fn onnx_runtime(_: &TierSettings) -> Result<Arc<dyn Engine>, String> {
+fn onnx_runtime(_: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
     Err("ONNX Runtime: this program was built without it (feature `ort`)".into())
 }

@@ -37,12 +37,24 @@ impl Healths {
         !self.threads.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
     }
 
+    /// Waits until every section is loaded.
+    ///
+    /// # Errors
+    /// Which section does not load, and why.
+    pub(crate) async fn loaded(&self) -> Result<(), String> {
+        self.all_are(|health| *health != Health::Loading).await;
+        if self.is_live() { Ok(()) } else { Err(self.failed().await) }
+    }
+
     /// Waits until every thread has ended, by stop or failure.
     pub(crate) async fn ended(&self) {
+        self.all_are(|health| matches!(health, Health::Stopped | Health::Failed(_))).await;
+    }
+
+    async fn all_are(&self, is_reached: fn(&Health) -> bool) {
         for (_, health) in self.threads.iter() {
-            let mut health = health.clone();
-            // A closed channel is the end of a thread too.
-            let _ = health.wait_for(|health| matches!(health, Health::Stopped | Health::Failed(_))).await;
+            // A closed channel is the end of a thread.
+            let _ = health.clone().wait_for(is_reached).await;
         }
     }
 
@@ -55,6 +67,7 @@ impl Healths {
             }
         };
         tokio::select! {
+            biased;
             reason = failure(self.threads.current.clone()) => reason,
             reason = next => format!("the next network: {reason}"),
         }

@@ -14,44 +14,40 @@ use headwater_protocol::v2::{
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
-use crate::app::{CloudState, Shared};
-use crate::model_name::ModelName;
+use crate::app::{CloudState, ModelName, Shared};
 use crate::queue::too_late;
 use crate::refusal::Refusal;
 
 pub(crate) async fn infer(
     State(state): State<CloudState>,
-    model: Result<ModelName, Refusal>,
+    model: ModelName,
     headers: HeaderMap,
     request: Request,
-) -> Response {
-    let shared = state.shared();
-    let answered = match model {
-        Ok(ModelName(name)) => answer(shared, &name, &headers, request.into_body()).await,
-        Err(refusal) => Err(refusal),
-    };
-    match answered {
-        Ok(response) => {
-            shared.metrics.answered.inc();
-            response
-        }
-        Err(refusal) => {
-            shared.metrics.refused(refusal.fault).inc();
-            refusal.into_response()
-        }
+) -> Result<Response, Refusal> {
+    let shared = &*state.shared;
+    let answered = answer(shared, model, &headers, request.into_body()).await;
+    match &answered {
+        Ok(_) => shared.metrics.answered.inc(),
+        Err(refusal) => shared.metrics.refused(refusal.fault).inc(),
     }
+    answered
 }
 
-async fn answer(shared: &Shared, model: &str, headers: &HeaderMap, body: Body) -> Result<Response, Refusal> {
+async fn answer(
+    shared: &Shared,
+    model: ModelName,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
     let arrived = Instant::now();
     shared.check_model(model)?;
     let head_bytes = head_length(headers)?;
     let max_deadline = arrived + shared.max_deadline;
     let is_binary = head_bytes.is_some();
-    let body = read_body(shared, body, shared.networks.limits().bytes(is_binary), max_deadline).await?;
+    let body = read_body(shared, body, shared.body_limit(is_binary), max_deadline).await?;
     let opened = open_request(&body, head_bytes)?;
-    let network = shared.networks.named(opened.network())?;
-    let limit = network.limits.bytes(is_binary);
+    let network = shared.network(opened.network())?;
+    let limit = network.body_limit(is_binary);
     if body.len() > limit {
         return Err(oversize(limit));
     }

@@ -9,14 +9,11 @@
 //! The service keeps no state between requests. It does not know devices, brokers or decisions.
 
 mod app;
-mod batch;
-mod body_limits;
 mod engine;
 mod health;
 mod infer;
 mod metrics;
 mod model;
-mod model_name;
 mod network;
 mod queue;
 mod refusal;
@@ -26,5 +23,5 @@ mod settings;
 pub use app::{CloudState, app};
 pub use metrics::CloudReport;
 pub use network::open_networks;
-pub use service::{CloudError, CloudHandle, CloudService, run};
+pub use service::{CloudError, CloudService, run};
 pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};

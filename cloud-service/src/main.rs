@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         Err(stop) => return stop.print("headwater-cloud"),
     };
     let settings = &loaded.settings;
-    if let Err(mistake) = init_logs(&settings.log.filter, settings.log.format) {
+    if let Err(mistake) = init_logs(&settings.service.log.filter, settings.service.log.format) {
         eprintln!("headwater-cloud: {mistake}");
         return ExitCode::from(2);
     }
@@ -44,7 +44,7 @@ async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
         info!("stopping");
     };
-    let report = run(settings.service(), networks, shutdown).await?;
+    let report = run(settings.service.clone(), networks, shutdown).await?;
     info!(answered = report.answered, samples = report.samples, batches = report.batches, "stopped");
     Ok(())
 }

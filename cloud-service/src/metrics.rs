@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use headwater_inference::bundle::PerNetwork;
 use headwater_protocol::{Fault, NetworkId};
 use headwater_telemetry::{Histogram, IntCounter, IntCounterVec, IntGauge, Metrics};
-use serde::Serialize;
 
 /// Metrics of one service.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub(crate) struct ModelMetrics {
 }
 
 /// Work of the service since it started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudReport {
     /// Connections accepted.
     pub connections: u64,
@@ -110,15 +109,14 @@ impl CloudMetrics {
             "Inference requests by the code of their answer; ok for logits.",
             &["code"],
         );
-        let counter = |name, help| registry.counter(name, help);
         Self {
-            connections: counter("headwater_cloud_connections_total", "Connections accepted."),
+            connections: registry.counter("headwater_cloud_connections_total", "Connections accepted."),
             answered: requests.with_label_values(&["ok"]),
-            body_received_bytes: counter(
+            body_received_bytes: registry.counter(
                 "headwater_cloud_body_received_bytes_total",
                 "Bytes of inference request bodies read.",
             ),
-            body_sent_bytes: counter(
+            body_sent_bytes: registry.counter(
                 "headwater_cloud_body_sent_bytes_total",
                 "Bytes of inference answer bodies written.",
             ),

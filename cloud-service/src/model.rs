@@ -6,14 +6,13 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::sections::{CloudSection, SectionError};
 use headwater_protocol::Fault;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
-use crate::batch::Batcher;
 use crate::health::Health;
 use crate::metrics::ModelMetrics;
-use crate::queue::Entry;
+use crate::queue::{Batcher, Entry};
 
 /// Starts the thread, which loads the section first.
 ///
@@ -22,14 +21,13 @@ use crate::queue::Entry;
 pub(crate) fn spawn(
     bundle: Arc<Bundle>,
     engine: Arc<dyn Engine>,
-    queue: mpsc::Receiver<Entry>,
-    max_batch: usize,
+    mut batcher: Batcher,
     metrics: ModelMetrics,
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
         // Declared first, dropped last: callers see a panic only after the health has changed.
-        let (mut batcher, mut entries) = (Batcher::new(queue, max_batch), Vec::new());
+        let mut entries = Vec::new();
         let mut at_end = HealthAtEnd { health, end: None };
         match CloudSection::load(&bundle, &*engine) {
             Ok(section) => {

@@ -1,21 +1,19 @@
-//! The networks that the service answers for: shapes, queue and model thread of each.
+//! The networks that the service answers for: shapes, limits, queue and model thread of each.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_inference::bundle::{Bundle, Generation, Networks, PerNetwork};
+use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
+use headwater_protocol::NetworkId;
 use headwater_protocol::v2::FeatureShape;
-use headwater_protocol::{Fault, NetworkId};
 use tokio::sync::watch;
 
-use crate::body_limits::BodyLimits;
-use crate::health::{Health, Healths};
+use crate::health::Health;
 use crate::metrics::ModelMetrics;
 use crate::model;
 use crate::queue::ModelQueue;
-use crate::refusal::Refusal;
 use crate::service::CloudError;
 use crate::settings::CloudConfig;
 
@@ -26,14 +24,12 @@ pub(crate) struct Network {
     pub(crate) shape: FeatureShape,
     pub(crate) encoding: FeatureEncoding,
     pub(crate) classes: usize,
-    pub(crate) limits: BodyLimits,
     pub(crate) queue: ModelQueue,
-    health: watch::Receiver<Health>,
+    pub(crate) health: watch::Receiver<Health>,
 }
 
-/// All networks of the service.
-#[derive(Debug)]
-pub(crate) struct ServedNetworks(pub(crate) PerNetwork<Network>);
+/// Largest JSON part of a binary request: names, shapes, parameters, the caller's id.
+const HEAD_BYTES: usize = 8 * 1024;
 
 /// Opens the bundle of the current network, and that of the next where there is one.
 ///
@@ -57,7 +53,7 @@ pub fn open_networks(bundle: &Path, next: Option<&Path>) -> Result<Networks, Clo
 
 impl Network {
     /// Starts the model thread, which begins to load the section.
-    fn start(
+    pub(crate) fn start(
         config: &CloudConfig,
         bundle: Arc<Bundle>,
         engine: Arc<dyn Engine>,
@@ -70,70 +66,17 @@ impl Network {
             max_samples: config.http.max_samples.get(),
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
-        let (queue, receiver) = ModelQueue::new(config.http.max_requests.get());
-        let health = model::spawn(bundle, engine, receiver, config.model.max_batch.get(), metrics)
+        let (queue, batcher) = ModelQueue::new(config.http.max_requests.get(), config.model.max_batch.get());
+        let health = model::spawn(bundle, engine, batcher, metrics)
             .map_err(|error| CloudError::Model(error.to_string()))?;
-        let limits = BodyLimits::of(&shape);
-        Ok(Self { id, shape, encoding, classes, limits, queue, health })
+        Ok(Self { id, shape, encoding, classes, queue, health })
     }
 
-    /// Waits until the section is loaded.
-    async fn loaded(&self, generation: Generation) -> Result<(), CloudError> {
-        let mut health = self.health.clone();
-        let loaded = health.wait_for(|health| *health != Health::Loading).await.map(|health| health.clone());
-        match (loaded, generation) {
-            (Ok(Health::Failed(reason)), Generation::Current) => Err(CloudError::Model(reason)),
-            (Ok(Health::Failed(reason)), Generation::Next) => {
-                Err(CloudError::Model(format!("the next network: {reason}")))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl ServedNetworks {
-    /// Starts the threads of all networks at once, and waits until every section is loaded.
-    ///
-    /// # Errors
-    /// [`CloudError::Model`] when a section does not load; all threads end then.
-    pub(crate) async fn start(
-        config: &CloudConfig,
-        networks: &Networks,
-        engine: &Arc<dyn Engine>,
-        metrics: &PerNetwork<ModelMetrics>,
-    ) -> Result<Self, CloudError> {
-        let served = networks.bundles().clone().try_map(|generation, bundle| {
-            Network::start(config, bundle, Arc::clone(engine), metrics[generation].clone())
-        })?;
-        for (generation, network) in served.iter() {
-            network.loaded(generation).await?;
-        }
-        Ok(Self(served))
-    }
-
-    /// The network that a request names; the current one for a request that names none.
-    ///
-    /// # Errors
-    /// [`Fault::WrongNetwork`] for any other network.
-    pub(crate) fn named(&self, id: Option<NetworkId>) -> Result<&Network, Refusal> {
-        let Some(id) = id else { return Ok(&self.0.current) };
-        let found = self.0.iter().find(|(_, network)| network.id == id);
-        found.map(|(_, network)| network).ok_or_else(|| {
-            let expected: Vec<_> = self.0.iter().map(|(_, network)| network.id.short()).collect();
-            let (expected, found) = (expected.join(" or "), id.short());
-            Refusal::new(
-                Fault::WrongNetwork,
-                format!("network: expected {expected}, found {found}: give all tiers the same bundle"),
-            )
-        })
-    }
-
-    /// Limits of a body before its network is known: the larger of each.
-    pub(crate) fn limits(&self) -> BodyLimits {
-        self.0.iter().fold(self.0.current.limits, |limits, (_, network)| limits.max(network.limits))
-    }
-
-    pub(crate) fn healths(&self, is_stopping: watch::Receiver<bool>) -> Healths {
-        Healths { threads: self.0.as_ref().map(|_, network| network.health.clone()), is_stopping }
+    /// Largest request body in bytes, with binary tensors or in JSON alone. In JSON a byte takes up to five characters (`255, `), a
+    /// boolean seven (`false, `).
+    pub(crate) fn body_limit(&self, is_binary: bool) -> usize {
+        let packed_bytes = self.shape.packed_bytes();
+        let map_bytes = if is_binary { packed_bytes + 1 } else { 5 * packed_bytes + 7 + 8 };
+        HEAD_BYTES + self.shape.max_samples * self.shape.slots * map_bytes
     }
 }

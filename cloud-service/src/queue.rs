@@ -1,4 +1,6 @@
-//! Queue of a model: permits, a bounded channel, and the wait for an answer.
+//! Queue of a model: permits, a bounded channel, the wait for an answer, and batching.
+//!
+//! A run takes every waiting request, up to a limit of samples. No request waits for a full batch.
 
 use std::sync::Arc;
 
@@ -8,10 +10,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::metrics::ModelMetrics;
 use crate::refusal::Refusal;
 
-/// Sending end of a queue; cheap to clone.
-#[derive(Clone, Debug)]
+/// Sending end of a queue.
+#[derive(Debug)]
 pub(crate) struct ModelQueue {
     permits: Arc<Semaphore>,
     sender: mpsc::Sender<Entry>,
@@ -30,9 +33,10 @@ pub(crate) struct Entry {
 
 impl ModelQueue {
     /// A queue of at most `max_requests` entries, and its receiving end.
-    pub(crate) fn new(max_requests: usize) -> (Self, mpsc::Receiver<Entry>) {
-        let (sender, receiver) = mpsc::channel(max_requests);
-        (Self { permits: Arc::new(Semaphore::new(max_requests)), sender }, receiver)
+    pub(crate) fn new(max_requests: usize, max_batch: usize) -> (Self, Batcher) {
+        let (sender, queue) = mpsc::channel(max_requests);
+        let permits = Arc::new(Semaphore::new(max_requests));
+        (Self { permits, sender }, Batcher { queue, max_batch, carried: None })
     }
 
     /// Logits `[n, classes]` of a batch, or the refusal; ends at `deadline` at the latest.
@@ -59,4 +63,142 @@ pub(crate) fn too_late() -> Refusal {
 
 fn overloaded() -> Refusal {
     Refusal::new(Fault::Overloaded, "the limit of requests at one time is reached: try again later")
+}
+
+/// Receiving end of a queue.
+#[derive(Debug)]
+pub(crate) struct Batcher {
+    queue: mpsc::Receiver<Entry>,
+    max_batch: usize,
+    /// Entry that was too large for the rest of the last run; first of the next run.
+    carried: Option<Entry>,
+}
+
+impl Batcher {
+    /// Waits for work and fills `entries` with one run. `entries` stays empty when the queue is closed and empty. An entry over the
+    /// limit runs alone.
+    pub(crate) fn next_run(&mut self, metrics: &ModelMetrics, entries: &mut Vec<Entry>) {
+        entries.clear();
+        let mut samples = 0;
+        loop {
+            let next = match self.carried.take() {
+                Some(entry) => Some(entry),
+                None if entries.is_empty() => self.queue.blocking_recv(),
+                None => self.queue.try_recv().ok(),
+            };
+            let Some(entry) = next else { return };
+            let Some(entry) = not_expired(entry, Instant::now(), metrics) else { continue };
+            if samples > 0 && samples + entry.batch.samples > self.max_batch {
+                self.carried = Some(entry);
+                return;
+            }
+            samples += entry.batch.samples;
+            entries.push(entry);
+            if samples >= self.max_batch {
+                return;
+            }
+        }
+    }
+}
+
+/// The entry, unless its deadline has passed or its caller has left; both are counted.
+fn not_expired(entry: Entry, now: Instant, metrics: &ModelMetrics) -> Option<Entry> {
+    if now >= entry.deadline {
+        metrics.skipped_deadline.inc();
+        // The caller may have left.
+        let _ = entry.reply.send(Err(Fault::DeadlineExceeded));
+        return None;
+    }
+    if entry.reply.is_closed() {
+        metrics.skipped_caller_gone.inc();
+        return None;
+    }
+    Some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use headwater_inference::bundle::PerNetwork;
+    use headwater_protocol::NetworkId;
+    use headwater_protocol::v2::FeatureBatch;
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+    use crate::metrics::CloudMetrics;
+
+    struct Queue {
+        sender: mpsc::Sender<Entry>,
+        permits: Arc<Semaphore>,
+        batcher: Batcher,
+        metrics: ModelMetrics,
+    }
+
+    impl Queue {
+        fn new(max_batch: usize) -> Self {
+            let (sender, queue) = mpsc::channel(16);
+            let batcher = Batcher { queue, max_batch, carried: None };
+            let metrics = CloudMetrics::new(PerNetwork::new(NetworkId([1; 32]))).models.current;
+            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, metrics }
+        }
+
+        fn push(&self, samples: usize, left: Duration) -> oneshot::Receiver<Result<Vec<f32>, Fault>> {
+            let (reply, answer) = oneshot::channel();
+            let batch = FeatureBatch { samples, features: vec![0; samples], presence: vec![true; samples] };
+            let permit = Arc::clone(&self.permits).try_acquire_owned().unwrap();
+            let now = Instant::now();
+            let entry = Entry { batch, queued: now, deadline: now + left, reply, _permit: permit };
+            self.sender.try_send(entry).unwrap();
+            answer
+        }
+
+        fn next_run(&mut self) -> Vec<usize> {
+            let mut entries = Vec::new();
+            self.batcher.next_run(&self.metrics, &mut entries);
+            entries.iter().map(|entry| entry.batch.samples).collect()
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_run_takes_every_waiting_entry_up_to_the_limit() {
+        let mut queue = Queue::new(4);
+        let _callers: Vec<_> = [1, 2, 2, 9, 1].map(|samples| queue.push(samples, LONG)).into();
+        assert_eq!(queue.next_run(), [1, 2]);
+        assert_eq!(queue.next_run(), [2]);
+        assert_eq!(queue.next_run(), [9], "larger than the limit: alone");
+        assert_eq!(queue.next_run(), [1]);
+    }
+
+    #[test]
+    fn an_entry_past_its_deadline_is_refused_and_counted() {
+        let mut queue = Queue::new(4);
+        let mut late = queue.push(1, Duration::ZERO);
+        let _caller = queue.push(2, LONG);
+        assert_eq!(queue.next_run(), [2]);
+        assert_eq!(late.try_recv().unwrap(), Err(Fault::DeadlineExceeded));
+        assert_eq!(queue.metrics.skipped_deadline.get(), 1);
+    }
+
+    #[test]
+    fn an_entry_whose_caller_has_left_is_skipped_and_counted() {
+        let mut queue = Queue::new(4);
+        drop(queue.push(1, LONG));
+        let _caller = queue.push(2, LONG);
+        assert_eq!(queue.next_run(), [2]);
+        assert_eq!(queue.metrics.skipped_caller_gone.get(), 1);
+        assert_eq!(queue.permits.available_permits(), 16, "every permit is free");
+    }
+
+    #[test]
+    fn a_closed_queue_ends_with_an_empty_run() {
+        let mut queue = Queue::new(4);
+        let _caller = queue.push(1, LONG);
+        queue.sender = mpsc::channel(1).0;
+        assert_eq!(queue.next_run(), [1]);
+        assert_eq!(queue.next_run(), [0; 0]);
+    }
 }

@@ -22,13 +22,9 @@ use crate::health::Healths;
 use crate::metrics::{CloudMetrics, CloudReport};
 use crate::settings::CloudConfig;
 
-/// The cloud service; [`CloudService::start`] starts one.
+/// A running service. Dropping the value stops the service as [`CloudService::shutdown`] does, without waiting.
 #[derive(Debug)]
-pub struct CloudService;
-
-/// A running service. Dropping the handle stops the service as [`CloudHandle::shutdown`] does, without waiting.
-#[derive(Debug)]
-pub struct CloudHandle {
+pub struct CloudService {
     addr: SocketAddr,
     grace: Duration,
     metrics: Arc<CloudMetrics>,
@@ -46,11 +42,8 @@ impl CloudService {
     ///
     /// # Errors
     /// [`CloudError`]: address, engine or section.
-    pub async fn start(
-        config: CloudConfig,
-        networks: impl Into<Networks>,
-    ) -> Result<CloudHandle, CloudError> {
-        let engine = engine::choose(&config.tier).map_err(CloudError::Model)?;
+    pub async fn start(config: CloudConfig, networks: impl Into<Networks>) -> Result<Self, CloudError> {
+        let engine = engine::choose(&config).map_err(CloudError::Model)?;
         Self::start_with(config, networks, engine).await
     }
 
@@ -62,60 +55,24 @@ impl CloudService {
         config: CloudConfig,
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
-    ) -> Result<CloudHandle, CloudError> {
+    ) -> Result<Self, CloudError> {
         let listener = listen(config.http.listen).await.map_err(CloudError::Listen)?;
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
-        let (metrics, healths) = (Arc::clone(&state.shared().metrics), state.shared().healths.clone());
+        let (metrics, healths) = (Arc::clone(&state.shared.metrics), state.shared.healths.clone());
         let admin = match config.admin.listen {
             Some(listen) => Some(start_admin(listen, &metrics, healths.clone()).await?),
             None => None,
         };
-        let networks = state.shared().networks.0.as_ref().map(|_, network| network.id.short());
+        let networks = state.shared.networks.as_ref().map(|_, network| network.id.short());
         let (network, next_network) = (networks.current, networks.next);
         info!(%addr, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
         let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
-        let grace = Duration::from_millis(u64::from(config.tier.grace_ms.get()));
-        Ok(CloudHandle { addr, grace, metrics, healths, stop, server, admin })
+        let grace = Duration::from_millis(u64::from(config.grace_ms.get()));
+        Ok(Self { addr, grace, metrics, healths, stop, server, admin })
     }
-}
 
-async fn start_admin(
-    listen: SocketAddr,
-    metrics: &CloudMetrics,
-    healths: Healths,
-) -> Result<AdminServer, CloudError> {
-    let admin = AdminServer::start(listen, metrics.registry.clone(), move || healths.is_live()).await;
-    admin.inspect(|admin| info!(addr = %admin.address(), "admin port open")).map_err(CloudError::Listen)
-}
-
-/// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.
-fn serve_until(
-    listener: TcpListener,
-    state: CloudState,
-    config: &CloudConfig,
-    mut stop: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
-    let limits = ServerLimits {
-        max_connections: config.http.max_connections.get(),
-        head_timeout: HEAD_TIMEOUT,
-        grace: Duration::from_millis(u64::from(config.tier.grace_ms.get())),
-    };
-    let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared().metrics));
-    let service = move || {
-        metrics.connections.inc();
-        TowerToHyperService::new(router.clone())
-    };
-    let stopped = async move {
-        // A dropped sender stops the service too.
-        _ = stop.wait_for(|&stop| stop).await;
-        state.stop();
-    };
-    serve(listener, service, limits, stopped)
-}
-
-impl CloudHandle {
     /// Address of the service.
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -146,6 +103,40 @@ impl CloudHandle {
         self.server.abort();
         let _ = (&mut self.server).await;
     }
+}
+
+async fn start_admin(
+    listen: SocketAddr,
+    metrics: &CloudMetrics,
+    healths: Healths,
+) -> Result<AdminServer, CloudError> {
+    let admin = AdminServer::start(listen, metrics.registry.clone(), move || healths.is_live()).await;
+    admin.inspect(|admin| info!(addr = %admin.address(), "admin port open")).map_err(CloudError::Listen)
+}
+
+/// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.
+fn serve_until(
+    listener: TcpListener,
+    state: CloudState,
+    config: &CloudConfig,
+    mut stop: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let limits = ServerLimits {
+        max_connections: config.http.max_connections.get(),
+        head_timeout: HEAD_TIMEOUT,
+        grace: Duration::from_millis(u64::from(config.grace_ms.get())),
+    };
+    let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
+    let service = move || {
+        metrics.connections.inc();
+        TowerToHyperService::new(router.clone())
+    };
+    let stopped = async move {
+        // A dropped sender stops the service too.
+        _ = stop.wait_for(|&stop| stop).await;
+        state.shared.stopping.send_replace(true);
+    };
+    serve(listener, service, limits, stopped)
 }
 
 /// Serves until `shutdown` ends.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use headwater_settings::{
-    AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, Settings, Sources, load, word,
+    AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, Settings, defaults, word,
 };
 use serde::Deserialize;
 
@@ -25,9 +25,23 @@ pub struct CloudSettings {
     /// answered by it.
     #[conf(long, env)]
     pub next_bundle: Option<PathBuf>,
-    /// Settings outside the sections.
+    /// Settings of the service.
     #[conf(flatten)]
-    pub tier: TierSettings,
+    pub service: CloudConfig,
+}
+
+/// Settings of the service without those of its program. Every one has a default that suits one machine.
+#[derive(Clone, Debug, Conf)]
+pub struct CloudConfig {
+    /// What runs the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
+    #[conf(long, env, value_parser = word, default_value = "auto")]
+    pub engine: EngineChoice,
+    /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.
+    #[conf(long, env)]
+    pub onnxruntime: Option<PathBuf>,
+    /// Longest time that shutdown waits for requests in flight, ms.
+    #[conf(long, env, default_value = "5000")]
+    pub grace_ms: Bounded<1, 600_000, u32>,
     /// Section `[http]`.
     #[conf(flatten, prefix)]
     pub http: HttpSettings,
@@ -37,24 +51,6 @@ pub struct CloudSettings {
     /// Section `[log]`.
     #[conf(flatten, prefix)]
     pub log: LogSettings,
-    /// Section `[admin]`.
-    #[conf(flatten, prefix)]
-    pub admin: AdminSettings,
-}
-
-/// Settings of the service without those of its program. Every one has a default that suits one machine.
-#[derive(Clone, Debug, Conf)]
-#[conf(env_prefix = "HEADWATER_CLOUD_")]
-pub struct CloudConfig {
-    /// Settings outside the sections.
-    #[conf(flatten)]
-    pub tier: TierSettings,
-    /// Section `[http]`.
-    #[conf(flatten, prefix)]
-    pub http: HttpSettings,
-    /// Section `[model]`.
-    #[conf(flatten, prefix)]
-    pub model: ModelSettings,
     /// Section `[admin]`.
     #[conf(flatten, prefix)]
     pub admin: AdminSettings,
@@ -78,20 +74,6 @@ pub struct HttpSettings {
     /// Longest time of a request from its head to its answer, ms; a request may name a shorter time.
     #[conf(long, env, default_value = "5000")]
     pub deadline_ms: Bounded<1, 600_000, u32>,
-}
-
-/// Settings outside the sections; the other tiers have them too.
-#[derive(Clone, Debug, Conf)]
-pub struct TierSettings {
-    /// What runs the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
-    #[conf(long, env, value_parser = word, default_value = "auto")]
-    pub engine: EngineChoice,
-    /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.
-    #[conf(long, env)]
-    pub onnxruntime: Option<PathBuf>,
-    /// Longest time that shutdown waits for requests in flight, ms.
-    #[conf(long, env, default_value = "5000")]
-    pub grace_ms: Bounded<1, 600_000, u32>,
 }
 
 /// Section `[model]`: the cloud section as a model of the protocol.
@@ -119,32 +101,17 @@ pub enum EngineChoice {
 }
 
 impl CloudSettings {
-    /// The part that the service itself needs.
-    pub fn service(&self) -> CloudConfig {
-        let Self { tier, http, model, admin, .. } = self.clone();
-        CloudConfig { tier, http, model, admin }
-    }
-
     /// Opens every file that the settings name, as a start would; returns all mistakes.
     pub fn open_files(&self) -> Vec<String> {
         let networks = open_networks(&self.bundle, self.next_bundle.as_deref());
-        let engine = engine::choose(&self.tier);
+        let engine = engine::choose(&self.service);
         networks.err().map(|error| error.to_string()).into_iter().chain(engine.err()).collect()
-    }
-}
-
-impl CloudConfig {
-    /// The same settings with another address to listen on.
-    #[must_use]
-    pub fn with_listen(mut self, address: impl Into<SocketAddr>) -> Self {
-        self.http.listen = address.into();
-        self
     }
 }
 
 impl Default for CloudConfig {
     fn default() -> Self {
-        load(Sources::default()).expect("every setting has a default").settings
+        defaults().expect("every setting has a default")
     }
 }
 
@@ -175,7 +142,7 @@ fn model_name(name: &str) -> Result<String, Mistake> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_settings::{Stop, example};
+    use headwater_settings::{Sources, Stop, example, load};
 
     use super::*;
 

@@ -11,12 +11,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use headwater_link::{LinkConfig, LinkError};
+use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::Settings;
 use headwater_telemetry::{AdminServer, Metrics};
-use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,7 +27,7 @@ use crate::config::{AggregatorConfig, GroupConfig, Role, SharedConfig};
 use crate::edge::GroupEdge;
 use crate::journal::JournalError;
 use crate::leader::GroupLeader;
-use crate::metrics::{EDGE_METRICS, LEADER_METRICS};
+use crate::member::{Member, MemberReport};
 use crate::report::{EdgeReport, LeaderReport};
 
 /// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
@@ -51,8 +51,7 @@ pub struct Shared {
 type Reader = Box<dyn Fn() -> GroupReport + Send + Sync>;
 
 /// Counts of a group by the role of this process.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum GroupReport {
     /// Counts of the leader.
     Leader(Box<LeaderReport>),
@@ -71,12 +70,6 @@ pub struct GroupEnd {
     pub outcome: Result<GroupReport, AggregatorError>,
 }
 
-/// One group that has been started.
-enum Running {
-    Leader(GroupLeader),
-    Edge(GroupEdge),
-}
-
 impl Shared {
     /// Prepares the cloud client.
     ///
@@ -91,14 +84,23 @@ impl Shared {
         Ok(Self { config, cloud })
     }
 
-    /// Settings of a connection to the broker.
-    pub(crate) fn link_config(&self, client_id: String) -> LinkConfig {
-        let queue_messages = self.config.queue_messages.get();
-        LinkConfig {
-            incoming_messages: queue_messages,
-            outgoing_messages: queue_messages,
-            ..LinkConfig::new(self.config.broker.address.clone(), client_id)
-        }
+    /// Longest time that a shutdown waits for open samples, and again for the broker.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_millis(self.config.grace_ms.get().into())
+    }
+
+    /// Settings of a connection to the broker, in the order of the subscriptions. `largest_payload` is that of the group's networks.
+    pub(crate) fn link_config(
+        &self,
+        client_id: String,
+        largest_payload: Option<usize>,
+        filters: impl IntoIterator<Item = String>,
+    ) -> LinkConfig {
+        let mut link = LinkConfig::new(self.config.broker.address.clone(), client_id);
+        link.incoming_messages = self.config.queue_messages.get();
+        link.outgoing_messages = link.incoming_messages;
+        link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
+        filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
     }
 }
 
@@ -140,32 +142,46 @@ impl Aggregator {
         config: GroupConfig,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
-        let (site, group) = (config.site.clone(), config.group.clone());
         let started = match config.role {
-            Role::Leader { .. } => GroupLeader::start(shared, config).await.map(Running::Leader),
-            Role::Edge { .. } => GroupEdge::start(shared, &config).await.map(Running::Edge),
-        };
-        let running = match started {
-            Ok(running) => running,
-            Err(error @ AggregatorError::Config(_)) => return Err(error),
-            Err(failure) => {
-                error!(%site, %group, %failure, "the group does not start; the others go on");
-                self.ended.push(GroupEnd { site, group, outcome: Err(failure) });
-                return Ok(());
+            Role::Leader { .. } => {
+                let leader = GroupLeader::start(shared, config.clone()).await;
+                leader.map(|leader| self.add(leader, &config, metrics))
+            }
+            Role::Edge { .. } => {
+                let edge = GroupEdge::start(shared, &config).await;
+                edge.map(|edge| self.add(edge, &config, metrics))
             }
         };
-        let labels = [("site", site.as_str()), ("group", group.as_str())];
-        self.readers.push(running.register(metrics, &labels));
+        match started {
+            Err(failure) if !matches!(failure, AggregatorError::Config(_)) => {
+                let GroupConfig { site, group, .. } = config;
+                error!(%site, %group, %failure, "the group does not start; the others go on");
+                self.ended.push(GroupEnd { site, group, outcome: Err(failure) });
+                Ok(())
+            }
+            started => started,
+        }
+    }
+
+    /// Registers the metrics of a member and runs it.
+    fn add<R: MemberReport>(&mut self, member: Member<R>, config: &GroupConfig, metrics: &Metrics) {
+        let GroupConfig { site, group, role, .. } = config.clone();
+        let mut labels = vec![("site", site.as_str()), ("group", group.as_str())];
+        if let Role::Edge { id, .. } = &role {
+            labels.push(("edge", id.as_str()));
+        }
+        metrics.register_report(R::METRICS, &labels, member.reader());
+        let read = member.reader();
+        self.readers.push(Box::new(move || read().into_group_report()));
         let mut stop = self.stop.subscribe();
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
         self.running.spawn(async move {
-            let outcome = running.run(stop).await;
+            let outcome = member.run(stop).await.map(R::into_group_report);
             if let Err(failure) = &outcome {
                 error!(%site, %group, %failure, "the group ended; the others go on");
             }
             GroupEnd { site, group, outcome }
         });
-        Ok(())
     }
 
     /// Counts of every group that started, in the order of the configuration.
@@ -210,34 +226,6 @@ pub async fn run(
     Ok(aggregator.shutdown().await)
 }
 
-impl Running {
-    async fn run(self, stop: impl Future<Output = ()>) -> Result<GroupReport, AggregatorError> {
-        match self {
-            Self::Leader(leader) => {
-                leader.run(stop).await.map(|report| GroupReport::Leader(Box::new(report)))
-            }
-            Self::Edge(edge) => edge.run(stop).await.map(|report| GroupReport::Edge(Box::new(report))),
-        }
-    }
-
-    /// Registers the metrics of the group and gives its reader.
-    fn register(&self, metrics: &Metrics, labels: &[(&str, &str)]) -> Reader {
-        match self {
-            Self::Leader(leader) => {
-                metrics.register_report(&LEADER_METRICS, labels, leader.reader());
-                let read = leader.reader();
-                Box::new(move || GroupReport::Leader(Box::new(read())))
-            }
-            Self::Edge(edge) => {
-                let labels = [labels, &[("edge", edge.id())]].concat();
-                metrics.register_report(&EDGE_METRICS, &labels, edge.reader());
-                let read = edge.reader();
-                Box::new(move || GroupReport::Edge(Box::new(read())))
-            }
-        }
-    }
-}
-
 /// Refuses two members with the same role in the same group, two edges of it with the same name, and two equal client ids.
 fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
     let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -246,14 +234,14 @@ fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
         let GroupConfig { site, group, role, client_id, .. } = config;
         let edge = match role {
             Role::Leader { .. } => None,
-            Role::Edge { edge, .. } => Some(*edge),
+            Role::Edge { edge, id } => Some((edge, id)),
         };
-        if !members.insert((site, group, edge)) {
+        if !members.insert((site, group, edge.map(|(edge, _)| edge))) {
             mistakes.push(format!(
                 "group[{index}].group: expected each role of a group once, found {group} again"
             ));
         }
-        if let Role::Edge { id: Some(id), .. } = role
+        if let Some((_, id)) = edge
             && !edge_ids.insert((site, group, id))
         {
             mistakes.push(format!(
@@ -293,6 +281,11 @@ pub enum AggregatorError {
 }
 
 impl AggregatorError {
+    #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives the error by value")]
+    pub(crate) fn section(reason: impl ToString) -> Self {
+        Self::Section(reason.to_string())
+    }
+
     /// One setting that cannot work.
     pub(crate) fn mistake(mistake: impl Into<String>) -> Self {
         Self::Config(vec![mistake.into()])

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use headwater_settings::{Bounded, Conf, Settings};
+use headwater_settings::{Bounded, Conf};
 use tokio::time::Instant;
 
 /// Section `[cloud.breaker]`: when requests to the cloud are suspended.
@@ -20,8 +20,6 @@ pub struct BreakerConfig {
     #[conf(long, env, default_value = "5000")]
     pub max_wait_ms: Bounded<1, 600_000, u32>,
 }
-
-impl Settings for BreakerConfig {}
 
 /// Whether a request may go to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +37,8 @@ pub(crate) enum Admission {
 pub(crate) struct Breaker {
     config: BreakerConfig,
     state: State,
-    opened: u64,
+    /// Number of times that the breaker opened, failed probes included.
+    pub(crate) opened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +82,6 @@ impl Breaker {
         };
     }
 
-    /// Number of times that the breaker opened, failed probes included.
-    pub(crate) fn opened(&self) -> u64 {
-        self.opened
-    }
-
     /// Opens the breaker for a random 50 to 100 % of the wait. Each failed probe doubles the wait.
     fn open(&mut self, now: Instant, probes: u32, jitter: f32) -> State {
         self.opened += 1;
@@ -103,7 +97,7 @@ mod tests {
     use super::*;
 
     fn default_config() -> BreakerConfig {
-        headwater_settings::defaults().unwrap()
+        headwater_settings::defaults::<crate::config::SharedConfig>().unwrap().cloud.breaker
     }
 
     fn ms(ms: u64) -> Duration {
@@ -152,7 +146,7 @@ mod tests {
             assert_eq!(breaker.admit(now), Admission::Probe, "{expected}");
             breaker.failed(Admission::Probe, now, 1.0);
         }
-        assert_eq!(breaker.opened(), 8);
+        assert_eq!(breaker.opened, 8);
     }
 
     #[test]

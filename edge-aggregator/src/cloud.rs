@@ -13,7 +13,7 @@ use bytes::Bytes;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
-use headwater_protocol::{Degraded, Fault, NetworkId, SampleId};
+use headwater_protocol::{Degraded, Fault, SampleId};
 use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::CONTENT_TYPE;
@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use crate::breaker::{Admission, Breaker};
 use crate::config::CloudConfig;
+use crate::inbox::MessageFormat;
 use crate::report::CloudCounts;
 
 /// Time after which an idle connection is closed; less than the cloud service's.
@@ -48,21 +49,15 @@ pub(crate) struct CloudConnection {
     breaker: Mutex<Breaker>,
 }
 
-/// The group's model at the cloud service.
-#[derive(Clone, Debug)]
+/// The group's model at the cloud service, and the group's requests.
+#[derive(Debug)]
 pub(crate) struct CloudModel {
+    connection: Arc<CloudConnection>,
     /// `http://host:port/v2/models/{m}/infer`.
-    pub(crate) uri: Uri,
-    pub(crate) shapes: PerNetwork<CloudShape>,
-}
-
-/// Shape of requests and answers for one network.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CloudShape {
-    pub(crate) network: NetworkId,
-    /// Feature maps that the cloud section joins.
-    pub(crate) sources: usize,
-    pub(crate) classes: usize,
+    uri: Uri,
+    formats: Arc<PerNetwork<MessageFormat>>,
+    /// Locked for single updates, never across an await.
+    counts: Arc<Mutex<CloudCounts>>,
 }
 
 /// Request for one sample.
@@ -86,17 +81,10 @@ pub(crate) struct CloudReply {
 #[derive(Debug)]
 pub(crate) struct CloudClient {
     /// `None` without a cloud service.
-    requests: Option<Arc<Requests>>,
+    model: Option<Arc<CloudModel>>,
     /// Locked for single updates, never across an await.
     counts: Arc<Mutex<CloudCounts>>,
     pending: JoinSet<CloudReply>,
-}
-
-#[derive(Debug)]
-struct Requests {
-    connection: Arc<CloudConnection>,
-    model: CloudModel,
-    counts: Arc<Mutex<CloudCounts>>,
 }
 
 impl CloudConnection {
@@ -114,19 +102,13 @@ impl CloudConnection {
             breaker: Mutex::new(Breaker::new(config.breaker)),
         }
     }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        lock(&self.breaker)
-    }
 }
 
 impl CloudClient {
     /// A client of a group. Without a cloud every request fails with [`Degraded::CloudUnreachable`].
-    pub(crate) fn new(cloud: Option<(Arc<CloudConnection>, CloudModel)>) -> Self {
-        let counts = Arc::default();
-        let requests = cloud
-            .map(|(connection, model)| Arc::new(Requests { connection, model, counts: Arc::clone(&counts) }));
-        Self { requests, counts, pending: JoinSet::new() }
+    pub(crate) fn new(model: Option<CloudModel>) -> Self {
+        let counts = model.as_ref().map(|model| Arc::clone(&model.counts)).unwrap_or_default();
+        Self { model: model.map(Arc::new), counts, pending: JoinSet::new() }
     }
 
     /// Starts a request; [`CloudClient::next`] gives its reply.
@@ -134,14 +116,14 @@ impl CloudClient {
     /// # Errors
     /// The reason why no request goes out: no cloud, or an open breaker. Such a request has no reply.
     pub(crate) fn ask(&mut self, question: CloudQuestion, now: Instant) -> Result<(), Degraded> {
-        let requests = self.requests.as_ref().ok_or(Degraded::CloudUnreachable);
-        let admitted = requests.and_then(|requests| match requests.connection.breaker().admit(now) {
+        let model = self.model.as_ref().ok_or(Degraded::CloudUnreachable);
+        let admitted = model.and_then(|model| match lock(&model.connection.breaker).admit(now) {
             Admission::Refuse => Err(Degraded::CloudBreakerOpen),
-            admission => Ok((Arc::clone(requests), admission)),
+            admission => Ok((Arc::clone(model), admission)),
         });
         match admitted {
-            Ok((requests, admission)) => {
-                self.pending.spawn(requests.run(question, admission, now));
+            Ok((model, admission)) => {
+                self.pending.spawn(model.run(question, admission, now));
                 Ok(())
             }
             Err(reason) => {
@@ -169,21 +151,30 @@ impl CloudClient {
     }
 
     pub(crate) fn counts(&self) -> CloudCounts {
-        let requests = self.requests.as_ref();
-        let breaker_opened = requests.map_or(0, |requests| requests.connection.breaker().opened());
+        let model = self.model.as_ref();
+        let breaker_opened = model.map_or(0, |model| lock(&model.connection.breaker).opened);
         CloudCounts { breaker_opened, ..lock(&self.counts).clone() }
     }
 }
 
-impl Requests {
-    fn counts(&self) -> MutexGuard<'_, CloudCounts> {
-        lock(&self.counts)
+impl CloudModel {
+    /// A model by its name.
+    ///
+    /// # Errors
+    /// As [`infer_endpoint`].
+    pub(crate) fn new(
+        connection: Arc<CloudConnection>,
+        cloud: &Endpoint,
+        model: &str,
+        formats: Arc<PerNetwork<MessageFormat>>,
+    ) -> Result<Self, String> {
+        Ok(Self { connection, uri: infer_endpoint(cloud, model)?, formats, counts: Arc::default() })
     }
 
     async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
-        self.counts().asked += 1;
+        lock(&self.counts).asked += 1;
         let mut exchange = std::pin::pin!(self.exchange(question, deadline));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
             Ok(result) => {
@@ -197,14 +188,14 @@ impl Requests {
                 late.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
             }
         };
-        self.counts().answered += u64::from(result.is_ok());
+        lock(&self.counts).answered += u64::from(result.is_ok());
         CloudReply { sample, result }
     }
 
     /// Notes the outcome of a request at its deadline, in the breaker and the counts.
     fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
-        let mut breaker = self.connection.breaker();
-        let uri = &self.model.uri;
+        let mut breaker = lock(&self.connection.breaker);
+        let uri = &self.uri;
         let Some(reason) = failure else {
             breaker.succeeded();
             if admission == Admission::Probe {
@@ -212,10 +203,10 @@ impl Requests {
             }
             return;
         };
-        *self.counts().failed.entry(reason).or_default() += 1;
-        let opened = breaker.opened();
+        *lock(&self.counts).failed.entry(reason).or_default() += 1;
+        let opened = breaker.opened;
         breaker.failed(admission, Instant::now(), random_fraction());
-        if breaker.opened() > opened && admission == Admission::Allow {
+        if breaker.opened > opened && admission == Admission::Allow {
             warn!(%uri, reason = reason.name(), "the cloud fails; requests are suspended for a while");
         }
     }
@@ -224,22 +215,24 @@ impl Requests {
         // The semaphore is never closed.
         let _permit = self.connection.permits.acquire().await.map_err(|_| Degraded::CloudUnreachable)?;
         // The leader asks only for networks that it holds.
-        let shape = *self.model.shapes.get(question.generation).ok_or(Degraded::CloudRefused)?;
-        let request = self.request(question, shape, deadline)?;
+        let format = self.formats.get(question.generation).ok_or(Degraded::CloudRefused)?;
+        let request = self.request(question, format, deadline)?;
         // A connection that fails and one that breaks: in both cases the cloud is unreachable.
         let response =
             self.connection.client.request(request).await.map_err(|_| Degraded::CloudUnreachable)?;
-        if response.status() != StatusCode::OK {
-            return Err(refusal(response.status()));
+        match response.status() {
+            StatusCode::OK => {}
+            status if status == Fault::DeadlineExceeded.http_status() => return Err(Degraded::CloudTimeout),
+            _ => return Err(Degraded::CloudRefused),
         }
         let head_bytes =
             response.headers().get(HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let max_bytes = MAX_JSON_BYTES + 16 * shape.classes;
+        let max_bytes = MAX_JSON_BYTES + 16 * format.classes;
         let body = Limited::new(response.into_body(), max_bytes).collect().await;
         let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
-        self.counts().body_received_bytes += body.len() as u64;
-        match decode_response(&body, head_bytes, 1, shape.classes) {
-            Ok(answer) if answer.network.is_none_or(|network| network == shape.network) => Ok(answer.logits),
+        lock(&self.counts).body_received_bytes += body.len() as u64;
+        match decode_response(&body, head_bytes, 1, format.classes) {
+            Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
             _ => Err(Degraded::CloudRefused),
         }
     }
@@ -247,31 +240,23 @@ impl Requests {
     fn request(
         &self,
         question: CloudQuestion,
-        shape: CloudShape,
+        format: &MessageFormat,
         deadline: Instant,
     ) -> Result<Request<Full<Bytes>>, Degraded> {
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let request = InferRequest {
             id: None,
-            network: Some(shape.network),
+            network: Some(format.network),
             deadline_ms: Some(u32::try_from(left).unwrap_or(u32::MAX).max(1)),
             batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
         };
-        let (body, head_bytes) = encode_request(&request, shape.sources);
-        self.counts().body_sent_bytes += body.len() as u64;
-        Request::post(self.model.uri.clone())
+        let (body, head_bytes) = encode_request(&request, format.cloud_sources);
+        lock(&self.counts).body_sent_bytes += body.len() as u64;
+        Request::post(self.uri.clone())
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(HEADER_LENGTH, head_bytes)
             .body(Full::new(Bytes::from(body)))
             .map_err(|_| Degraded::CloudRefused)
-    }
-}
-
-fn refusal(status: StatusCode) -> Degraded {
-    if status.as_u16() == Fault::DeadlineExceeded.http_status() {
-        Degraded::CloudTimeout
-    } else {
-        Degraded::CloudRefused
     }
 }
 

@@ -116,8 +116,8 @@ pub enum Role {
     Edge {
         /// Position of the edge in the network.
         edge: EdgeIndex,
-        /// Name of the edge in topics; `None` makes one from the position.
-        id: Option<EdgeId>,
+        /// Name of the edge in topics.
+        id: EdgeId,
     },
 }
 
@@ -164,7 +164,6 @@ impl Settings for SharedConfig {
         url.and_then(Result::err).map(|mistake| format!("cloud.url: {mistake}")).into_iter().collect()
     }
 }
-impl Settings for CloudConfig {}
 impl Settings for GroupLimits {}
 impl Settings for JournalSettings {}
 
@@ -202,6 +201,17 @@ impl GroupConfig {
     /// MQTT client id. Names hold no `:`, so that no two roles have the same id; some brokers refuse a `/`.
     pub(crate) fn client_id(&self, role: &str) -> String {
         self.client_id.clone().unwrap_or_else(|| format!("{}:{}:{role}", self.site, self.group))
+    }
+}
+
+impl Role {
+    /// An edge with the name that its position gives.
+    ///
+    /// # Panics
+    /// Never: the name is short and without topic characters.
+    pub fn edge(edge: EdgeIndex) -> Self {
+        let id = EdgeId::new(format!("edge-{edge}")).expect("a word and a number make a name");
+        Self::Edge { edge, id }
     }
 }
 

@@ -1,18 +1,19 @@
 //! Messages from the broker: topic and payload in, events for the leader out, refusals counted.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use headwater_inference::bundle::PerNetwork;
+use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation};
-use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
+use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::{
-    Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, SlotSet,
-    Status, Topic, Topics, decode,
+    Birth, Body, DeviceTopic, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, SlotSet, Topic, Topics,
+    decode,
 };
+use serde::de::DeserializeOwned;
 
-use crate::registry::{DeviceIndex, DeviceNetwork, Registry, SlotChange};
-use crate::remote_edges::{EdgeChange, EdgeNetwork, NetworkEdge, RemoteEdgeIndex, RemoteEdges};
-use crate::report::{DeviceRefusals, EdgeRefusals};
+use crate::registry::{DeviceIndex, Registry};
+use crate::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
 /// Topic names whose meaning is remembered: a message on one of them costs a look-up and no allocation.
 const MAX_ROUTES: usize = 4096;
@@ -21,18 +22,27 @@ const MAX_ROUTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     topics: Topics,
-    formats: PerNetwork<MessageFormat>,
-    devices: Registry,
-    edges: RemoteEdges,
+    pub(crate) formats: Arc<PerNetwork<MessageFormat>>,
+    pub(crate) devices: Registry,
+    pub(crate) edges: RemoteEdges,
     routes: HashMap<String, Route>,
     /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
     last_sample: Option<SampleId>,
+    /// Newest sample at the arrival of the message that is read.
+    newest: SampleId,
     scores: Vec<f32>,
-    changes: Vec<SlotChange>,
-    unroutable: u64,
+    changes: Vec<Change>,
+    /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
+    pub(crate) unroutable: u64,
 }
 
-/// Format of the messages of a network.
+/// A device or an edge came or left.
+pub(crate) type Change = (Generation, Event<'static>);
+
+/// A fault of the error table, and a sentence for the operator.
+pub(crate) type Refusal = (Fault, String);
+
+/// Format of a network's messages, and of its requests to the cloud.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageFormat {
     pub(crate) network: NetworkId,
@@ -44,19 +54,36 @@ pub(crate) struct MessageFormat {
     pub(crate) device_features: FeatureEncoding,
     /// Encoding of the edges' feature maps.
     pub(crate) edge_features: FeatureEncoding,
+    /// Feature maps that the cloud section joins.
+    pub(crate) cloud_sources: usize,
+    pub(crate) classes: usize,
 }
 
 impl MessageFormat {
-    pub(crate) fn new(manifest: &NetworkManifest, network: NetworkId, remote_edges: Vec<SlotSet>) -> Self {
+    pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Self {
+        let manifest = bundle.manifest();
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
         Self {
-            network,
+            network: bundle.network_id(),
             slots: usize::from(manifest.slots),
             remote_edges,
             limits: manifest.limits(),
             device_features: manifest.features.encoding,
             edge_features: edge.unwrap_or_default(),
+            cloud_sources: manifest.cloud_sources(),
+            classes: manifest.classes(),
         }
+    }
+
+    /// Decodes a message of this network.
+    fn decode<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, Refusal> {
+        let message = decode(payload, &self.limits).map_err(|error| (error.fault(), error.to_string()))?;
+        let (ours, theirs) = (self.network.tag(), message.header.network);
+        if ours != theirs {
+            let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
+            return Err((Fault::WrongNetwork, why));
+        }
+        Ok(message)
     }
 }
 
@@ -67,27 +94,16 @@ enum Route {
     Edge(RemoteEdgeIndex, EdgeTopic),
 }
 
-/// Payload of a message, and the newest sample at its arrival.
-#[derive(Clone, Copy)]
-struct Received<'a> {
-    payload: &'a [u8],
-    newest: SampleId,
-}
-
 impl Inbox {
-    pub(crate) fn new(topics: Topics, formats: PerNetwork<MessageFormat>) -> Self {
-        let devices =
-            formats.as_ref().map(|_, format| DeviceNetwork { network: format.network, slots: format.slots });
-        let edges = formats
-            .as_ref()
-            .map(|_, format| EdgeNetwork { network: format.network, slots: format.remote_edges.clone() });
+    pub(crate) fn new(topics: Topics, formats: Arc<PerNetwork<MessageFormat>>) -> Self {
         Self {
             topics,
-            devices: Registry::new(devices),
-            edges: RemoteEdges::new(edges),
+            devices: Registry::new(Arc::clone(&formats)),
+            edges: RemoteEdges::new(Arc::clone(&formats)),
             formats,
             routes: HashMap::new(),
             last_sample: None,
+            newest: SampleId(0),
             scores: Vec::new(),
             changes: Vec::new(),
             unroutable: 0,
@@ -102,49 +118,27 @@ impl Inbox {
         newest: SampleId,
         mut event: impl FnMut(Generation, Event<'_>),
     ) {
+        self.newest = newest;
         match self.route(topic) {
             None => self.unroutable += 1,
             Some(Route::Trigger) => self.trigger(payload, &mut event),
-            Some(Route::Device(device, DeviceTopic::Birth)) => self.birth(device, payload, &mut event),
-            Some(Route::Device(device, DeviceTopic::Status)) => self.status(device, payload, &mut event),
             Some(Route::Device(device, leaf)) => {
-                self.message(device, leaf, Received { payload, newest }, &mut event);
+                if let Err((fault, why)) = self.device(device, leaf, payload, &mut event) {
+                    self.devices.refuse(device, fault, &why);
+                }
             }
-            Some(Route::Edge(edge, EdgeTopic::Status)) => self.edge_status(edge, payload, &mut event),
-            Some(Route::Edge(edge, EdgeTopic::Features)) => {
-                self.edge_message(edge, Received { payload, newest }, &mut event);
+            Some(Route::Edge(edge, leaf)) => {
+                if let Err((fault, why)) = self.edge(edge, leaf, payload, &mut event) {
+                    self.edges.refuse(edge, fault, &why);
+                }
             }
         }
+        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
     }
 
     /// From now on, ignores samples newer than `last`; the next process decides them.
     pub(crate) fn stop_after(&mut self, last: SampleId) {
         self.last_sample = Some(last);
-    }
-
-    /// Every device with refusals.
-    pub(crate) fn refusals(&self) -> Vec<DeviceRefusals> {
-        self.devices.refusals()
-    }
-
-    /// Every edge with refusals.
-    pub(crate) fn edge_refusals(&self) -> Vec<EdgeRefusals> {
-        self.edges.refusals()
-    }
-
-    /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
-    pub(crate) fn unroutable(&self) -> u64 {
-        self.unroutable
-    }
-
-    /// The newest first sample of all devices that fill a slot; 0 where triggers give the ids.
-    pub(crate) fn newest_first_sample(&self) -> SampleId {
-        self.devices.newest_first_sample()
-    }
-
-    /// Slots that a device fills.
-    pub(crate) fn filled_slots(&self) -> SlotSet {
-        self.devices.filled()
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {
@@ -163,11 +157,6 @@ impl Inbox {
         Some(route)
     }
 
-    /// Format of a network. The registries give only generations that `formats` has.
-    fn format(&self, generation: Generation) -> &MessageFormat {
-        &self.formats[generation]
-    }
-
     /// Triggers are for the devices; the leader learns the newest sample from them.
     fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
         let is_ours = |tag| self.formats.iter().any(|(_, format)| format.network.tag() == tag);
@@ -179,73 +168,57 @@ impl Inbox {
         }
     }
 
-    fn birth(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
-        if payload.is_empty() {
-            self.devices.clear_birth(device, &mut self.changes);
-        } else {
-            match serde_json::from_slice::<Birth>(payload) {
-                Ok(birth) => self.devices.set_birth(device, &birth, &mut self.changes),
-                Err(error) => self.devices.refuse(device, Fault::Malformed, &format!("birth: {error}")),
-            }
-        }
-        self.emit_changes(event);
-    }
-
-    fn status(&mut self, device: DeviceIndex, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
-        match serde_json::from_slice::<Status>(payload) {
-            Ok(status) => self.devices.set_status(device, status, &mut self.changes),
-            // A retained status was cleared; the session goes on.
-            Err(_) if payload.is_empty() => {}
-            Err(error) => self.devices.refuse(device, Fault::Malformed, &format!("status: {error}")),
-        }
-        self.emit_changes(event);
-    }
-
-    fn edge_status(
+    fn device(
         &mut self,
-        edge: RemoteEdgeIndex,
+        device: DeviceIndex,
+        leaf: DeviceTopic,
         payload: &[u8],
         event: &mut impl FnMut(Generation, Event<'_>),
-    ) {
-        if payload.is_empty() {
-            return;
-        }
-        let changes = match serde_json::from_slice::<EdgeStatus>(payload) {
-            Ok(status) => self.edges.set_status(edge, &status),
-            Err(error) => return self.edges.refuse(edge, Fault::Malformed, &format!("status: {error}")),
-        };
-        for change in changes {
-            match change {
-                EdgeChange::Up(at) => event(at.generation, Event::EdgeUp { edge: at.edge }),
-                EdgeChange::Down(at) => event(at.generation, Event::EdgeDown { edge: at.edge }),
+    ) -> Result<(), Refusal> {
+        let is_cleared = payload.is_empty();
+        match leaf {
+            DeviceTopic::Birth if is_cleared => self.devices.clear_birth(device, &mut self.changes),
+            DeviceTopic::Birth => {
+                let birth: Birth = json("birth", payload)?;
+                self.devices.set_birth(device, &birth, &mut self.changes);
             }
+            // A retained status was cleared; the session goes on.
+            DeviceTopic::Status if is_cleared => {}
+            DeviceTopic::Status => {
+                let status = json("status", payload)?;
+                self.devices.set_status(device, status, &mut self.changes);
+            }
+            DeviceTopic::Summary
+            | DeviceTopic::Features
+            | DeviceTopic::Decision
+            | DeviceTopic::Frame
+            | DeviceTopic::Cmd => self.message(device, leaf, payload, event)?,
         }
+        Ok(())
     }
 
-    fn edge_message(
+    fn edge(
         &mut self,
         from: RemoteEdgeIndex,
-        Received { payload, newest }: Received<'_>,
+        leaf: EdgeTopic,
+        payload: &[u8],
         event: &mut impl FnMut(Generation, Event<'_>),
-    ) {
-        let generation = self.edges.generation(from);
-        let &MessageFormat { network, limits, edge_features: encoding, .. } = self.format(generation);
-        let message = match decode(payload, &limits) {
-            Ok(message) => message,
-            Err(error) => return self.edges.refuse(from, error.fault(), &error.to_string()),
-        };
-        let header = message.header;
-        if header.network != network.tag() {
-            let why = format!("network tag: expected {}, found {}", network.tag(), header.network);
-            return self.edges.refuse(from, Fault::WrongNetwork, &why);
+    ) -> Result<(), Refusal> {
+        if leaf == EdgeTopic::Status {
+            if !payload.is_empty() {
+                self.edges.set_status(from, &json("status", payload)?, &mut self.changes)?;
+            }
+            return Ok(());
         }
-        let NetworkEdge { edge, .. } = match self.edges.admit(from, header.boot) {
-            Ok(edge) => edge,
-            Err(fault) => return self.edges.refuse(from, fault, "a message of an edge that is not accepted"),
-        };
-        let sample = SampleId::widen(header.sample_low, newest);
+        let generation = self.edges.generation(from);
+        let format = &self.formats[generation];
+        let message = format.decode(payload)?;
+        let refused = |fault| (fault, "a message of an edge that is not accepted".to_owned());
+        let NetworkEdge { edge, .. } = self.edges.admit(from, message.header.boot).map_err(refused)?;
+        let sample = SampleId::widen(message.header.sample_low, self.newest);
         match message.body {
-            Body::EdgeFeatures { slots, map, .. } if encoding.takes(map) => {
+            Body::EdgeFeatures { slots, map, .. } => {
+                check_finite(format.edge_features, map)?;
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
                 let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
@@ -253,55 +226,34 @@ impl Inbox {
                 event(generation, Event::EdgeAnswer { edge, sample, answer });
             }
             Body::Gone => event(generation, Event::EdgeAnswer { edge, sample, answer: None }),
-            Body::EdgeFeatures { .. } => self.edges.refuse(from, Fault::Malformed, NOT_FINITE),
             body => {
                 let why = format!("a {} message on the topic of an edge", body.kind().name());
-                self.edges.refuse(from, Fault::Malformed, &why);
+                return Err((Fault::Malformed, why));
             }
         }
-    }
-
-    fn emit_changes(&mut self, event: &mut impl FnMut(Generation, Event<'_>)) {
-        for change in self.changes.drain(..) {
-            match change {
-                SlotChange::Up(at) => event(at.generation, Event::DeviceUp { slot: at.slot }),
-                SlotChange::Down(at) => event(at.generation, Event::DeviceDown { slot: at.slot }),
-            }
-        }
+        Ok(())
     }
 
     fn message(
         &mut self,
         device: DeviceIndex,
         leaf: DeviceTopic,
-        Received { payload, newest }: Received<'_>,
+        payload: &[u8],
         event: &mut impl FnMut(Generation, Event<'_>),
-    ) {
+    ) -> Result<(), Refusal> {
         let generation = self.devices.generation(device);
-        let &MessageFormat { network, limits, device_features: encoding, .. } = self.format(generation);
-        let message = match decode(payload, &limits) {
-            Ok(message) => message,
-            Err(error) => return self.devices.refuse(device, error.fault(), &error.to_string()),
-        };
+        let format = &self.formats[generation];
+        let message = format.decode(payload)?;
         let header = message.header;
-        if header.network != network.tag() {
-            let (ours, theirs) = (network.tag(), header.network);
-            let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
-            return self.devices.refuse(device, Fault::WrongNetwork, &why);
-        }
-        let slot = match self.devices.admit(device, header.boot) {
-            Ok(slot) => slot,
-            Err(fault) => {
-                return self.devices.refuse(device, fault, "a message of a device that is not accepted");
-            }
-        };
-        let near = newest.max(self.devices.first_sample(device));
+        let refused = |fault| (fault, "a message of a device that is not accepted".to_owned());
+        let slot = self.devices.admit(device, header.boot).map_err(refused)?;
+        let near = self.newest.max(self.devices.first_sample(device));
         let sample = SampleId::widen(header.sample_low, near);
         let (age_ms, late) = (header.age_ms, header.late);
         // Spooled samples are left to the next process; features of a sample that is open are still needed.
         let opens_late = late && leaf != DeviceTopic::Features;
         if self.last_sample.is_some_and(|last| sample > last || opens_late) {
-            return;
+            return Ok(());
         }
         let mut event = |what: Event<'_>| event(generation, what);
         let answered = |answer| Event::DeviceAnswer { slot, sample, age_ms, late, answer };
@@ -317,31 +269,42 @@ impl Inbox {
             (DeviceTopic::Decision, Body::Decided(decision)) => {
                 event(answered(DeviceAnswer::Decided(decision)));
             }
-            (DeviceTopic::Features, Body::Features(bits)) if !encoding.takes(bits) => {
-                self.devices.refuse(device, Fault::Malformed, NOT_FINITE);
-            }
             (DeviceTopic::Features, Body::Features(bits)) => {
+                check_finite(format.device_features, bits)?;
                 event(Event::Features { slot, sample, late, bits });
             }
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
                 let why = format!("a {} message on the topic {}", body.kind().name(), leaf.name());
-                self.devices.refuse(device, Fault::Malformed, &why);
+                return Err((Fault::Malformed, why));
             }
         }
+        Ok(())
     }
 }
 
-/// Filters of the retained messages of devices.
-pub(crate) fn retained_filters(topics: &Topics) -> [String; 2] {
-    [DeviceTopic::Birth, DeviceTopic::Status].map(|leaf| topics.every_device(leaf))
+/// Reads a text; `what` names the text in a refusal.
+fn json<T: DeserializeOwned>(what: &str, payload: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, format!("{what}: {error}")))
 }
 
-/// Filters of the messages of one sample.
-pub(crate) fn sample_filters(topics: &Topics) -> [String; 4] {
-    let [summary, features, decision] = [DeviceTopic::Summary, DeviceTopic::Features, DeviceTopic::Decision]
-        .map(|leaf| topics.every_device(leaf));
-    [summary, features, decision, topics.name(&Topic::Trigger)]
+/// Refuses a feature map of floats that are not finite.
+fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
+    let why = || "features: expected finite floats, found NaN or infinity".to_owned();
+    if encoding.takes(map) { Ok(()) } else { Err((Fault::Malformed, why())) }
+}
+
+/// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded.
+pub(crate) fn device_filters(topics: &Topics) -> [String; 6] {
+    let [birth, status, summary, features, decision] = [
+        DeviceTopic::Birth,
+        DeviceTopic::Status,
+        DeviceTopic::Summary,
+        DeviceTopic::Features,
+        DeviceTopic::Decision,
+    ]
+    .map(|leaf| topics.every_device(leaf));
+    [birth, status, summary, features, decision, topics.name(&Topic::Trigger)]
 }
 
 /// Filters of the messages of remote edges.
@@ -349,8 +312,5 @@ pub(crate) fn edge_filters(topics: &Topics) -> [String; 2] {
     EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf))
 }
 
-/// Refusal of a feature map of floats.
-const NOT_FINITE: &str = "features: expected finite floats, found NaN or infinity";
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

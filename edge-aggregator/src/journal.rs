@@ -10,19 +10,17 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headwater_inference::leader::journal::{Entry, Recovered};
+use headwater_inference::leader::journal::{Entry, Recovered, replay};
 use headwater_protocol::{Dropped, SampleId, Settled};
 use thiserror::Error;
 
 use crate::config::{JournalConfig, JournalSync};
 use crate::report::JournalCounts;
-
-mod read;
 
 /// Latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
 const MAX_WHOLE_LINES: usize = 1024;
@@ -32,7 +30,7 @@ const MAX_WHOLE_LINES: usize = 1024;
 pub(crate) struct Journal {
     store: Option<Store>,
     buffer: Vec<u8>,
-    counts: JournalCounts,
+    pub(crate) counts: JournalCounts,
 }
 
 #[derive(Debug)]
@@ -68,13 +66,18 @@ impl Journal {
         let path = config.path.clone();
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let file = file.map_err(|source| JournalError::Open { path: path.clone(), source })?;
-        lock(&file, &path)?;
-        let read = read::read(&file, &path)?;
-        if read.torn_bytes > 0 {
-            file.set_len(read.length).map_err(|source| JournalError::Open { path: path.clone(), source })?;
-            journal.counts.torn_bytes = read.torn_bytes;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => JournalError::Locked { path: path.clone() },
+            TryLockError::Error(source) => JournalError::Open { path: path.clone(), source },
+        })?;
+        let mut lines = Lines::new(&file, &path);
+        let mut recovered = replay(&mut lines);
+        let Lines { length, torn_bytes, closed, end, .. } = lines;
+        end?;
+        journal.counts.torn_bytes = torn_bytes;
+        if torn_bytes > 0 {
+            file.set_len(length).map_err(|source| JournalError::Open { path: path.clone(), source })?;
         }
-        let mut recovered = read.recovered;
         let surplus = recovered.decisions.len().saturating_sub(MAX_WHOLE_LINES);
         recovered.decisions.drain(..surplus);
         journal.store = Some(Store {
@@ -83,8 +86,8 @@ impl Journal {
             sync: config.sync,
             max_bytes: config.max_bytes,
             compact_at: config.max_bytes,
-            length: read.length,
-            closed: read.closed,
+            length,
+            closed,
         });
         Ok((journal, recovered))
     }
@@ -139,11 +142,6 @@ impl Journal {
         self.counts.compactions += 1;
         Ok(())
     }
-
-    /// Entries, bytes, compactions.
-    pub(crate) fn counts(&self) -> JournalCounts {
-        self.counts
-    }
 }
 
 impl Store {
@@ -195,19 +193,66 @@ impl Store {
     }
 }
 
+/// Reader of a journal, line by line.
+struct Lines<'a> {
+    path: &'a Path,
+    reader: BufReader<&'a File>,
+    line: Vec<u8>,
+    number: u64,
+    /// Bytes of whole lines.
+    length: u64,
+    /// Bytes after the whole lines: a line whose end was never written.
+    torn_bytes: u64,
+    closed: VecDeque<ClosedLine>,
+    /// Whether reading reached the last whole line.
+    end: Result<(), JournalError>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a File, path: &'a Path) -> Self {
+        let (reader, line, closed) = (BufReader::new(file), Vec::new(), VecDeque::new());
+        Self { path, reader, line, number: 0, length: 0, torn_bytes: 0, closed, end: Ok(()) }
+    }
+
+    /// The next entry; `None` at the end or at a torn line.
+    fn read_entry(&mut self) -> Result<Option<Entry>, JournalError> {
+        let path = || self.path.to_owned();
+        self.line.clear();
+        let length = self.reader.read_until(b'\n', &mut self.line);
+        let length = length.map_err(|source| JournalError::Open { path: path(), source })?;
+        if self.line.last() != Some(&b'\n') {
+            self.torn_bytes = length as u64;
+            return Ok(None);
+        }
+        self.number += 1;
+        let entry = Entry::read_line(&self.line).map_err(|error| JournalError::NotAnEntry {
+            path: path(),
+            line: self.number,
+            reason: error.to_string(),
+        })?;
+        self.closed.extend(closed_line(&entry, self.length, length));
+        self.length += length as u64;
+        Ok(Some(entry))
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.read_entry().unwrap_or_else(|error| {
+            self.end = Err(error);
+            None
+        })
+    }
+}
+
 fn closed_line(entry: &Entry, at: u64, length: usize) -> Option<ClosedLine> {
     match entry {
         Entry::Decided(_) => Some(ClosedLine { dropped: None, at, length }),
         Entry::Dropped { reason, .. } => Some(ClosedLine { dropped: Some(*reason), at, length }),
         Entry::Opened(_) | Entry::Settled(_) | Entry::Closed { .. } => None,
     }
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => JournalError::Locked { path: path.to_owned() },
-        TryLockError::Error(source) => JournalError::Open { path: path.to_owned(), source },
-    })
 }
 
 /// Reason why a journal cannot be used.

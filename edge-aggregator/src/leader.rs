@@ -1,38 +1,31 @@
 //! Start of a group's leader: exits, journal, connection, event loop.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
-use headwater_link::{Link, LinkConfig, QoS, WireBytes};
+use headwater_link::Link;
 use headwater_protocol::{EdgeIndex, SlotSet, Topics};
-use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::aggregator::{AggregatorError, Shared};
 use crate::clock::Clock;
-use crate::cloud::{CloudClient, CloudModel, CloudShape, infer_endpoint};
+use crate::cloud::{CloudClient, CloudModel};
 use crate::config::{GroupConfig, Role};
 use crate::edge::LocalEdges;
-use crate::inbox::{Inbox, MessageFormat, edge_filters, retained_filters, sample_filters};
+use crate::inbox::{Inbox, MessageFormat, device_filters, edge_filters};
 use crate::journal::Journal;
-use crate::member::{Member, MemberReport};
+use crate::member::Member;
 use crate::outbox::Outbox;
 use crate::report::LeaderReport;
 use crate::worker::{PublishedSettled, Worker};
 
 /// A running leader of a group.
 pub type GroupLeader = Member<LeaderReport>;
-
-impl MemberReport for LeaderReport {
-    fn set_wire(&mut self, wire: WireBytes) {
-        (self.wire_sent_bytes, self.wire_received_bytes) = (wire.sent, wire.received);
-    }
-}
 
 impl GroupLeader {
     /// Recovers from the journal, starts connecting to the broker until a connection is made, and leads the group. Needs a tokio runtime.
@@ -46,17 +39,16 @@ impl GroupLeader {
             // Files and model work do not belong on the async threads.
             tokio::task::spawn_blocking(move || Prepared::new(&config)).await
         };
-        let Prepared { parts, edges, journal, recovered } =
-            prepared.map_err(|error| AggregatorError::Section(error.to_string()))??;
+        let Prepared { parts, edges, journal, recovered } = prepared.map_err(AggregatorError::section)??;
         let topics = Topics::new(&config.site, &config.group);
-        let link = link_config(shared, &config, &topics, &parts);
+        let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
+        let filters = edge_filters(&topics).into_iter().chain(device_filters(&topics));
+        let link = shared.link_config(config.client_id("leader"), payloads.max(), filters);
         let (link, incoming) = Link::start(link)?;
-        log_recovery(&recovered, journal.counts().torn_bytes);
+        log_recovery(&recovered, journal.counts.torn_bytes);
         let current = parts.current.format.network;
         let next = parts.next.as_ref().map(|parts| parts.format.network.short());
-        let shapes = parts.as_ref().map(|_, parts| parts.shape);
-        let formats = parts.as_ref().map(|_, parts| parts.format.clone());
-        let networks = formats.as_ref().map(|_, format| format.network.tag());
+        let formats = Arc::new(parts.as_ref().map(|_, parts| parts.format.clone()));
         let mut actions = Vec::new();
         let mut leader = Leader::new(parts.current.config, parts.current.exits);
         if let Some(NetworkParts { config, exits, .. }) = parts.next {
@@ -65,27 +57,31 @@ impl GroupLeader {
         leader.recover(recovered, &mut actions);
         let url = shared.config.cloud.url.as_ref();
         info!(group = %config.group, network = current.short(), next, cloud = url.map(ToString::to_string), "leading");
-        let report = Arc::new(Mutex::new(LeaderReport::default()));
-        let grace = Duration::from_millis(shared.config.grace_ms.get().into());
+        let mut member = Self::new(shared.grace());
         let worker = Worker {
             leader,
             edges,
             clock: Clock::starting_at(Instant::now()),
-            inbox: Inbox::new(topics.clone(), formats),
+            inbox: Inbox::new(topics.clone(), Arc::clone(&formats)),
             incoming,
             outbox: Outbox::new(link.clone(), &topics, config.limits.request_qos),
-            networks,
-            cloud: cloud_client(shared, &config, shapes)?,
+            cloud: cloud_client(shared, &config, formats)?,
             journal,
             settled_every: Duration::from_millis(config.limits.settled_every_ms.get().into()),
-            grace,
-            report: Arc::clone(&report),
+            grace: member.grace,
+            report: Arc::clone(&member.report),
             actions,
             published: PublishedSettled::default(),
         };
-        let stop = watch::Sender::new(false);
-        let worker = tokio::spawn(worker.run(stop.subscribe()));
-        Ok(Self { link, grace, report, stop, worker })
+        let stop = member.stop.subscribe();
+        member.loops.spawn(async move {
+            worker.run(stop).await.map_err(|journal| {
+                error!(%journal, "stopped");
+                journal.into()
+            })
+        });
+        member.links.push(link);
+        Ok(member)
     }
 }
 
@@ -102,16 +98,13 @@ struct NetworkParts {
     config: LeaderConfig,
     exits: Exits,
     format: MessageFormat,
-    shape: CloudShape,
 }
 
 impl Prepared {
     fn new(config: &GroupConfig) -> Result<Self, AggregatorError> {
         let mut edges = LocalEdges::new();
-        let parts = config
-            .networks
-            .bundles()
-            .as_ref()
+        let bundles = config.networks.bundles().as_ref();
+        let parts = bundles
             .try_map(|generation, bundle| NetworkParts::load(config, (generation, bundle), &mut edges))?;
         let (journal, recovered) = Journal::open(config.journal.as_ref())?;
         Ok(Self { parts, edges, journal, recovered })
@@ -125,7 +118,6 @@ impl NetworkParts {
         (generation, bundle): (Generation, &Bundle),
         edges: &mut LocalEdges,
     ) -> Result<Self, AggregatorError> {
-        let (manifest, network) = (bundle.manifest(), bundle.network_id());
         let max_open = group.limits.max_open.get();
         let mut config = LeaderConfig::of(bundle, max_open);
         // Thresholds are fitted to a network: an operator's policy is for the current one.
@@ -134,17 +126,12 @@ impl NetworkParts {
         }
         config.policy.check().map_err(|error| AggregatorError::mistake(error.to_string()))?;
         let local = local_edges(&group.role, config.edges.len())?;
-        let exits = Exits::load(bundle, &TractEngine::new())
-            .map_err(|error| AggregatorError::Section(error.to_string()))?;
-        edges
-            .start((generation, bundle), &local, config.policy.features_ms, max_open)
-            .map_err(AggregatorError::Section)?;
+        let exits = Exits::load(bundle, &TractEngine::new()).map_err(AggregatorError::section)?;
+        edges.start((generation, bundle), &local, config.policy.features_ms, max_open)?;
         let all_edges = EdgeIndex::first(config.edges.len()).zip(&config.edges);
         let remote =
             all_edges.map(|(edge, slots)| if local.contains(&edge) { SlotSet::EMPTY } else { *slots });
-        let format = MessageFormat::new(manifest, network, remote.collect());
-        let shape = CloudShape { network, sources: manifest.cloud_sources(), classes: manifest.classes() };
-        Ok(Self { config, exits, format, shape })
+        Ok(Self { format: MessageFormat::new(bundle, remote.collect()), config, exits })
     }
 }
 
@@ -163,33 +150,18 @@ fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorEr
     }
 }
 
-fn link_config(
-    shared: &Shared,
-    config: &GroupConfig,
-    topics: &Topics,
-    parts: &PerNetwork<NetworkParts>,
-) -> LinkConfig {
-    let mut link = shared.link_config(config.client_id("leader"));
-    let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
-    link.max_payload_bytes = payloads.fold(link.max_payload_bytes, usize::max);
-    // Subscribes to births and statuses first: the leader needs them to decode all other messages.
-    let filters =
-        retained_filters(topics).into_iter().chain(edge_filters(topics)).chain(sample_filters(topics));
-    filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
-}
-
 fn cloud_client(
     shared: &Shared,
     config: &GroupConfig,
-    shapes: PerNetwork<CloudShape>,
+    formats: Arc<PerNetwork<MessageFormat>>,
 ) -> Result<CloudClient, AggregatorError> {
     let cloud = &shared.config.cloud;
     let Some((connection, url)) = shared.cloud.clone().zip(cloud.url.as_ref()) else {
         return Ok(CloudClient::new(None));
     };
-    let uri = infer_endpoint(url, config.model.as_ref().unwrap_or(&cloud.model));
-    let uri = uri.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
-    Ok(CloudClient::new(Some((connection, CloudModel { uri, shapes }))))
+    let model = CloudModel::new(connection, url, config.model.as_ref().unwrap_or(&cloud.model), formats);
+    let model = model.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
+    Ok(CloudClient::new(Some(model)))
 }
 
 /// Logs the state that a start found in the journal.

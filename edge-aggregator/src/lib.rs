@@ -18,7 +18,6 @@ mod breaker;
 mod clock;
 mod cloud;
 mod config;
-mod device;
 mod edge;
 mod inbox;
 mod journal;
@@ -42,7 +41,5 @@ pub use edge::GroupEdge;
 pub use journal::JournalError;
 pub use leader::GroupLeader;
 pub use member::{Member, MemberReport};
-pub use report::{
-    CloudCounts, DeviceRefusals, EdgeRefusals, EdgeReport, JournalCounts, LeaderCounts, LeaderReport,
-};
+pub use report::{CloudCounts, EdgeReport, JournalCounts, LeaderReport, Refusals};
 pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};

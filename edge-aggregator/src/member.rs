@@ -1,33 +1,46 @@
-//! A running member of a group: an event loop with a connection to the broker and a report.
+//! A running member of a group: event loops, each with a connection to the broker, and a report.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_link::{Link, WireBytes};
+use headwater_telemetry::ReportMetric;
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
-use tracing::error;
+use tokio::task::JoinSet;
 
-use crate::aggregator::AggregatorError;
-use crate::journal::JournalError;
+use crate::aggregator::{AggregatorError, GroupReport};
 
 /// A running member of a group. Dropping the value stops the member as [`Member::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct Member<R> {
-    pub(crate) link: Link,
+    /// The connection of each event loop.
+    pub(crate) links: Vec<Link>,
+    /// A leader has one event loop, an edge one for each network.
+    pub(crate) loops: JoinSet<Result<(), AggregatorError>>,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<R>>,
     pub(crate) stop: watch::Sender<bool>,
-    pub(crate) worker: JoinHandle<Result<(), JournalError>>,
 }
 
-/// Report of a member, with the bytes on its connection to the broker.
-pub trait MemberReport: Clone + Send + 'static {
-    /// Sets the bytes on the socket.
+/// Report of a member, with the bytes on its connections to the broker.
+pub trait MemberReport: Clone + Default + Send + 'static {
+    /// Metrics that are read from the report.
+    const METRICS: &'static [ReportMetric<Self>];
+
+    /// Sets the bytes on the sockets.
     fn set_wire(&mut self, wire: WireBytes);
+
+    /// The report as one of either role.
+    fn into_group_report(self) -> GroupReport;
 }
 
 impl<R: MemberReport> Member<R> {
+    /// A member without event loops yet.
+    pub(crate) fn new(grace: Duration) -> Self {
+        let stop = watch::Sender::new(false);
+        Self { links: Vec::new(), loops: JoinSet::new(), grace, report: Arc::default(), stop }
+    }
+
     /// Counts since the start.
     pub fn report(&self) -> R {
         self.reader()()
@@ -35,57 +48,64 @@ impl<R: MemberReport> Member<R> {
 
     /// A function that reads the counts, also after the member has ended.
     pub(crate) fn reader(&self) -> impl Fn() -> R + Send + Sync + 'static + use<R> {
-        let (link, report) = (self.link.clone(), Arc::clone(&self.report));
+        let (links, report) = (self.links.clone(), Arc::clone(&self.report));
         move || {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            report.set_wire(link.wire());
+            let wire = links.iter().map(Link::wire);
+            report.set_wire(wire.fold(WireBytes::default(), |sum, wire| WireBytes {
+                sent: sum.sent + wire.sent,
+                received: sum.received + wire.received,
+            }));
             report
         }
     }
 
-    /// Whether the member is connected to the broker.
+    /// Whether every event loop is connected to the broker.
     pub fn is_connected(&self) -> bool {
-        self.link.is_connected()
+        self.links.iter().all(Link::is_connected)
     }
 
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.
     ///
     /// # Errors
     /// [`AggregatorError`] when the member had stopped by itself before.
-    pub async fn shutdown(mut self) -> Result<R, AggregatorError> {
-        self.stop.send_replace(true);
-        let ended = (&mut self.worker).await;
-        self.finish(ended).await
+    pub async fn shutdown(self) -> Result<R, AggregatorError> {
+        self.run(std::future::ready(())).await
     }
 
-    /// Runs until `stop` ends, or until the member ends by itself.
+    /// Runs until `stop` ends, or until an event loop ends by itself.
     ///
     /// # Errors
     /// [`AggregatorError`] when the member stopped by itself.
     pub(crate) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<R, AggregatorError> {
-        tokio::select! {
-            () = stop => self.shutdown().await,
-            ended = &mut self.worker => self.finish(ended).await,
+        let first = tokio::select! {
+            () = stop => None,
+            first = self.loops.join_next() => first,
+        };
+        self.stop.send_replace(true);
+        let mut ends = Vec::from_iter(first);
+        while let Some(end) = self.loops.join_next().await {
+            ends.push(end);
         }
+        for link in &self.links {
+            link.shutdown(self.grace).await;
+        }
+        for end in ends {
+            end.map_err(|panic| AggregatorError::Stopped(panic.to_string())).flatten()?;
+        }
+        Ok(self.report())
     }
 
-    /// Ends everything at once, as SIGKILL would; returns when the task has ended.
+    /// Ends everything at once, as SIGKILL would; returns when the tasks have ended.
     pub async fn kill(mut self) {
-        self.link.kill();
-        self.worker.abort();
-        // The abort is the expected end.
-        let _ = (&mut self.worker).await;
+        self.links.iter().for_each(Link::kill);
+        self.loops.shutdown().await;
     }
+}
 
-    async fn finish(self, ended: Result<Result<(), JournalError>, JoinError>) -> Result<R, AggregatorError> {
-        self.link.shutdown(self.grace).await;
-        match ended {
-            Ok(Ok(())) => Ok(self.report()),
-            Ok(Err(journal)) => {
-                error!(%journal, "stopped");
-                Err(journal.into())
-            }
-            Err(panic) => Err(AggregatorError::Stopped(panic.to_string())),
-        }
+impl<R> Drop for Member<R> {
+    fn drop(&mut self) {
+        // The dropped sender of `stop` ends the event loops.
+        self.loops.detach_all();
     }
 }

@@ -1,123 +1,148 @@
 //! Metrics of leaders and edges, read from their reports.
 
+use std::collections::BTreeMap;
+
+use headwater_link::WireBytes;
+use headwater_protocol::{Degraded, Dropped, Exit};
 use headwater_telemetry::ReportMetric;
 
-use crate::report::{DeviceRefusals, EdgeReport, LeaderReport};
+use crate::aggregator::GroupReport;
+use crate::member::MemberReport;
+use crate::report::{EdgeReport, LeaderReport};
+
+type Metric<R> = ReportMetric<R>;
 
 /// Metrics of a group's leader.
-pub(crate) const LEADER_METRICS: [ReportMetric<LeaderReport>; 21] = [
-    ReportMetric::counter("headwater_aggregator_decisions_total", "Decisions.", |r| r.decided),
-    ReportMetric::counters("headwater_aggregator_exit_samples_total", "Decisions by exit.", "exit", |r| {
-        r.exits.iter().map(|(exit, count)| (exit.name().into(), *count)).collect()
+const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
+    Metric::counter("headwater_aggregator_decisions_total", "Decisions.", |r| r.decided),
+    Metric::counters("headwater_aggregator_exit_samples_total", "Decisions by exit.", "exit", |r| {
+        named(&r.exits, Exit::name)
     }),
-    ReportMetric::counters(
+    Metric::counters(
         "headwater_aggregator_degraded_samples_total",
         "Degraded decisions by reason.",
         "reason",
-        |r| r.degraded.iter().map(|(reason, count)| (reason.name().into(), *count)).collect(),
+        |r| named(&r.degraded, Degraded::name),
     ),
-    ReportMetric::counters(
+    Metric::counters(
         "headwater_aggregator_dropped_samples_total",
         "Dropped samples by reason.",
         "reason",
-        |r| r.dropped.iter().map(|(reason, count)| (reason.name().into(), *count)).collect(),
+        |r| named(&r.dropped, Dropped::name),
     ),
-    ReportMetric::counter("headwater_aggregator_missing_views_total", "Missing views in decisions.", |r| {
-        r.missing
-    }),
-    ReportMetric::counter("headwater_aggregator_revisions_total", "Cloud answers after a decision.", |r| {
+    Metric::counter("headwater_aggregator_missing_views_total", "Missing views in decisions.", |r| r.missing),
+    Metric::counter("headwater_aggregator_revisions_total", "Cloud answers after a decision.", |r| {
         r.revisions
     }),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_republished_decisions_total",
         "Decisions of an earlier process that were published again.",
         |r| r.republished,
     ),
-    ReportMetric::gauge("headwater_aggregator_open_samples", "Samples open now.", |r| r.open),
-    ReportMetric::gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.", |r| {
+    Metric::gauge("headwater_aggregator_open_samples", "Samples open now.", |r| r.open),
+    Metric::gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.", |r| {
         r.filled_slots.len() as u64
     }),
-    ReportMetric::gauge("headwater_aggregator_edges_up", "Edges that are up now.", |r| {
-        r.edges_up.len() as u64
-    }),
-    ReportMetric::counters(
+    Metric::gauge("headwater_aggregator_edges_up", "Edges that are up now.", |r| r.edges_up.len() as u64),
+    Metric::counters(
         "headwater_aggregator_refused_messages_total",
         "Refused messages of devices by error code.",
         "code",
-        |r| by_code(&r.refused),
+        refused_by_code,
     ),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_unroutable_messages_total",
         "Messages on foreign topics or of unknown names.",
         |r| r.unroutable,
     ),
-    ReportMetric::gauge("headwater_aggregator_waiting_results", "Results that wait for the broker.", |r| {
+    Metric::gauge("headwater_aggregator_waiting_results", "Results that wait for the broker.", |r| {
         r.results_waiting
     }),
-    ReportMetric::counter("headwater_aggregator_unsent_results_total", "Results that were given up.", |r| {
+    Metric::counter("headwater_aggregator_unsent_results_total", "Results that were given up.", |r| {
         r.results_unsent
     }),
-    ReportMetric::counter("headwater_aggregator_window_timeouts_total", "Windows that ended by time.", |r| {
+    Metric::counter("headwater_aggregator_window_timeouts_total", "Windows that ended by time.", |r| {
         r.leader.windows_timed_out
     }),
-    ReportMetric::counter("headwater_aggregator_cloud_requests_total", "Requests to the cloud.", |r| {
-        r.cloud.asked
-    }),
-    ReportMetric::counters(
+    Metric::counter("headwater_aggregator_cloud_requests_total", "Requests to the cloud.", |r| r.cloud.asked),
+    Metric::counters(
         "headwater_aggregator_cloud_failures_total",
         "Requests to the cloud without an answer in time, by reason.",
         "reason",
-        |r| r.cloud.failed.iter().map(|(reason, count)| (reason.name().into(), *count)).collect(),
+        |r| named(&r.cloud.failed, Degraded::name),
     ),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_cloud_sent_bytes_total",
         "Bytes of request bodies to the cloud.",
         |r| r.cloud.body_sent_bytes,
     ),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_journal_written_bytes_total",
         "Bytes written to the journal.",
         |r| r.journal.written_bytes,
     ),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_broker_sent_bytes_total",
         "Bytes written to the broker's socket.",
-        |r| r.wire_sent_bytes,
+        |r| r.wire.sent,
     ),
-    ReportMetric::counter(
+    Metric::counter(
         "headwater_aggregator_broker_received_bytes_total",
         "Bytes read from the broker's socket.",
-        |r| r.wire_received_bytes,
+        |r| r.wire.received,
     ),
 ];
 
 /// Metrics of an edge beside the leader.
-pub(crate) const EDGE_METRICS: [ReportMetric<EdgeReport>; 4] = [
-    ReportMetric::counter(
-        "headwater_aggregator_edge_answers_total",
-        "Answers with scores and features.",
-        |r| r.answered,
-    ),
-    ReportMetric::counter("headwater_aggregator_edge_gone_samples_total", "Samples without features.", |r| {
-        r.gone
+const EDGE_METRICS: [Metric<EdgeReport>; 4] = [
+    Metric::counter("headwater_aggregator_edge_answers_total", "Answers with scores and features.", |r| {
+        r.answered
     }),
-    ReportMetric::counter(
-        "headwater_aggregator_edge_section_failures_total",
-        "Failed runs of the section.",
-        |r| r.section_failures,
-    ),
-    ReportMetric::counter(
+    Metric::counter("headwater_aggregator_edge_gone_samples_total", "Samples without features.", |r| r.gone),
+    Metric::counter("headwater_aggregator_edge_section_failures_total", "Failed runs of the section.", |r| {
+        r.section_failures
+    }),
+    Metric::counter(
         "headwater_aggregator_edge_unsent_answers_total",
         "Answers that could not be sent.",
         |r| r.unsent,
     ),
 ];
 
+impl MemberReport for LeaderReport {
+    const METRICS: &'static [Metric<Self>] = &LEADER_METRICS;
+
+    fn set_wire(&mut self, wire: WireBytes) {
+        self.wire = wire;
+    }
+
+    fn into_group_report(self) -> GroupReport {
+        GroupReport::Leader(Box::new(self))
+    }
+}
+
+impl MemberReport for EdgeReport {
+    const METRICS: &'static [Metric<Self>] = &EDGE_METRICS;
+
+    fn set_wire(&mut self, wire: WireBytes) {
+        self.wire = wire;
+    }
+
+    fn into_group_report(self) -> GroupReport {
+        GroupReport::Edge(Box::new(self))
+    }
+}
+
 /// Refusals of all devices by error code.
-fn by_code(refused: &[DeviceRefusals]) -> Vec<(String, u64)> {
-    let mut codes = std::collections::BTreeMap::<String, u64>::new();
-    for (code, count) in refused.iter().flat_map(|device| &device.refused) {
+fn refused_by_code(report: &LeaderReport) -> Vec<(String, u64)> {
+    let mut codes = BTreeMap::<String, u64>::new();
+    for (code, count) in report.refused.values().flatten() {
         *codes.entry((*code).into()).or_default() += count;
     }
     codes.into_iter().collect()
+}
+
+/// Counts with the names of their keys.
+fn named<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> Vec<(String, u64)> {
+    counts.iter().map(|(key, count)| (name(*key).into(), *count)).collect()
 }

@@ -29,9 +29,11 @@ pub(crate) struct Outbox {
     revision_topic: String,
     settled_topic: String,
     request_qos: QoS,
-    waiting: VecDeque<Bytes>,
+    /// Results that wait for the broker.
+    pub(crate) waiting: VecDeque<Bytes>,
     recent: VecDeque<(Instant, Bytes)>,
-    unsent: u64,
+    /// Results that were given up.
+    pub(crate) unsent: u64,
 }
 
 impl Outbox {
@@ -118,16 +120,6 @@ impl Outbox {
         let again: Vec<_> = self.recent.drain(..).map(|(_, payload)| payload).collect();
         again.into_iter().rev().for_each(|payload| self.waiting.push_front(payload));
         self.flush(now);
-    }
-
-    /// Results that wait for the broker.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Results that were given up.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.unsent
     }
 
     fn remember(&mut self, now: Instant, sent: Option<Bytes>) {

@@ -1,40 +1,25 @@
 //! Remote edges: aggregator processes that run an edge section for the leader, from the status messages that they send.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::Generation;
-use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, SlotSet};
+use headwater_inference::leader::{Event, Generation};
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId};
 use tracing::warn;
 
+use crate::inbox::{Change, MessageFormat, Refusal};
 use crate::registry::wrong_network;
-use crate::report::EdgeRefusals;
+use crate::report::Refusals;
 
 /// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
 const MAX_EDGES: usize = 256;
-
-/// A change of the process that runs an edge section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EdgeChange {
-    /// A process runs the section.
-    Up(NetworkEdge),
-    /// No process runs the section.
-    Down(NetworkEdge),
-}
 
 /// An edge of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkEdge {
     pub(crate) generation: Generation,
     pub(crate) edge: EdgeIndex,
-}
-
-/// A network whose edges are accepted.
-#[derive(Clone, Debug)]
-pub(crate) struct EdgeNetwork {
-    pub(crate) network: NetworkId,
-    /// Slots of each edge; empty for an edge in the leader's process, which no other process may run.
-    pub(crate) slots: Vec<SlotSet>,
 }
 
 /// Position of an edge in the registry.
@@ -44,7 +29,7 @@ pub(crate) struct RemoteEdgeIndex(usize);
 /// All remote edges of the group.
 #[derive(Debug)]
 pub(crate) struct RemoteEdges {
-    networks: PerNetwork<EdgeNetwork>,
+    formats: Arc<PerNetwork<MessageFormat>>,
     edges: Vec<RemoteEdge>,
 }
 
@@ -54,12 +39,12 @@ struct RemoteEdge {
     id: EdgeId,
     /// Boot and section of an edge that is up and accepted.
     session: Option<(Boot, NetworkEdge)>,
-    refused: BTreeMap<&'static str, u64>,
+    refused: Refusals,
 }
 
 impl RemoteEdges {
-    pub(crate) fn new(networks: PerNetwork<EdgeNetwork>) -> Self {
-        Self { networks, edges: Vec::new() }
+    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
+        Self { formats, edges: Vec::new() }
     }
 
     /// The edge of that name; `None` when [`MAX_EDGES`] others are remembered.
@@ -70,41 +55,39 @@ impl RemoteEdges {
         if self.edges.len() == MAX_EDGES {
             return None;
         }
-        self.edges.push(RemoteEdge { id: id.clone(), session: None, refused: BTreeMap::new() });
+        self.edges.push(RemoteEdge { id: id.clone(), session: None, refused: Refusals::new() });
         Some(RemoteEdgeIndex(self.edges.len() - 1))
     }
 
     /// Takes the status of an edge, which its last will may have sent.
-    pub(crate) fn set_status(&mut self, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<EdgeChange> {
-        let mut changes = Vec::new();
+    pub(crate) fn set_status(
+        &mut self,
+        index: RemoteEdgeIndex,
+        status: &EdgeStatus,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
         let session = self.edges[index.0].session;
         // The last will of another boot must not end this session.
         let ended = session.filter(|(boot, _)| status.state == DeviceState::Up || *boot == status.boot);
-        if let Some((_, edge)) = ended {
+        if let Some((_, NetworkEdge { generation, edge })) = ended {
             self.edges[index.0].session = None;
-            changes.push(EdgeChange::Down(edge));
+            changes.push((generation, Event::EdgeDown { edge }));
         }
-        if status.state == DeviceState::Down {
-            return changes;
+        if status.state == DeviceState::Up {
+            let claim = self.claimed_edge(status.network, status.edge)?;
+            self.edges[index.0].session = Some((status.boot, claim));
+            changes.push((claim.generation, Event::EdgeUp { edge: claim.edge }));
         }
-        match self.claimed_edge(status.network, status.edge) {
-            Ok(edge) => {
-                self.edges[index.0].session = Some((status.boot, edge));
-                changes.push(EdgeChange::Up(edge));
-            }
-            Err((fault, why)) => self.refuse(index, fault, &why),
-        }
-        changes
+        Ok(())
     }
 
     /// The edge of a network, if no other process runs that edge.
-    fn claimed_edge(&self, network: NetworkId, edge: EdgeIndex) -> Result<NetworkEdge, (Fault, String)> {
-        let Some((generation, known)) = self.networks.iter().find(|(_, known)| known.network == network)
+    fn claimed_edge(&self, network: NetworkId, edge: EdgeIndex) -> Result<NetworkEdge, Refusal> {
+        let Some((generation, known)) = self.formats.iter().find(|(_, known)| known.network == network)
         else {
-            let ours = self.networks.as_ref().map(|_, known| known.network);
-            return Err((Fault::WrongNetwork, wrong_network(&ours, network)));
+            return Err((Fault::WrongNetwork, wrong_network(&self.formats, network)));
         };
-        if known.slots.get(edge.index()).is_none_or(|slots| slots.is_empty()) {
+        if known.remote_edges.get(edge.index()).is_none_or(|slots| slots.is_empty()) {
             let why = format!("edge {edge}: expected an edge of the network that does not run in the leader");
             return Err((Fault::Malformed, why));
         }
@@ -144,17 +127,18 @@ impl RemoteEdges {
     }
 
     /// Every edge with refusals.
-    pub(crate) fn refusals(&self) -> Vec<EdgeRefusals> {
+    pub(crate) fn refusals(&self) -> BTreeMap<EdgeId, Refusals> {
         let with_refusals = self.edges.iter().filter(|known| !known.refused.is_empty());
-        let refusals =
-            |known: &RemoteEdge| EdgeRefusals { edge: known.id.clone(), refused: known.refused.clone() };
-        with_refusals.map(refusals).collect()
+        with_refusals.map(|known| (known.id.clone(), known.refused.clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::SlotSet;
+
     use super::*;
+    use crate::inbox::tests::format;
 
     const OURS: NetworkId = NetworkId([7; 32]);
     const NEXT: NetworkId = NetworkId([8; 32]);
@@ -165,15 +149,32 @@ mod tests {
 
     /// Edge 0 runs in the leader, edges 1 and 2 are remote.
     fn registry() -> RemoteEdges {
-        let network = |network| EdgeNetwork {
-            network,
-            slots: vec![0, 0b10, 0b100].into_iter().map(SlotSet::from_bits).collect(),
+        let format = |network| MessageFormat {
+            remote_edges: vec![0, 0b10, 0b100].into_iter().map(SlotSet::from_bits).collect(),
+            ..format(network)
         };
-        RemoteEdges::new(PerNetwork { current: network(OURS), next: Some(network(NEXT)) })
+        RemoteEdges::new(Arc::new(PerNetwork { current: format(OURS), next: Some(format(NEXT)) }))
     }
 
     fn claim(edge: u8) -> NetworkEdge {
         NetworkEdge { generation: Generation::Current, edge: edge_index(edge) }
+    }
+
+    fn up(NetworkEdge { generation, edge }: NetworkEdge) -> Change {
+        (generation, Event::EdgeUp { edge })
+    }
+
+    fn down(NetworkEdge { generation, edge }: NetworkEdge) -> Change {
+        (generation, Event::EdgeDown { edge })
+    }
+
+    /// Changes after a status, which is refused where the edge is not to be had.
+    fn changes(registry: &mut RemoteEdges, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if let Err((fault, why)) = registry.set_status(index, status, &mut changes) {
+            registry.refuse(index, fault, &why);
+        }
+        changes
     }
 
     fn edge_index(edge: u8) -> EdgeIndex {
@@ -189,15 +190,12 @@ mod tests {
         let mut registry = registry();
         let north = index(&mut registry, "north");
         assert_eq!(registry.admit(north, Boot(1)), Err(Fault::UnknownDevice));
-        assert_eq!(registry.set_status(north, &status(DeviceState::Up, 1, 1)), [EdgeChange::Up(claim(1))]);
+        assert_eq!(changes(&mut registry, north, &status(DeviceState::Up, 1, 1)), [up(claim(1))]);
         assert_eq!(registry.admit(north, Boot(1)), Ok(claim(1)));
-        let again = registry.set_status(north, &status(DeviceState::Up, 2, 1));
-        assert_eq!(again, [EdgeChange::Down(claim(1)), EdgeChange::Up(claim(1))]);
-        assert_eq!(registry.set_status(north, &status(DeviceState::Down, 1, 1)), []);
-        assert_eq!(
-            registry.set_status(north, &status(DeviceState::Down, 2, 1)),
-            [EdgeChange::Down(claim(1))]
-        );
+        let again = changes(&mut registry, north, &status(DeviceState::Up, 2, 1));
+        assert_eq!(again, [down(claim(1)), up(claim(1))]);
+        assert_eq!(changes(&mut registry, north, &status(DeviceState::Down, 1, 1)), []);
+        assert_eq!(changes(&mut registry, north, &status(DeviceState::Down, 2, 1)), [down(claim(1))]);
         assert_eq!(registry.admit(north, Boot(2)), Err(Fault::UnknownDevice));
     }
 
@@ -205,25 +203,26 @@ mod tests {
     fn a_local_edge_an_unknown_edge_and_a_taken_edge_are_refused() {
         let mut registry = registry();
         let [north, south] = ["north", "south"].map(|id| index(&mut registry, id));
-        registry.set_status(north, &status(DeviceState::Up, 1, 1));
+        changes(&mut registry, north, &status(DeviceState::Up, 1, 1));
         for edge in [0, 1, 3] {
-            assert_eq!(registry.set_status(south, &status(DeviceState::Up, 1, edge)), [], "edge {edge}");
+            assert_eq!(changes(&mut registry, south, &status(DeviceState::Up, 1, edge)), [], "edge {edge}");
         }
         let refused = registry.refusals();
         assert_eq!(refused.len(), 1);
-        assert_eq!(refused[0].refused[Fault::SlotTaken.code()], 1);
-        assert_eq!(refused[0].refused[Fault::Malformed.code()], 2);
+        let refused = &refused[&EdgeId::new("south").unwrap()];
+        assert_eq!(refused[Fault::SlotTaken.code()], 1);
+        assert_eq!(refused[Fault::Malformed.code()], 2);
     }
 
     #[test]
     fn an_edge_that_comes_back_with_the_next_network_leaves_the_current_one() {
         let mut registry = registry();
         let north = index(&mut registry, "north");
-        registry.set_status(north, &status(DeviceState::Up, 1, 1));
+        changes(&mut registry, north, &status(DeviceState::Up, 1, 1));
         let next = EdgeStatus { network: NEXT, ..status(DeviceState::Up, 2, 1) };
         let claimed = NetworkEdge { generation: Generation::Next, edge: edge_index(1) };
-        let changes = registry.set_status(north, &next);
-        assert_eq!(changes, [EdgeChange::Down(claim(1)), EdgeChange::Up(claimed)]);
+        let changed = changes(&mut registry, north, &next);
+        assert_eq!(changed, [down(claim(1)), up(claimed)]);
         assert_eq!(
             (registry.generation(north), registry.admit(north, Boot(2))),
             (Generation::Next, Ok(claimed))

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
+use headwater_link::WireBytes;
 use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, SlotSet};
-use serde::Serialize;
+
+/// Refused messages and births of one sender, by code of the error table.
+pub type Refusals = BTreeMap<&'static str, u64>;
 
 /// Counts of a group's leader since its start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaderReport {
     /// Decisions.
     pub decided: u64,
@@ -28,9 +31,9 @@ pub struct LeaderReport {
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
     /// Devices with refused messages or births.
-    pub refused: Vec<DeviceRefusals>,
+    pub refused: BTreeMap<DeviceId, Refusals>,
     /// Edges with refused messages.
-    pub refused_edges: Vec<EdgeRefusals>,
+    pub refused_edges: BTreeMap<EdgeId, Refusals>,
     /// Edges that are up now, in this process or another.
     pub edges_up: EdgeSet,
     /// Messages on foreign topics or of unknown names, and unreadable triggers.
@@ -40,37 +43,17 @@ pub struct LeaderReport {
     /// Results given up because too many waited. They stay in the journal.
     pub results_unsent: u64,
     /// Messages that the decision state machine ignored.
-    pub leader: LeaderCounts,
+    pub leader: Counts,
     /// Requests to the cloud.
     pub cloud: CloudCounts,
     /// The journal.
     pub journal: JournalCounts,
-    /// Bytes written to the broker's socket, with all protocol headers above TCP.
-    pub wire_sent_bytes: u64,
-    /// Bytes read from the broker's socket, with all protocol headers above TCP.
-    pub wire_received_bytes: u64,
-}
-
-/// Refusals of one device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeviceRefusals {
-    /// The device.
-    pub device: DeviceId,
-    /// Messages and births refused, by code of the error table.
-    pub refused: BTreeMap<&'static str, u64>,
-}
-
-/// Refusals of one edge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct EdgeRefusals {
-    /// The edge.
-    pub edge: EdgeId,
-    /// Messages refused, by code of the error table.
-    pub refused: BTreeMap<&'static str, u64>,
+    /// Bytes on the connection to the broker.
+    pub wire: WireBytes,
 }
 
 /// Counts of an edge beside the leader since its start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EdgeReport {
     /// Answers with scores and a feature map.
     pub answered: u64,
@@ -83,38 +66,15 @@ pub struct EdgeReport {
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
     /// Devices with refused messages or births.
-    pub refused: Vec<DeviceRefusals>,
+    pub refused: BTreeMap<DeviceId, Refusals>,
     /// Messages on foreign topics or of unknown names, and unreadable triggers.
     pub unroutable: u64,
-    /// Bytes written to the broker's socket, with all protocol headers above TCP.
-    pub wire_sent_bytes: u64,
-    /// Bytes read from the broker's socket, with all protocol headers above TCP.
-    pub wire_received_bytes: u64,
-}
-
-/// Messages that changed nothing; see [`Counts`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeaderCounts {
-    /// Second answers of a slot.
-    pub duplicates: u64,
-    /// Messages for closed samples.
-    pub after_close: u64,
-    /// Vectors of the wrong length.
-    pub misfits: u64,
-    /// New samples too far ahead of any sample that a trigger or a second device named.
-    pub implausible: u64,
-    /// Slots that named such a sample.
-    pub implausible_slots: SlotSet,
-    /// Features, edge answers and cloud answers that were not requested.
-    pub unasked: u64,
-    /// Answers under one network for samples of the other network.
-    pub other_network: u64,
-    /// Windows that ended by time.
-    pub windows_timed_out: u64,
+    /// Bytes on the connection to the broker.
+    pub wire: WireBytes,
 }
 
 /// Requests to the cloud.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudCounts {
     /// Requests started.
     pub asked: u64,
@@ -131,7 +91,7 @@ pub struct CloudCounts {
 }
 
 /// Counts of the journal since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCounts {
     /// Entries written.
     pub entries: u64,
@@ -143,22 +103,6 @@ pub struct JournalCounts {
     pub torn_bytes: u64,
 }
 
-impl EdgeReport {
-    /// Sum of two reports: an edge under two networks in one process.
-    pub(crate) fn plus(mut self, other: Self) -> Self {
-        self.answered += other.answered;
-        self.gone += other.gone;
-        self.section_failures += other.section_failures;
-        self.unsent += other.unsent;
-        self.filled_slots |= other.filled_slots;
-        self.refused.extend(other.refused);
-        self.unroutable += other.unroutable;
-        self.wire_sent_bytes += other.wire_sent_bytes;
-        self.wire_received_bytes += other.wire_received_bytes;
-        self
-    }
-}
-
 impl LeaderReport {
     pub(crate) fn count(&mut self, decision: &Decision) {
         self.decided += 1;
@@ -166,21 +110,6 @@ impl LeaderReport {
         *self.exits.entry(decision.exit).or_default() += 1;
         for reason in &decision.degraded {
             *self.degraded.entry(*reason).or_default() += 1;
-        }
-    }
-}
-
-impl From<&Counts> for LeaderCounts {
-    fn from(counts: &Counts) -> Self {
-        Self {
-            duplicates: counts.duplicates,
-            after_close: counts.after_close,
-            misfits: counts.misfits,
-            implausible: counts.implausible,
-            implausible_slots: counts.implausible_slots,
-            unasked: counts.unasked,
-            other_network: counts.other_network,
-            windows_timed_out: counts.windows_timed_out,
         }
     }
 }

@@ -221,7 +221,10 @@ impl GroupSettings {
         let of_other = |key: &str, role: &str| format!("{key}: only with role = {role:?}");
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
         match (self.role, local_edges, self.edge) {
-            (RoleName::Edge, None, Some(edge)) => Ok(Role::Edge { edge, id: self.edge_id.clone() }),
+            (RoleName::Edge, None, Some(edge)) => Ok(match self.edge_id.clone() {
+                Some(id) => Role::Edge { edge, id },
+                None => Role::edge(edge),
+            }),
             (RoleName::Edge, local_edges, edge) => {
                 let misplaced = local_edges.map(|_| of_other("local_edges", "leader"));
                 let missing = edge.is_none().then(|| "edge: missing, and role is \"edge\"".to_owned());

@@ -5,13 +5,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headwater_inference::bundle::PerNetwork;
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{NetworkTag, Settled};
+use headwater_protocol::Settled;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
@@ -22,7 +21,7 @@ use crate::edge::{EdgeReply, LocalEdges};
 use crate::inbox::Inbox;
 use crate::journal::{Journal, JournalError};
 use crate::outbox::Outbox;
-use crate::report::{LeaderCounts, LeaderReport};
+use crate::report::LeaderReport;
 
 /// Messages taken from the link in one round.
 pub(crate) const ROUND_MESSAGES: usize = 256;
@@ -38,7 +37,6 @@ pub(crate) struct Worker {
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
-    pub(crate) networks: PerNetwork<NetworkTag>,
     pub(crate) cloud: CloudClient,
     pub(crate) journal: Journal,
     pub(crate) settled_every: Duration,
@@ -119,8 +117,11 @@ impl Worker {
             // Every round reads every source, so that no source can starve another.
             let now = Instant::now();
             messages.drain(..).for_each(|message| self.receive(now, message));
-            while let Some(next) = reply.take().or_else(|| self.cloud.try_next()) {
-                self.on_cloud_reply(now, next);
+            while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
+                match result {
+                    Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
+                    Err(reason) => self.handle(now, Event::CloudFailed { sample, reason }),
+                }
             }
             self.edges.tick(self.clock.micros(now));
             while let Some(next) = edge_reply.take().or_else(|| self.edges.try_next()) {
@@ -137,7 +138,7 @@ impl Worker {
         let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
         let settled = self.has_new_settled().then(|| self.published.next.unwrap_or_else(Instant::now));
-        let retry = (self.outbox.waiting() > 0).then(|| Instant::now() + RETRY);
+        let retry = (!self.outbox.waiting.is_empty()).then(|| Instant::now() + RETRY);
         [leader, settled, retry].into_iter().flatten().min()
     }
 
@@ -161,14 +162,6 @@ impl Worker {
                 debug!(reason, "results wait for the broker");
                 self.outbox.disconnected(now);
             }
-        }
-    }
-
-    fn on_cloud_reply(&mut self, now: Instant, reply: CloudReply) {
-        let CloudReply { sample, result } = reply;
-        match result {
-            Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
-            Err(reason) => self.handle(now, Event::CloudFailed { sample, reason }),
         }
     }
 
@@ -233,8 +226,8 @@ impl Worker {
             Action::Open(_) => {}
             Action::Request { generation, sample, slots } => {
                 // The leader requests only under networks that it holds.
-                if let Some(network) = self.networks.get(generation) {
-                    self.outbox.request(*network, sample, slots);
+                if let Some(format) = self.inbox.formats.get(generation) {
+                    self.outbox.request(format.network.tag(), sample, slots);
                 }
             }
             Action::Collect { generation, sample, slots } => {
@@ -292,20 +285,20 @@ impl Worker {
 
     /// Copies the counts of the parts into the report.
     fn update_report(&mut self) {
-        if self.outbox.waiting() > 0 {
+        if !self.outbox.waiting.is_empty() {
             self.outbox.flush(Instant::now());
         }
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
-            report.filled_slots = self.inbox.filled_slots();
-            report.leader = LeaderCounts::from(&self.leader.counts());
-            report.journal = self.journal.counts();
-            report.unroutable = self.inbox.unroutable();
-            report.results_waiting = self.outbox.waiting() as u64;
-            report.results_unsent = self.outbox.unsent();
+            report.filled_slots = self.inbox.devices.filled();
+            report.leader = self.leader.counts();
+            report.journal = self.journal.counts;
+            report.unroutable = self.inbox.unroutable;
+            report.results_waiting = self.outbox.waiting.len() as u64;
+            report.results_unsent = self.outbox.unsent;
             report.cloud = self.cloud.counts();
-            report.refused = self.inbox.refusals();
-            report.refused_edges = self.inbox.edge_refusals();
+            report.refused = self.inbox.devices.refusals();
+            report.refused_edges = self.inbox.edges.refusals();
             report.edges_up = self.leader.edges_up();
         });
     }

@@ -222,7 +222,7 @@ fn files_that_are_named_are_opened() {
     let group =
         &open(&format!("{settings}role = \"edge\"\nedge = 1\nedge_id = \"north\"")).unwrap().groups[0];
     assert_eq!(group.policy.as_ref().map(|(policy, _)| policy), Some(&Policy::default()), "the defaults");
-    let id = Some(EdgeId::new("north").unwrap());
+    let id = EdgeId::new("north").unwrap();
     assert_eq!(group.role, Role::Edge { edge: EdgeIndex::new(1).unwrap(), id });
     let window = files(&folder, "window_ms = 20");
     assert_eq!(

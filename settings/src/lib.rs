@@ -23,7 +23,6 @@ mod values;
 pub use conf::Conf;
 pub use declared::Declared;
 pub use load::{Loaded, Origin, Settings, Stop, Value, defaults, keys, load, load_with_tables};
-pub use mistakes::no_such_setting;
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use show::example;
 pub use sources::Sources;

@@ -119,11 +119,9 @@ pub fn keys<S: Settings>() -> Vec<String> {
 /// Settings with all defaults, in tests and for parts that a program starts itself.
 ///
 /// # Errors
-/// Each setting without a default.
-pub fn defaults<S: Settings>() -> Result<S, Vec<String>> {
-    let mut mistakes = Vec::new();
-    let loaded = read::<S>(Inputs::default(), &mut mistakes).ok().flatten();
-    loaded.map(|loaded| loaded.settings).ok_or(mistakes)
+/// [`Stop::Mistakes`] with each setting that has no default.
+pub fn defaults<S: Settings>() -> Result<S, Stop> {
+    load(Sources::default()).map(|loaded| loaded.settings)
 }
 
 /// Reads the settings of a program whose file may hold an array of tables, `[[array]]`, each with settings `T`.

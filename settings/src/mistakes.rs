@@ -10,7 +10,7 @@ use crate::load::{Inputs, Settings};
 
 /// Refusal of a key that is not known, with the nearest known one. A key is near when at most a third of its letters change, in the
 /// whole key or behind the section's name.
-pub fn no_such_setting<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn no_such_setting<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     // Longer words are no typing mistakes, and the cost grows with their length.
     const MAX_LETTERS: usize = 64;
     let distance = |found: &str, known: &str| {
@@ -106,13 +106,8 @@ pub(crate) fn mistakes_of(
     if mistakes.is_empty() {
         // A command line that cannot be read at all: an unknown flag, a flag without its value.
         let lines = text.lines().map(|line| line.trim_start_matches("error: ").trim());
-        return vec![
-            lines
-                .take_while(|line| !line.starts_with("Usage"))
-                .filter(|line| !line.is_empty())
-                .collect::<Vec<_>>()
-                .join("; "),
-        ];
+        let lines = lines.take_while(|line| !line.starts_with("Usage")).filter(|line| !line.is_empty());
+        return vec![lines.collect::<Vec<_>>().join("; ")];
     }
     mistakes
 }

@@ -1,6 +1,6 @@
 //! Settings as TOML text: those in effect, and the commented example file.
 
-use crate::load::{Inputs, Loaded, Origin, Settings, Stop, Value, read};
+use crate::load::{Inputs, Loaded, Origin, Settings, Value, read};
 use crate::mistakes::last_part;
 use crate::sources::flatten;
 
@@ -29,11 +29,9 @@ pub fn example<S: Settings>(array: Option<&str>, samples: &str) -> Result<String
     let mut mistakes = Vec::new();
     let file = samples.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
     let inputs = Inputs { file: flatten(file), ..Inputs::default() };
-    let loaded = read::<S>(inputs, &mut mistakes);
-    if let Err(Stop::Mistakes(others)) = &loaded {
-        mistakes.extend(others.iter().cloned());
-    }
-    let values = loaded.ok().flatten().map(|loaded| loaded.values).unwrap_or_default();
+    // No arguments, so that nobody asks for help.
+    let loaded = read::<S>(inputs, &mut mistakes).ok().flatten();
+    let values = loaded.map(|loaded| loaded.values).unwrap_or_default();
     // A secret has no place in a file.
     let values: Vec<_> = values.into_iter().filter(|value| value.declared.is_in_files()).collect();
     let without = values.iter().filter(|value| value.toml.is_none());

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
+use thiserror::Error;
 
 /// A whole number from `MIN` to `MAX`, kept as a `T` that can hold all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,14 +15,6 @@ impl<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy> Bounded<MIN, MAX, T
     /// The number.
     pub fn get(self) -> T {
         self.0
-    }
-
-    /// A number of the program itself.
-    ///
-    /// # Errors
-    /// [`Mistake`] for a number outside the range.
-    pub fn new(number: u64) -> Result<Self, Mistake> {
-        number.to_string().parse()
     }
 }
 
@@ -67,16 +60,9 @@ pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
 }
 
 /// Description of a value that a setting refuses: expected and found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub struct Mistake(pub String);
-
-impl Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Mistake {}
 
 impl serde::de::Error for Mistake {
     fn custom<M: Display>(message: M) -> Self {

@@ -14,8 +14,8 @@ fn topic(client: &GroupClient, device: &str, leaf: DeviceTopic) -> String {
 
 fn refused(group: &InProcessGroup, device: &str, fault: &str) -> u64 {
     let report = group.leader().expect("a leader").report();
-    let row = report.refused.iter().find(|row| row.device.as_str() == device);
-    row.and_then(|row| row.refused.get(fault)).copied().unwrap_or_default()
+    let refused = report.refused.get(&DeviceId::new(device).expect("a valid name"));
+    refused.and_then(|refused| refused.get(fault)).copied().unwrap_or_default()
 }
 
 /// A summary as a device would send it, with one change.

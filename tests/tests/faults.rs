@@ -7,7 +7,7 @@ use headwater_end_device::{Device, Frames};
 use headwater_group::start::{InProcessGroup, Service, free_port};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Degraded, Exit, SampleId, SlotPresence};
+use headwater_protocol::{Degraded, DeviceId, Exit, SampleId, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, group_at, ids, shipped_group, slot, start, with_local_threshold,
 };
@@ -116,8 +116,8 @@ async fn a_device_of_another_network_is_refused_by_name_and_the_others_go_on() {
     assert_eq!(decision.presence.get(slot(5)), SlotPresence::Missing);
     assert_eq!(decision.presence.missing_count(), 1);
     let refused = group.leader().expect("a leader").report().refused;
-    let named = refused.iter().find(|refusals| refusals.device.as_str() == "cam-5").expect("it is named");
-    assert!(named.refused.contains_key("wrong_network"), "{named:?}");
+    let named = refused.get(&DeviceId::new("cam-5").expect("a valid name")).expect("it is named");
+    assert!(named.contains_key("wrong_network"), "{named:?}");
     device.shutdown().await;
     group.shutdown().await.unwrap();
 }

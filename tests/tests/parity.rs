@@ -103,8 +103,9 @@ async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
         })
         .collect();
 
-    let mut config = CloudConfig::default().with_listen(([127, 0, 0, 1], 0));
-    config.tier.engine = EngineChoice::Tract;
+    let mut config = CloudConfig::default();
+    config.http.listen = ([127, 0, 0, 1], 0).into();
+    config.engine = EngineChoice::Tract;
     let cloud = CloudService::start(config, Arc::clone(&bundle)).await.expect("the cloud starts");
     let request =
         InferRequest { id: None, network: Some(bundle.network_id()), deadline_ms: Some(10_000), batch };

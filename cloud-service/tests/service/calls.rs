@@ -41,8 +41,9 @@ pub(crate) struct Answer {
 
 /// Settings from a TOML text, on a free port.
 pub(crate) fn config(settings: &str) -> CloudConfig {
-    let loaded = load::<CloudConfig>(Sources::default().with_file(settings)).unwrap();
-    loaded.settings.with_listen(([127, 0, 0, 1], 0))
+    let mut config = load::<CloudConfig>(Sources::default().with_file(settings)).unwrap().settings;
+    config.http.listen = ([127, 0, 0, 1], 0).into();
+    config
 }
 
 pub(crate) fn bundle() -> Arc<Bundle> {

@@ -1,9 +1,10 @@
 //! Start, shutdown and kill, over real sockets.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, run};
+use headwater_cloud_service::{CloudConfig, CloudService, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -11,7 +12,13 @@ use tokio::sync::oneshot;
 use crate::calls::{bundle, config, infer, over_http, request};
 use crate::model_control::ModelControl;
 
-async fn start(config: CloudConfig) -> (CloudHandle, ModelControl) {
+fn config_at(listen: SocketAddr) -> CloudConfig {
+    let mut config = config("");
+    config.http.listen = listen;
+    config
+}
+
+async fn start(config: CloudConfig) -> (CloudService, ModelControl) {
     let model = ModelControl::new();
     let handle = CloudService::start_with(config, bundle(), Arc::new(model.clone())).await.unwrap();
     (handle, model)
@@ -68,7 +75,7 @@ async fn kill_cuts_everything_at_once_and_frees_the_port() {
     assert!(in_flight.await.unwrap().is_err());
     assert!(idle.read(&mut [0; 1]).await.is_ok_and(|read| read == 0), "cut");
     model.run();
-    let again = CloudService::start(config("").with_listen(addr), bundle()).await.unwrap();
+    let again = CloudService::start(config_at(addr), bundle()).await.unwrap();
     assert_eq!(over_http(addr, infer(&request(1, 1))).await.unwrap().status, StatusCode::OK);
     again.shutdown().await;
 }
@@ -77,7 +84,7 @@ async fn kill_cuts_everything_at_once_and_frees_the_port() {
 async fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listen = taken.local_addr().unwrap();
-    let error = CloudService::start(config("").with_listen(listen), bundle()).await.unwrap_err();
+    let error = CloudService::start(config_at(listen), bundle()).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&listen.to_string()) && text.contains("another process"), "{text}");
 }

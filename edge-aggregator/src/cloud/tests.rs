@@ -1,15 +1,18 @@
 use std::collections::BTreeMap;
 
+use headwater_protocol::NetworkId;
 use headwater_protocol::v2::{FeatureShape, InferResponse, encode_response, open_request};
-use headwater_settings::{Bounded, defaults};
+use headwater_settings::defaults;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::breaker::BreakerConfig;
+use crate::config::SharedConfig;
+use crate::inbox::tests::format;
 
 /// Inference endpoint of a cloud.
-struct Target(Uri);
+struct Target(Endpoint);
 
 fn endpoint(url: &str, model: &str) -> Result<Uri, String> {
     infer_endpoint(&Endpoint::http(url).map_err(|error| error.to_string())?, model)
@@ -28,7 +31,7 @@ struct Cloud {
 impl Cloud {
     async fn listens() -> (Self, Target) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let target = Target(endpoint(&format!("http://{}", listener.local_addr().unwrap()), "m").unwrap());
+        let target = Target(Endpoint::http(&format!("http://{}", listener.local_addr().unwrap())).unwrap());
         (Self { listener, socket: None }, target)
     }
 
@@ -66,15 +69,20 @@ async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
     assert_eq!(reply.result, Ok(vec![0.5, 1.5]));
 }
 
-fn client(target: Target) -> CloudClient {
-    client_with(target, &CloudConfig { linger_ms: Bounded::new(0).unwrap(), ..defaults().unwrap() })
+fn default_config() -> CloudConfig {
+    defaults::<SharedConfig>().unwrap().cloud
 }
 
-fn client_with(Target(uri): Target, config: &CloudConfig) -> CloudClient {
-    let current = CloudShape { network: NETWORK, sources: 2, classes: 3 };
-    let next = CloudShape { network: NEXT, sources: 1, classes: 2 };
-    let model = CloudModel { uri, shapes: PerNetwork { current, next: Some(next) } };
-    CloudClient::new(Some((Arc::new(CloudConnection::new(config)), model)))
+fn client(target: Target) -> CloudClient {
+    client_with(target, &CloudConfig { linger_ms: "0".parse().unwrap(), ..default_config() })
+}
+
+fn client_with(Target(cloud): Target, config: &CloudConfig) -> CloudClient {
+    let current = MessageFormat { cloud_sources: 2, classes: 3, ..format(NETWORK) };
+    let next = MessageFormat { cloud_sources: 1, classes: 2, ..format(NEXT) };
+    let formats = Arc::new(PerNetwork { current, next: Some(next) });
+    let connection = Arc::new(CloudConnection::new(config));
+    CloudClient::new(Some(CloudModel::new(connection, &cloud, "m", formats).unwrap()))
 }
 
 fn question(sample: u64) -> CloudQuestion {
@@ -170,7 +178,7 @@ async fn a_cloud_that_hangs_is_a_timeout_at_the_deadline() {
 async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     let (cloud, target) = Cloud::listens().await;
     let mut client =
-        client_with(target, &CloudConfig { linger_ms: Bounded::new(30_000).unwrap(), ..defaults().unwrap() });
+        client_with(target, &CloudConfig { linger_ms: "30000".parse().unwrap(), ..default_config() });
     client.ask(CloudQuestion { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
@@ -251,9 +259,9 @@ async fn an_answer_of_another_network_or_shape_is_a_refusal() {
 async fn after_five_failures_in_a_row_nobody_is_asked() {
     let (cloud, target) = Cloud::listens().await;
     drop(cloud);
-    let wait = Bounded::new(600_000).unwrap();
-    let breaker = BreakerConfig { first_wait_ms: wait, max_wait_ms: wait, ..defaults().unwrap() };
-    let mut client = client_with(target, &CloudConfig { breaker, ..defaults().unwrap() });
+    let wait = "600000".parse().unwrap();
+    let breaker = BreakerConfig { first_wait_ms: wait, max_wait_ms: wait, ..default_config().breaker };
+    let mut client = client_with(target, &CloudConfig { breaker, ..default_config() });
     for _ in 0..5 {
         client.ask(question(1), Instant::now()).unwrap();
         assert_eq!(client.next().await.result, Err(Degraded::CloudUnreachable));

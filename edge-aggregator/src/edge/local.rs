@@ -1,17 +1,18 @@
-//! Local edges: the features that each collects, and the thread of its section.
+//! Local edges: the features that each collects, and the thread of its section, apart from the async threads.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
+use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent, EdgeJob};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{Event, Generation, Micros};
-use headwater_inference::sections::EdgeSection;
-use headwater_protocol::{EdgeIndex, SlotSet};
+use headwater_inference::sections::{EdgeSection, TierOutput};
+use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::error;
 
-use super::model::EdgeModel;
-pub(crate) use super::model::EdgeReply;
+use crate::aggregator::AggregatorError;
 use crate::remote_edges::NetworkEdge;
 
 /// Edges that run in this process.
@@ -26,10 +27,26 @@ pub(crate) struct LocalEdges {
     actions: Vec<EdgeAction>,
 }
 
+/// Answer of an edge for one sample.
+#[derive(Debug)]
+pub(crate) struct EdgeReply {
+    pub(crate) generation: Generation,
+    /// Position of the edge in the network.
+    pub(crate) edge: EdgeIndex,
+    pub(crate) sample: SampleId,
+    /// Slots whose features are in the answer.
+    pub(crate) slots: SlotSet,
+    /// Scores and feature map; `None` where no features came or the section failed.
+    pub(crate) output: Option<TierOutput>,
+    /// Whether the section failed.
+    pub(crate) failed: bool,
+}
+
 struct LocalEdge {
     at: NetworkEdge,
     collector: Collector,
-    model: EdgeModel,
+    /// Queue of the section's thread.
+    jobs: SyncSender<EdgeJob>,
 }
 
 impl LocalEdges {
@@ -42,17 +59,17 @@ impl LocalEdges {
     /// Loads the sections of these edges of a network and starts their threads.
     ///
     /// # Errors
-    /// A sentence, when a section does not load.
+    /// [`AggregatorError::Section`] when a section does not load, or no thread is left.
     pub(crate) fn start(
         &mut self,
         (generation, bundle): (Generation, &Bundle),
         edges: &[EdgeIndex],
         features_ms: u32,
         max_open: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), AggregatorError> {
         for &edge in edges {
-            let section =
-                EdgeSection::load(bundle, edge.index(), &TractEngine::new()).map_err(|e| e.to_string())?;
+            let section = EdgeSection::load(bundle, edge.index(), &TractEngine::new())
+                .map_err(AggregatorError::section)?;
             let config = CollectorConfig {
                 slots: section.slots().to_vec(),
                 packed_bytes: bundle.manifest().features.packed_bytes(),
@@ -60,9 +77,10 @@ impl LocalEdges {
                 max_open_samples: max_open,
             };
             let at = NetworkEdge { generation, edge };
-            let model = EdgeModel::start(at, section, max_open, self.sender.clone());
-            let model = model.map_err(|error| format!("no thread for edge {edge}: {error}"))?;
-            self.edges.push(LocalEdge { at, collector: Collector::new(config), model });
+            let jobs = start_thread(at, section, max_open, self.sender.clone());
+            let jobs = jobs
+                .map_err(|error| AggregatorError::section(format!("no thread for edge {edge}: {error}")))?;
+            self.edges.push(LocalEdge { at, collector: Collector::new(config), jobs });
         }
         Ok(())
     }
@@ -92,7 +110,7 @@ impl LocalEdges {
     /// Gives an event to every edge of a network.
     pub(crate) fn handle(&mut self, now: Micros, generation: Generation, event: EdgeEvent<'_>) {
         let edges = self.edges.iter_mut().filter(|edge| edge.at.generation == generation);
-        for LocalEdge { at, collector, model } in edges {
+        for LocalEdge { at, collector, jobs } in edges {
             collector.handle(now, event, &mut self.actions);
             for action in self.actions.drain(..) {
                 let nothing = |sample, failed| {
@@ -102,7 +120,10 @@ impl LocalEdges {
                 match action {
                     EdgeAction::Gone(sample) => self.ready.push_back(nothing(sample, false)),
                     EdgeAction::Run(job) => {
-                        if let Err(job) = model.push(job) {
+                        // A full queue, or a thread that has ended.
+                        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+                            jobs.try_send(job)
+                        {
                             self.ready.push_back(nothing(job.sample, true));
                         }
                     }
@@ -131,5 +152,48 @@ impl LocalEdges {
     /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<EdgeReply> {
         self.ready.pop_front().or_else(|| self.replies.try_recv().ok())
+    }
+}
+
+/// Starts the thread of an edge with a queue of `max_jobs`. Every job has one reply, so that the number of replies is bounded too.
+/// Once the queue is dropped, the thread runs the queued jobs and ends.
+fn start_thread(
+    at: NetworkEdge,
+    section: EdgeSection,
+    max_jobs: usize,
+    replies: UnboundedSender<EdgeReply>,
+) -> std::io::Result<SyncSender<EdgeJob>> {
+    let (jobs, queue) = sync_channel(max_jobs);
+    let thread = std::thread::Builder::new().name(format!("edge-{}", at.edge));
+    thread.spawn(move || run(at, section, &queue, &replies))?;
+    Ok(jobs)
+}
+
+fn run(
+    at: NetworkEdge,
+    mut section: EdgeSection,
+    queue: &Receiver<EdgeJob>,
+    replies: &UnboundedSender<EdgeReply>,
+) {
+    let NetworkEdge { generation, edge } = at;
+    let mut failures = 0u64;
+    while let Ok(EdgeJob { sample, slots, features, presence }) = queue.recv() {
+        let output = match section.run(1, &features, &presence) {
+            // The leader would refuse scores that are not finite.
+            Ok(outputs) => {
+                outputs.into_iter().next().filter(|it| it.scores.iter().all(|score| score.is_finite()))
+            }
+            Err(reason) => {
+                failures += 1;
+                if failures == 1 {
+                    error!(%edge, %sample, %reason, "the edge section failed; more failures are only counted");
+                }
+                None
+            }
+        };
+        let failed = output.is_none();
+        if replies.send(EdgeReply { generation, edge, sample, slots, output, failed }).is_err() {
+            return;
+        }
     }
 }

@@ -1,9 +1,7 @@
 //! Edge sections: local ones in the leader's process, and an edge that is a separate process.
 
 mod local;
-mod model;
-mod process;
 mod worker;
 
 pub(crate) use local::{EdgeReply, LocalEdges};
-pub use process::GroupEdge;
+pub use worker::GroupEdge;

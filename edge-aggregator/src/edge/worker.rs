@@ -1,14 +1,14 @@
-//! Event loop of an edge beside the leader (configuration f) under one network.
+//! An edge beside the leader (configuration f), and its event loop under one network.
 //!
 //! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::{Event, Generation};
-use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
     Topic, Topics, decode, encode,
@@ -20,77 +20,42 @@ use tracing::{debug, info, warn};
 use super::{EdgeReply, LocalEdges};
 use crate::aggregator::{AggregatorError, Shared};
 use crate::clock::Clock;
-use crate::config::GroupConfig;
-use crate::inbox::{Inbox, MessageFormat, retained_filters, sample_filters};
-use crate::journal::JournalError;
+use crate::config::{GroupConfig, Role};
+use crate::inbox::{Inbox, MessageFormat, device_filters};
 use crate::member::Member;
 use crate::remote_edges::NetworkEdge;
 use crate::report::EdgeReport;
 use crate::worker::ROUND_MESSAGES;
 
-/// Starts an edge under one network. Devices of the other networks are known to it; their features are ignored.
-///
-/// # Errors
-/// [`AggregatorError`]: a network without that edge, a section that does not load, or the link.
-pub(super) async fn start(
-    shared: &Shared,
-    config: &GroupConfig,
-    (edge, id): (NetworkEdge, EdgeId),
-    bundle: &Arc<Bundle>,
-) -> Result<Member<EdgeReport>, AggregatorError> {
-    let edges = load(config, edge, bundle).await?;
-    let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
-    let topics = Topics::new(&config.site, &config.group);
-    // Seconds of the clock tell one boot from another.
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let status = EdgeStatus {
-        state: DeviceState::Up,
-        boot: Boot(since.as_secs() as u16),
-        edge: edge.edge,
-        network,
-        software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
-    };
-    let status_topic = topics.edge(&id, EdgeTopic::Status);
-    let request_topic = topics.name(&Topic::Request);
-    let client_id = match (&config.client_id, edge.generation) {
-        (Some(client_id), Generation::Next) => format!("{client_id}-next"),
-        _ => config.client_id(id.as_str()),
-    };
-    let mut link = shared.link_config(client_id);
-    link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
-    link.retained = vec![retained(&status_topic, &status)?];
-    let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
-    link.last_will = Some(retained(&status_topic, &down)?);
-    let filters = retained_filters(&topics).into_iter().chain(sample_filters(&topics));
-    let filters = filters.chain([request_topic.clone(), status_topic.clone()]);
-    let link: LinkConfig = filters.fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce));
-    let (link, incoming) = Link::start(link)?;
-    info!(group = %config.group, %id, edge = %edge.edge, network = network.short(), "edge ready");
-    let report = Arc::new(Mutex::new(EdgeReport::default()));
-    let formats = config.networks.bundles().as_ref();
-    let formats =
-        formats.map(|_, bundle| MessageFormat::new(bundle.manifest(), bundle.network_id(), Vec::new()));
-    let worker = Worker {
-        generation: edge.generation,
-        edges,
-        clock: Clock::starting_at(Instant::now()),
-        inbox: Inbox::new(topics.clone(), formats),
-        incoming,
-        link: link.clone(),
-        limits,
-        network: network.tag(),
-        newest: SampleId(0),
-        request_topic,
-        features_topic: topics.edge(&id, EdgeTopic::Features),
-        status_topic,
-        status,
-        qos: config.limits.request_qos,
-        report: Arc::clone(&report),
-    };
-    let stop = watch::Sender::new(false);
-    let worker = tokio::spawn(worker.run(stop.subscribe()));
-    let grace = Duration::from_millis(shared.config.grace_ms.get().into());
-    Ok(Member { link, grace, report, stop, worker })
+/// A running edge of a group: an event loop for each network, two while the group switches its network.
+pub type GroupEdge = Member<EdgeReport>;
+
+impl GroupEdge {
+    /// Loads the edge's section under each network, and starts connecting to the broker until a connection is made. Needs a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`AggregatorError`]: another role, a network without that edge, a section that does not load, or the link.
+    pub async fn start(shared: &Shared, config: &GroupConfig) -> Result<Self, AggregatorError> {
+        let Role::Edge { edge, id } = &config.role else {
+            return Err(AggregatorError::mistake("role: expected \"edge\", found \"leader\""));
+        };
+        let mut member = Self::new(shared.grace());
+        for (generation, bundle) in config.networks.bundles().iter() {
+            let id = match generation {
+                Generation::Current => id.clone(),
+                // Two event loops with one name would end each other's connections.
+                Generation::Next => EdgeId::new(format!("{id}-next"))
+                    .map_err(|error| AggregatorError::mistake(format!("edge_id: {error}")))?,
+            };
+            let edge = NetworkEdge { generation, edge: *edge };
+            let report = Arc::clone(&member.report);
+            let worker = Worker::start(shared, config, (edge, id), bundle, report).await?;
+            member.links.push(worker.link.clone());
+            member.loops.spawn(worker.run(member.stop.subscribe()));
+        }
+        Ok(member)
+    }
 }
 
 /// Loads the section of an edge, off the async threads.
@@ -108,7 +73,7 @@ async fn load(
         edges.start((generation, &bundle), &[edge], features_ms, max_open)?;
         Ok(edges)
     });
-    loading.await.map_err(|error| error.to_string()).flatten().map_err(AggregatorError::Section)
+    loading.await.map_err(AggregatorError::section).flatten()
 }
 
 fn retained(topic: &str, status: &EdgeStatus) -> Result<RetainedMessage, AggregatorError> {
@@ -138,7 +103,62 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), JournalError> {
+    /// Starts to connect an edge under one network. The edge knows devices of the other networks too; their features are ignored.
+    async fn start(
+        shared: &Shared,
+        config: &GroupConfig,
+        (NetworkEdge { generation, edge }, id): (NetworkEdge, EdgeId),
+        bundle: &Arc<Bundle>,
+        report: Arc<Mutex<EdgeReport>>,
+    ) -> Result<Self, AggregatorError> {
+        let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
+        let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
+        let topics = Topics::new(&config.site, &config.group);
+        // Seconds of the clock tell one boot from another.
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let status = EdgeStatus {
+            state: DeviceState::Up,
+            boot: Boot(since.as_secs() as u16),
+            edge,
+            network,
+            software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
+        };
+        let (status_topic, request_topic) =
+            (topics.edge(&id, EdgeTopic::Status), topics.name(&Topic::Request));
+        let client_id = match (&config.client_id, generation) {
+            (Some(client_id), Generation::Next) => format!("{client_id}-next"),
+            _ => config.client_id(id.as_str()),
+        };
+        let filters =
+            device_filters(&topics).into_iter().chain([request_topic.clone(), status_topic.clone()]);
+        let mut link = shared.link_config(client_id, Some(limits.largest_payload()), filters);
+        link.retained = vec![retained(&status_topic, &status)?];
+        let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
+        link.last_will = Some(retained(&status_topic, &down)?);
+        let (link, incoming) = Link::start(link)?;
+        info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
+        let formats = config.networks.bundles().as_ref();
+        let formats = formats.map(|_, bundle| MessageFormat::new(bundle, Vec::new()));
+        Ok(Self {
+            generation,
+            edges,
+            clock: Clock::starting_at(Instant::now()),
+            features_topic: topics.edge(&id, EdgeTopic::Features),
+            inbox: Inbox::new(topics, Arc::new(formats)),
+            incoming,
+            link,
+            limits,
+            network: network.tag(),
+            newest: SampleId(0),
+            request_topic,
+            status_topic,
+            status,
+            qos: config.limits.request_qos,
+            report,
+        })
+    }
+
+    async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), AggregatorError> {
         let mut messages = Vec::with_capacity(ROUND_MESSAGES);
         loop {
             let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
@@ -148,7 +168,7 @@ impl Worker {
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
                 taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES) => if taken == 0 {
                     warn!("the link ended: no more messages will come");
-                    return Ok(());
+                    return Err(AggregatorError::Stopped("the link ended".into()));
                 },
                 first = self.edges.next() => reply = Some(first),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
@@ -159,10 +179,13 @@ impl Worker {
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
             }
-            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-            report.filled_slots = self.inbox.filled_slots();
-            report.refused = self.inbox.refusals();
-            report.unroutable = self.inbox.unroutable();
+            // The event loops of both networks know the same devices: one of them counts.
+            if self.generation == Generation::Current {
+                let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+                report.filled_slots = self.inbox.devices.filled();
+                report.refused = self.inbox.devices.refusals();
+                report.unroutable = self.inbox.unroutable;
+            }
         }
     }
 
@@ -172,7 +195,7 @@ impl Worker {
         if topic == self.request_topic {
             return match decode(&payload, &self.limits) {
                 Ok(Message { header, body: Body::Request(slots) }) if header.network == self.network => {
-                    let near = self.newest.max(self.inbox.newest_first_sample());
+                    let near = self.newest.max(self.inbox.devices.newest_first_sample());
                     let sample = SampleId::widen(header.sample_low, near);
                     self.newest = self.newest.max(sample);
                     self.edges.handle(at, self.generation, EdgeEvent::Collect { sample, slots });

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, Slot, encode};
+use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, Slot, Status, encode};
 
 use super::*;
 
@@ -8,7 +8,8 @@ const OURS: NetworkId = NetworkId([7; 32]);
 const NEXT: NetworkId = NetworkId([8; 32]);
 const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0, edge_bits: 9 };
 
-fn format(network: NetworkId) -> MessageFormat {
+/// A format of two slots and two classes.
+pub(crate) fn format(network: NetworkId) -> MessageFormat {
     MessageFormat {
         network,
         slots: 2,
@@ -16,6 +17,8 @@ fn format(network: NetworkId) -> MessageFormat {
         limits: LIMITS,
         device_features: FeatureEncoding::default(),
         edge_features: FeatureEncoding::default(),
+        cloud_sources: 2,
+        classes: 2,
     }
 }
 
@@ -30,7 +33,7 @@ struct Group {
 impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), PerNetwork::new(format(OURS)));
+        let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format(OURS))));
         Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
     }
 
@@ -69,8 +72,7 @@ impl Group {
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
-        let all = self.inbox.refusals();
-        all.into_iter().find(|d| d.device.as_str() == id).map(|d| d.refused).unwrap_or_default()
+        self.inbox.devices.refusals().remove(&device(id)).unwrap_or_default()
     }
 
     #[track_caller]
@@ -98,6 +100,13 @@ fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
     payload
 }
 
+/// The event of a device's answer.
+fn answered(slot: u8, sample: u64, late: bool, answer: &str) -> String {
+    format!(
+        "DeviceAnswer {{ slot: Slot({slot}), sample: SampleId({sample}), age_ms: 3, late: {late}, answer: {answer} }}"
+    )
+}
+
 #[test]
 fn each_message_becomes_its_event() {
     let mut group = Group::with_device("a", 1);
@@ -108,12 +117,12 @@ fn each_message_becomes_its_event() {
     group.sends("a", DeviceTopic::Features, &message(Body::Features(&[0xff, 0x0f])));
     group.sends("a", DeviceTopic::Features, &message(Body::Gone));
     group.check_seen(&[
-        "Summary { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: false, scores: [0.5, -1.0] }",
-        "NotInView { slot: Slot(1), sample: SampleId(101)",
+        &answered(1, 101, false, "Summary([0.5, -1.0])"),
+        &answered(1, 101, false, "NotInView"),
         "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15] }",
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
-    assert_eq!(group.inbox.refusals(), []);
+    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
 }
 
 /// As from a spool.
@@ -131,9 +140,9 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Summary, &late(Body::Gone));
     group.check_seen(&[
-        "NotInView { slot: Slot(1), sample: SampleId(101), age_ms: 3, late: true }",
+        &answered(1, 101, true, "NotInView"),
         "Features { slot: Slot(1), sample: SampleId(101), late: true",
-        "GivenUp { slot: Slot(1), sample: SampleId(101) }",
+        &answered(1, 101, true, "GivenUp"),
     ]);
     group.sends("a", DeviceTopic::Summary, &message(Body::Gone));
     assert_eq!(
@@ -147,7 +156,8 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
 fn messages_are_read_under_the_network_of_their_device() {
     let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
     let next = MessageFormat { limits: Limits { score_bytes: 12, ..LIMITS }, ..format(NEXT) };
-    let inbox = Inbox::new(topics.clone(), PerNetwork { current: format(OURS), next: Some(next) });
+    let formats = PerNetwork { current: format(OURS), next: Some(next) };
+    let inbox = Inbox::new(topics.clone(), Arc::new(formats));
     let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
     group.introduces("a", 0, OURS);
     group.introduces("b", 1, NEXT);
@@ -176,9 +186,9 @@ fn the_birth_of_a_device_with_a_clock_gives_the_first_sample() {
     let first = SampleId((7 << 32) - 5);
     group.introduces_from("a", 0, OURS, Some(first));
     group.seen.clear();
-    assert_eq!(group.inbox.newest_first_sample(), first);
+    assert_eq!(group.inbox.devices.newest_first_sample(), first);
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", (7u64 << 32) + 101)]);
+    group.check_seen(&[&answered(0, (7 << 32) + 101, false, "NotInView")]);
 }
 
 #[test]
@@ -229,7 +239,7 @@ fn a_trigger_has_the_whole_id_and_the_ids_in_headers_are_widened_near_it() {
     group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
     group.newest = whole;
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&format!("NotInView {{ slot: Slot(0), sample: SampleId({})", whole.0 + 1)]);
+    group.check_seen(&[&answered(0, whole.0 + 1, false, "NotInView")]);
 }
 
 #[test]
@@ -237,8 +247,8 @@ fn messages_on_unknown_topics_are_counted_as_unroutable() {
     let mut group = Group::new();
     group.receives("headwater/v1/plant/other/dev/a/summary", b"");
     group.receives("headwater/v1/plant/gate/trigger", b"nonsense");
-    assert_eq!(group.inbox.unroutable(), 2);
-    assert_eq!(group.inbox.refusals(), []);
+    assert_eq!(group.inbox.unroutable, 2);
+    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
 }
 
 #[test]
@@ -250,7 +260,7 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.check_seen(&[]);
     group.inbox.stop_after(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&["NotInView"]);
+    group.check_seen(&[&answered(0, 101, false, "NotInView")]);
     // The device keeps a spooled sample until another process decides it. Features of an open sample are still taken.
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.check_seen(&[]);

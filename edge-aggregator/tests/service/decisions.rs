@@ -3,7 +3,9 @@
 use headwater_edge_aggregator::AggregatorError;
 use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Degraded, Exit, NetworkId, Presence, SampleId, Slot, SlotPresence, SlotSet};
+use headwater_protocol::{
+    Degraded, DeviceId, Exit, NetworkId, Presence, SampleId, Slot, SlotPresence, SlotSet,
+};
 
 use crate::group::{Group, filled};
 
@@ -40,7 +42,7 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     assert_eq!((settled.decided, settled.highest), (1, SampleId(7)));
     let report = leader.shutdown().await.unwrap();
     assert_eq!((report.decided, report.missing, report.exits[&Exit::Local]), (1, 0, 1));
-    assert!(report.wire_sent_bytes > 0 && report.wire_received_bytes > 0);
+    assert!(report.wire.sent > 0 && report.wire.received > 0);
 }
 
 #[tokio::test]
@@ -85,10 +87,7 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
         (3, views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing]))
     );
     let report = leader.shutdown().await.unwrap();
-    let refused = |id: &str| {
-        let of = report.refused.iter().find(|device| device.device.as_str() == id);
-        of.map(|device| device.refused.clone()).unwrap_or_default()
-    };
+    let refused = |id: &str| report.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default();
     assert_eq!(refused("cam-1")["oversize"], 1);
     assert!(refused("cam-2")["wrong_network"] >= 1);
     assert!(refused("cam-0").is_empty());

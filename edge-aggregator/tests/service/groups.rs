@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use headwater_edge_aggregator::{
     Aggregator, AggregatorConfig, AggregatorError, GroupConfig, GroupReport, JournalConfig, LeaderReport,
+    Role,
 };
 use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{SampleId, SlotSet};
+use headwater_protocol::{EdgeId, EdgeIndex, SampleId, SlotSet};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
@@ -225,6 +226,34 @@ async fn one_group_twice_and_one_client_id_twice_are_refused() {
         [
             "group[1].client_id: expected another id for each group, found leader again",
             "group[2].group: expected each role of a group once, found north again",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn two_edges_of_one_group_with_one_name_are_refused() {
+    let two = TwoGroups::new(&"mqtt://127.0.0.1:1".parse().unwrap());
+    let edge = |edge, id: Option<&str>| {
+        let default = Role::edge(EdgeIndex::new(edge).unwrap());
+        match (default, id) {
+            (Role::Edge { edge, .. }, Some(id)) => Role::Edge { edge, id: EdgeId::new(id).unwrap() },
+            (default, _) => default,
+        }
+    };
+    // The last one takes the name that the position of the first one gives.
+    let roles = [edge(0, None), edge(1, Some("yard")), edge(2, Some("yard")), edge(3, Some("edge-0"))];
+    let mut config = two.config();
+    let north = config.groups[0].clone();
+    config.groups = roles.map(|role| GroupConfig { role, ..north.clone() }).into();
+    // An edge of another group may have the name.
+    config.groups.push(GroupConfig { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
+    let error = Aggregator::start(config).await.err().expect("a refusal");
+    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
+    assert_eq!(
+        mistakes,
+        [
+            "group[2].edge_id: expected another name for each edge, found yard again",
+            "group[3].edge_id: expected another name for each edge, found edge-0 again",
         ]
     );
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headwater_cloud_service::{CloudConfig, CloudHandle, CloudService, EngineChoice};
+use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
     GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeaderReport, Role, Shared, SharedConfig,
 };
@@ -71,7 +71,7 @@ enum Running {
     Device(DeviceHandle),
     Edge(GroupEdge),
     Leader(GroupLeader),
-    Cloud(CloudHandle),
+    Cloud(CloudService),
 }
 
 impl InProcessGroup {
@@ -207,15 +207,16 @@ impl InProcessGroup {
         let settings = &self.settings;
         Ok(match service {
             Service::Cloud => {
-                let mut config = CloudConfig::default().with_listen(self.cloud_listen);
-                config.tier.engine = settings.cloud_engine;
+                let mut config = CloudConfig::default();
+                config.http.listen = self.cloud_listen;
+                config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }
             Service::Leader => {
                 Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
             }
             Service::Edge(edge) => {
-                let config = GroupConfig { role: Role::Edge { edge, id: None }, ..self.group_config() };
+                let config = GroupConfig { role: Role::edge(edge), ..self.group_config() };
                 Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {
