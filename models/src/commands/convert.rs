@@ -9,7 +9,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
-use super::status_line::StatusLine;
+use super::progress::StatusLine;
 use super::{Failure, print_json};
 
 /// Arguments of `convert`.
@@ -53,7 +53,7 @@ impl Convert {
             slots: self.slots,
             ..OpenOptions::default()
         })?;
-        let data = parts.data();
+        let data = &*parts.data;
         let (mut status, started) = (StatusLine::new(), Instant::now());
         let written = class_folders::write(data, &self.out, self.limit, |done, total| {
             status.show(|| {

@@ -1,27 +1,14 @@
 //! After the last epoch: the policy, the figures of both parts, the bundle.
 
 use headwater_inference::cost::{DeviceBody, LinkBytes};
-use headwater_inference::policy::PolicyError;
-use thiserror::Error;
 
 use crate::data::Samples;
 use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
-use crate::export::{BundleContents, ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::export::{ExportError, Exported, TrainedNetwork, export, manifest};
 use crate::report::{PartReport, PartReports, run_report};
 use crate::training::Checkpoint;
 use crate::tuning;
-
-/// A trained network that cannot be exported.
-#[derive(Debug, Error)]
-pub enum FinishError {
-    /// A fitted number is out of range.
-    #[error("choosing the policy: {0}; the logits are probably not finite, lower the learning rate")]
-    Policy(#[from] PolicyError),
-    /// The bundle cannot be written.
-    #[error(transparent)]
-    Export(#[from] ExportError),
-}
 
 /// The parts that are evaluated after training.
 pub struct EvaluationParts<'a> {
@@ -44,15 +31,15 @@ pub struct Finished {
 /// Chooses the policy on the validation part, measures both parts, writes the bundle.
 ///
 /// # Errors
-/// [`FinishError`] when a number is out of range or an engine disagrees.
+/// [`ExportError`] when a number is out of range or an engine disagrees.
 pub fn finish(
     experiment: &Experiment,
     checkpoint: &Checkpoint,
     parts: EvaluationParts<'_>,
-) -> Result<Finished, FinishError> {
+) -> Result<Finished, ExportError> {
     let EvaluationParts { validation, test, class_prior } = parts;
-    let (spec, state) = (&experiment.spec, &checkpoint.state);
-    let manifest = manifest(spec, class_prior.clone());
+    let (network, state) = (&experiment.network, &checkpoint.state);
+    let manifest = manifest(&network.spec, class_prior.clone());
     let body = DeviceBody::of(&manifest);
     let logits = evaluate(experiment, state, validation);
     let policy = tuning::policy(&logits, validation, &class_prior, experiment.recipe.exit)?;
@@ -61,8 +48,7 @@ pub fn finish(
     let test = PartReport::of(&logits, test, &class_prior, &policy, body);
     let reports = PartReports { validation: validation_report, test };
     let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
-    let network = TrainedNetwork { spec, layers: &experiment.network, state };
-    let contents = BundleContents { policy: &policy, class_prior, report };
-    let exported = export(&network, contents, validation)?;
+    let network = TrainedNetwork { layers: network, state };
+    let exported = export(&network, manifest, &policy, report, validation)?;
     Ok(Finished { exported, reports })
 }

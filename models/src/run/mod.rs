@@ -4,6 +4,6 @@ mod finish;
 mod folder;
 mod train;
 
-pub use finish::{EvaluationParts, FinishError, Finished, finish};
+pub use finish::{EvaluationParts, Finished, finish};
 pub use folder::RunFolder;
-pub use train::{Notice, RunError, train};
+pub use train::{RunError, train};

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::RunFolder;
 use crate::data::Samples;
 use crate::experiment::Experiment;
-use crate::training::{Checkpoint, CheckpointError, Event, Progress, Trainer};
+use crate::training::{Checkpoint, CheckpointError, Event, Trainer};
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -21,14 +21,6 @@ pub enum RunError {
     Checkpoint(#[from] CheckpointError),
 }
 
-/// Progress of a run, for display.
-pub enum Notice<'n> {
-    /// The run resumes from a checkpoint; the errors belong to newer checkpoints that were skipped.
-    Resumed(&'n Progress, &'n [CheckpointError]),
-    /// An event of the training.
-    Event(&'n Event<'n>),
-}
-
 /// Trains to the end of the recipe and returns the last checkpoint.
 ///
 /// # Errors
@@ -38,18 +30,18 @@ pub fn train(
     folder: &RunFolder,
     train: &Samples,
     validation: &Samples,
-    mut notify: impl FnMut(Notice<'_>),
+    mut notify: impl FnMut(&Event<'_>),
 ) -> Result<Checkpoint, RunError> {
     let identity = &experiment.info.identity;
     let (from, skipped) = Checkpoint::newest(&folder.path, identity)?;
     if let Some(from) = &from {
-        notify(Notice::Resumed(&from.progress, &skipped));
+        notify(&Event::Resumed { progress: &from.progress, skipped: &skipped });
     }
     let mut trainer = Trainer::new(experiment, train, validation, from);
     let started = Instant::now();
     let seconds = trainer.checkpoint.progress.seconds;
     trainer.run(|mut event| -> Result<(), RunError> {
-        notify(Notice::Event(&event));
+        notify(&event);
         if let Event::Checkpoint(checkpoint) = &mut event {
             checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
             checkpoint.write(&folder.path, identity)?;

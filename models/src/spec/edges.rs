@@ -2,20 +2,17 @@
 
 use headwater_inference::manifest::{Configuration, FeatureMap};
 use headwater_protocol::Exit;
+use toml::Spanned;
 
 use super::fit::{Misfit, expect};
 use super::shapes::{SectionShapes, joined, section, table_of_exit};
 use super::{EdgeSpec, NetworkSpec};
 
 /// Slots of each edge.
-pub(super) fn groups(
-    spec: &NetworkSpec,
-    configuration: Configuration,
-    slots: usize,
-) -> Result<Vec<Vec<usize>>, Misfit> {
-    let has = configuration.has(Exit::Edge);
-    let Some(edge) = table_of_exit(spec, "edge", spec.edge.as_ref(), has)? else { return Ok(Vec::new()) };
-    let several = configuration == Configuration::F;
+pub(super) fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
+    table_of_exit(spec, "edge", spec.edge.as_ref(), Exit::Edge)?;
+    let Some(edge) = spec.edge.as_ref().map(Spanned::get_ref) else { return Ok(Vec::new()) };
+    let (slots, several) = (spec.slots(), spec.configuration() == Configuration::F);
     if let (Some(fusion), false) = (&edge.fusion, several) {
         let expected = "nothing, since there is one edge";
         return Err(Misfit::new(
@@ -25,13 +22,12 @@ pub(super) fn groups(
             format!("{:?}", fusion.get_ref()).to_lowercase(),
         ));
     }
-    let every = vec![(0..slots).collect()];
     let Some(groups) = &edge.groups else {
         if several {
             let expected = "the slots of each edge, as in [[0, 1, 2], [3, 4, 5]]";
             return Err(Misfit::new(edge.blocks.span(), "edge.groups", expected, "nothing"));
         }
-        return Ok(every);
+        return Ok(vec![(0..slots).collect()]);
     };
     let given = groups.get_ref();
     let found = || format!("{given:?}");

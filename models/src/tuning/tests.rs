@@ -1,7 +1,7 @@
 //! Thresholds and temperatures on made-up logits.
 
 use headwater_inference::cost::DeviceBody;
-use headwater_protocol::SlotSet;
+use headwater_protocol::{Exit, SlotSet};
 
 use super::*;
 use crate::report::PartReport;
@@ -40,10 +40,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
 /// The default policy with thresholds for the target; the temperatures stay at one.
 fn tuned(logits: &PartLogits, samples: &Samples, target: ExitTarget) -> Policy {
     let mut policy = Policy::default();
-    let mut search = thresholds::Search::new(logits, samples, &[0.5, 0.5], target);
-    for exit in [Exit::Local, Exit::Edge].into_iter().filter(|exit| logits.exits.get(*exit).is_some()) {
-        policy.of_mut(exit).threshold = Threshold::One(search.next(exit, policy.of(exit)).unwrap());
-    }
+    thresholds::choose(&mut policy, logits, samples, &[0.5, 0.5], target).unwrap();
     policy
 }
 
@@ -106,7 +103,7 @@ fn standard_errors_make_the_threshold_stricter() {
 fn a_temperature_corrects_logits_that_are_too_sure() {
     let rows: Vec<_> = (0..100).map(|i| (10.0, i % 4 != 0, true)).collect();
     let (logits, samples) = two_exit_part(&rows);
-    let temperature = temperature::fit(&logits.exits[Exit::Local], &samples).unwrap().get();
+    let temperature = super::temperature(&logits.exits[Exit::Local], &samples).unwrap().get();
     let confidence = 1.0 / (1.0 + (-10.0 / temperature).exp());
     assert!((confidence - 0.75).abs() < 0.01, "three of four are right, confidence {confidence}");
 }

@@ -15,67 +15,50 @@
 //! not depend on the earlier thresholds, which were chosen with the same data. The count is at least the loss in the cascade.
 //! Wins, with `count_wins`, are counted only for samples that no earlier exit took.
 
-use headwater_inference::policy::{ExitPolicy, ExitThreshold, PolicyError};
+use headwater_inference::policy::{ExitThreshold, Policy, PolicyError, Threshold};
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
 use crate::recipe::ExitTarget;
 
-/// The search, exit by exit from the first.
-pub(super) struct Search<'a> {
-    logits: &'a PartLogits,
-    samples: &'a Samples,
-    class_prior: &'a [f32],
-    count_wins: bool,
-    /// Share of the samples that one exit may lose.
-    max_loss: f64,
-    standard_errors: f64,
-    /// Whether an earlier exit took each sample.
-    left: Vec<bool>,
-}
-
-impl<'a> Search<'a> {
-    pub(super) fn new(
-        logits: &'a PartLogits,
-        samples: &'a Samples,
-        class_prior: &'a [f32],
-        target: ExitTarget,
-    ) -> Self {
-        let exits = logits.exits.iter().count().saturating_sub(1).max(1) as f64;
-        Self {
-            logits,
-            samples,
-            class_prior,
-            count_wins: target.count_wins,
-            max_loss: f64::from(target.max_loss_points) / 100.0 / exits + 1e-9,
-            standard_errors: split(f64::from(target.standard_errors), exits),
-            left: vec![false; samples.len()],
-        }
-    }
-
-    /// The threshold of the next exit, for the rule and the temperature of `policy`.
-    pub(super) fn next(&mut self, exit: Exit, policy: &ExitPolicy) -> Result<ExitThreshold, PolicyError> {
-        let right = |exit| self.logits.right(exit, self.samples, self.class_prior);
-        let (here, cloud) = (right(exit), right(Exit::Cloud));
-        let seen = (0..self.samples.len()).filter(|sample| !self.samples.seen[*sample].is_empty());
-        let uncertainty = |sample| Some((policy.uncertainty(self.logits.of(exit, sample))?, sample));
+/// Sets the threshold of every exit before the cloud, for the rules and temperatures of `policy`.
+pub(super) fn choose(
+    policy: &mut Policy,
+    logits: &PartLogits,
+    samples: &Samples,
+    class_prior: &[f32],
+    target: ExitTarget,
+) -> Result<(), PolicyError> {
+    let exits: Vec<Exit> =
+        logits.exits.iter().map(|(exit, _)| exit).filter(|exit| *exit != Exit::Cloud).collect();
+    let parts = exits.len().max(1) as f64;
+    // Share of the samples that one exit may lose.
+    let max_loss = f64::from(target.max_loss_points) / 100.0 / parts + 1e-9;
+    let standard_errors = split(f64::from(target.standard_errors), parts);
+    let cloud = logits.right(Exit::Cloud, samples, class_prior);
+    // Whether an earlier exit took each sample.
+    let mut left = vec![false; samples.len()];
+    for exit in exits {
+        let here = logits.right(exit, samples, class_prior);
+        let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
+        let uncertainty = |sample| Some((policy.of(exit).uncertainty(logits.of(exit, sample))?, sample));
         let mut sure: Vec<(f32, usize)> = seen.filter_map(uncertainty).collect();
         sure.sort_by(|a, b| a.0.total_cmp(&b.0));
 
-        let count = self.samples.len().max(1) as f64;
+        let count = samples.len().max(1) as f64;
         let (mut gained, mut changed, mut threshold) = (0i64, 0u32, 0.0f32);
         for (index, &(uncertainty, sample)) in sure.iter().enumerate() {
-            let wins = self.count_wins && !self.left[sample] && here[sample] && !cloud[sample];
+            let wins = target.count_wins && !left[sample] && here[sample] && !cloud[sample];
             let gain = i64::from(wins) - i64::from(cloud[sample] && !here[sample]);
             gained += gain;
             changed += u32::from(gain != 0);
             // Each sample loses one, nothing, or wins one: mean and standard error of paired differences.
             let loss = -gained as f64 / count;
             let deviation = (f64::from(changed) / count - loss * loss).max(0.0).sqrt();
-            let bound = loss + self.standard_errors * deviation / count.sqrt();
+            let bound = loss + standard_errors * deviation / count.sqrt();
             let next = sure.get(index + 1).map_or(1.0, |next| next.0);
-            if bound > self.max_loss {
+            if bound > max_loss {
                 break;
             }
             if next > uncertainty {
@@ -84,10 +67,11 @@ impl<'a> Search<'a> {
         }
         let threshold = threshold.clamp(0.0, 1.0);
         for (uncertainty, sample) in sure {
-            self.left[sample] |= uncertainty <= threshold;
+            left[sample] |= uncertainty <= threshold;
         }
-        ExitThreshold::new(threshold)
+        policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold)?);
     }
+    Ok(())
 }
 
 /// Standard errors for each of `parts` tests, so that all tests hold together with the probability of `standard_errors`.
