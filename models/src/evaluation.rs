@@ -44,15 +44,11 @@ pub struct ExitShares {
 pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
     let indices: Vec<usize> = (0..samples.len()).collect();
     let shares = experiment.workers.share(&indices, |share| {
-        let mut logits = PartLogits::default();
-        for chunk in share.chunks(CHUNK) {
-            let batch = Batch::plain(samples, chunk.iter().copied());
-            logits.append(PartLogits::of_batch(experiment, state, &batch));
-        }
-        logits
+        let batches = share.chunks(CHUNK).map(|chunk| Batch::plain(samples, chunk.iter().copied()));
+        batches.map(|batch| PartLogits::of_batch(experiment, state, &batch)).collect::<Vec<_>>()
     });
     let mut all = PartLogits::default();
-    shares.into_iter().for_each(|share| all.append(share));
+    shares.into_iter().flatten().for_each(|batch| all.append(batch));
     all
 }
 

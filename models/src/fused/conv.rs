@@ -66,14 +66,11 @@ impl Sizes {
         self.window.positions(self.h) * self.window.positions(self.w)
     }
 
-    /// Whether the output has the size of the input and the window moves by one pixel: a row of columns is then the shifted plane.
-    fn shifts(&self) -> bool {
-        self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
-    }
-
     /// The copies from a sample's input to its patches; the gradient adds the same pixels back.
     fn copies(&self) -> Copies {
-        if self.shifts() { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
+        // The output has the size of the input and the window moves by one pixel: a row of columns is the shifted plane.
+        let shifts = self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1;
+        if shifts { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
     }
 
     fn runs(&self) -> Copies {

@@ -4,7 +4,6 @@
 
 mod blocks;
 mod cost;
-mod edges;
 mod fit;
 mod shapes;
 

@@ -1,7 +1,7 @@
 //! Thresholds and temperatures on made-up logits.
 
 use headwater_inference::cost::DeviceBody;
-use headwater_protocol::{Exit, SlotSet};
+use headwater_protocol::SlotSet;
 
 use super::*;
 use crate::report::PartReport;
@@ -40,7 +40,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
 /// The default policy with thresholds for the target; the temperatures stay at one.
 fn tuned(logits: &PartLogits, samples: &Samples, target: ExitTarget) -> Policy {
     let mut policy = Policy::default();
-    thresholds::choose(&mut policy, logits, samples, &[0.5, 0.5], target).unwrap();
+    choose_thresholds(&mut policy, logits, samples, &[0.5, 0.5], target).unwrap();
     policy
 }
 
@@ -149,4 +149,12 @@ fn a_win_on_a_sample_that_left_earlier_does_not_count() {
     let target = ExitTarget { max_loss_points: 0.0, standard_errors: 0.0, count_wins: true };
     let policy = tuned(&logits, &samples, target);
     assert_eq!(report(&logits, &samples, &policy).share[Exit::Edge], 0.0, "{policy:?}");
+}
+
+#[test]
+fn one_exit_keeps_its_standard_errors_and_two_need_more() {
+    assert_eq!(split(1.64, 1.0), 1.64);
+    // 1.955 would do for half of 5 %; the closed form is a little more careful.
+    assert!((split(1.64, 2.0) - 2.019).abs() < 1e-3);
+    assert_eq!(split(0.0, 2.0), 0.0);
 }
