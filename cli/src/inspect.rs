@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Display};
 
-use anyhow::Context;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::{Aggregation, NetworkManifest, SectionManifest};
-use headwater_inference::policy::{ExitPolicy, Threshold};
+use headwater_inference::policy::{ExitPolicy, Policy, Threshold};
 use headwater_protocol::HEADER_BYTES;
 use serde::Serialize;
 
@@ -17,10 +16,7 @@ use crate::shipped;
 /// # Errors
 /// When the bundle cannot be read or is damaged.
 pub fn run(args: &InspectArgs) -> anyhow::Result<()> {
-    let bundle = match &args.bundle {
-        Some(path) => Bundle::open(path).with_context(|| format!("opening the bundle {}", path.display()))?,
-        None => Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?,
-    };
+    let bundle = shipped::open_bundle(args.bundle.as_deref())?;
     let inspection = Inspection::of(&bundle);
     let text =
         if args.json { serde_json::to_string_pretty(&inspection)? + "\n" } else { inspection.to_string() };
@@ -34,7 +30,7 @@ struct Inspection<'a> {
     policy: String,
     stored_bytes: usize,
     manifest: &'a NetworkManifest,
-    exits: &'a headwater_inference::policy::Policy,
+    exits: &'a Policy,
     /// Bytes of each section in the file; `None` for a section that is not in this bundle.
     section_bytes: Vec<Option<usize>>,
     /// Bytes of each section's packed form; `None` for a section without one.
@@ -59,22 +55,15 @@ impl<'a> Inspection<'a> {
         let manifest = bundle.manifest();
         let slots = usize::from(manifest.slots);
         let packed = manifest.features.packed_bytes();
+        let sections = || manifest.sections.iter().map(|section| section.name.as_str());
         Self {
             network: bundle.network_id().to_string(),
             policy: bundle.policy_id().to_string(),
             stored_bytes: bundle.stored_bytes(),
             manifest,
             exits: bundle.policy(),
-            section_bytes: manifest
-                .sections
-                .iter()
-                .map(|section| bundle.stored_section_bytes(&section.name))
-                .collect(),
-            packed_bytes: manifest
-                .sections
-                .iter()
-                .map(|section| bundle.packed_section_bytes(&section.name))
-                .collect(),
+            section_bytes: sections().map(|name| bundle.stored_section_bytes(name)).collect(),
+            packed_bytes: sections().map(|name| bundle.packed_section_bytes(name)).collect(),
             links: Links {
                 raw_view: manifest.preprocessing.view_bytes(),
                 summary_body: manifest.score_bytes(),

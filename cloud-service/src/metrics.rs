@@ -137,7 +137,7 @@ impl CloudMetrics {
         let models = || self.models.iter().map(|(_, model)| model);
         let sum =
             |counter: fn(&ModelMetrics) -> &IntCounter| models().map(|model| counter(model).get()).sum();
-        let refused = Fault::ALL.iter().map(|&fault| (fault.code(), self.refused(fault).get()));
+        let refused = Fault::all().map(|fault| (fault.code(), self.refused(fault).get()));
         let largest_batch = models().map(|model| model.max_batch.get()).max().unwrap_or(0);
         CloudReport {
             connections: self.connections.get(),

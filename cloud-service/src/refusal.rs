@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn status_and_code_come_from_the_one_table() {
-        for fault in Fault::ALL {
+        for fault in Fault::all() {
             let response = Refusal::new(fault, "why").into_response();
             assert_eq!(response.status().as_u16(), fault.http_status());
             assert_eq!(response.headers().contains_key(header::RETRY_AFTER), fault.is_passing());

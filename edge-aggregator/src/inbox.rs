@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation};
 use headwater_inference::manifest::{FeatureEncoding, NetworkManifest};
 use headwater_protocol::{
     Birth, Body, DeviceTopic, EdgeStatus, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, SlotSet,
@@ -249,10 +249,10 @@ impl Inbox {
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
                 let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
-                let answer = Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes };
-                event(generation, answer);
+                let answer = Some(EdgeAnswer { slots, scores, map, body_bytes });
+                event(generation, Event::EdgeAnswer { edge, sample, answer });
             }
-            Body::Gone => event(generation, Event::EdgeGone { edge, sample }),
+            Body::Gone => event(generation, Event::EdgeAnswer { edge, sample, answer: None }),
             Body::EdgeFeatures { .. } => self.edges.refuse(from, Fault::Malformed, NOT_FINITE),
             body => {
                 let why = format!("a {} message on the topic of an edge", body.kind().name());
@@ -304,19 +304,18 @@ impl Inbox {
             return;
         }
         let mut event = |what: Event<'_>| event(generation, what);
+        let answered = |answer| Event::DeviceAnswer { slot, sample, age_ms, late, answer };
         match (leaf, message.body) {
             (DeviceTopic::Summary, Body::Summary(_)) => {
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
-                event(Event::Summary { slot, sample, age_ms, late, scores: &self.scores });
+                event(answered(DeviceAnswer::Summary(&self.scores)));
             }
-            (DeviceTopic::Summary, Body::NotInView) => event(Event::NotInView { slot, sample, age_ms, late }),
-            (DeviceTopic::Summary, Body::Input(pixels)) => {
-                event(Event::Input { slot, sample, age_ms, late, pixels });
-            }
-            (DeviceTopic::Summary, Body::Gone) if late => event(Event::GivenUp { slot, sample }),
+            (DeviceTopic::Summary, Body::NotInView) => event(answered(DeviceAnswer::NotInView)),
+            (DeviceTopic::Summary, Body::Input(pixels)) => event(answered(DeviceAnswer::Input(pixels))),
+            (DeviceTopic::Summary, Body::Gone) if late => event(answered(DeviceAnswer::GivenUp)),
             (DeviceTopic::Decision, Body::Decided(decision)) => {
-                event(Event::DeviceDecided { slot, sample, age_ms, late, decision });
+                event(answered(DeviceAnswer::Decided(decision)));
             }
             (DeviceTopic::Features, Body::Features(bits)) if !encoding.takes(bits) => {
                 self.devices.refuse(device, Fault::Malformed, NOT_FINITE);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
-use headwater_inference::leader::{Action, Event, Generation, Leader};
-use headwater_inference::sections::EdgeOutput;
+use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
+use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
 use headwater_protocol::{NetworkTag, Settled};
 use tokio::sync::{mpsc, watch};
@@ -174,14 +174,13 @@ impl Worker {
 
     fn on_edge_reply(&mut self, now: Instant, reply: &EdgeReply) {
         let EdgeReply { generation, edge, sample, slots, ref output, .. } = *reply;
-        match output {
-            Some(EdgeOutput { scores, features }) => {
-                let (map, body_bytes) = (&features[..], 0);
-                let answer = Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes };
-                self.handle_under(now, generation, answer);
-            }
-            None => self.handle_under(now, generation, Event::EdgeGone { edge, sample }),
-        }
+        let answer = output.as_ref().map(|TierOutput { scores, features }| EdgeAnswer {
+            slots,
+            scores,
+            map: features,
+            body_bytes: 0,
+        });
+        self.handle_under(now, generation, Event::EdgeAnswer { edge, sample, answer });
     }
 
     /// Gives the leader an event that is the same under every network.

@@ -44,10 +44,7 @@ pub(crate) struct DueCapture {
 impl CaptureClock {
     /// The clock of a device, if it captures by the clock.
     pub(crate) fn of(capture: Capture) -> Option<Self> {
-        match capture {
-            Capture::Clock { period_ms } => Some(Self::new(period_ms)),
-            Capture::Trigger | Capture::Source => None,
-        }
+        capture.period_ms().map(Self::new)
     }
 
     /// Makes a clock with this period; a period of 0 counts as 1 ms.

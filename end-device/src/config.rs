@@ -1,13 +1,14 @@
 //! Configuration of a device.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use headwater_inference::policy::Policy;
-use headwater_link::{Endpoint, QoS};
+use headwater_link::Endpoint;
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use serde::Deserialize;
 
-use crate::settings::{DeviceOptions, RequiredSettings};
+use crate::error::DeviceError;
+use crate::settings::DeviceOptions;
 
 /// Configuration of one device. [`crate::DeviceSettings`] explains and bounds the values.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,32 +23,12 @@ pub struct DeviceConfig {
     pub slot: Slot,
     /// The broker.
     pub broker: Endpoint,
-    /// Engine of the section.
-    pub engine: EngineChoice,
-    /// Library of ONNX Runtime; `None` searches the usual places.
-    pub onnxruntime: Option<PathBuf>,
     /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
     pub policy: Option<(Policy, PolicyId)>,
     /// Cause of a capture.
     pub capture: Capture,
-    /// Action for a frame that cannot be read.
-    pub on_broken_frame: OnBrokenFrame,
-    /// Quality of service of summaries and features.
-    pub upward_qos: QoS,
-    /// Unsettled samples in memory; earlier ones go to the spool.
-    pub keep_samples: usize,
-    /// Milliseconds that an unsettled sample stays in memory.
-    pub keep_ms: u64,
-    /// Bytes of the spool, in `state_dir` or else in memory and at most 1 MiB. 0: no spool.
-    pub spool_bytes: u64,
-    /// Captured views that may wait for the section; one more sheds the oldest.
-    pub queue_samples: usize,
-    /// Folder of the files that outlive a restart; `None` takes the boot number from the clock.
-    pub state_dir: Option<PathBuf>,
-    /// Seconds between pings on an idle connection.
-    pub keep_alive_s: u16,
-    /// Milliseconds that a shutdown may take to answer captured frames and disconnect.
-    pub grace_ms: u64,
+    /// Values with a default.
+    pub options: DeviceOptions,
 }
 
 /// Engine of a device's section.
@@ -86,13 +67,68 @@ pub enum OnBrokenFrame {
     Fatal,
 }
 
+impl Capture {
+    /// Milliseconds between captures by the clock.
+    pub(crate) fn period_ms(self) -> Option<u64> {
+        match self {
+            Self::Clock { period_ms } => Some(period_ms),
+            Self::Trigger | Self::Source => None,
+        }
+    }
+}
+
 impl DeviceConfig {
     /// A device with every other value at its default.
     ///
     /// # Panics
     /// Never: a test holds that every option has a default.
     pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: Endpoint) -> Self {
-        let options: DeviceOptions = headwater_settings::defaults().expect("every option has a default");
-        options.config(RequiredSettings { site, group, id, slot, broker })
+        let options = headwater_settings::defaults().expect("every option has a default");
+        Self { site, group, id, slot, broker, policy: None, capture: Capture::Trigger, options }
+    }
+
+    /// Reads a policy from a TOML file, in place of the bundle's.
+    ///
+    /// # Errors
+    /// [`DeviceError::Stored`] when the file cannot be read, or with the mistake in it.
+    pub fn read_policy(&mut self, path: &Path) -> Result<(), DeviceError> {
+        let text = std::fs::read_to_string(path).map_err(|error| DeviceError::policy(path, error))?;
+        self.policy = Some(parse_policy(&text).map_err(|reason| DeviceError::policy(path, reason))?);
+        Ok(())
+    }
+}
+
+fn parse_policy(text: &str) -> Result<(Policy, PolicyId), String> {
+    let policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
+    policy.check().map_err(|error| error.to_string())?;
+    Ok((policy, Policy::id_of(text.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::policy::Threshold;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let error = parse_policy(text).unwrap_err();
+        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+    }
+
+    #[test]
+    fn thresholds_are_read_and_the_id_is_that_of_the_file() {
+        let text = "[device]\nthreshold = 0.25\n";
+        let (policy, id) = parse_policy(text).unwrap();
+        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if threshold.get() == 0.25));
+        assert_eq!(id, Policy::id_of(text.as_bytes()));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        check("[device]\nthreshold = 1.5", &["threshold", "1.5", "[0, 1]"]);
+        check("[device]\nthreshhold = 0.5", &["threshhold", "expected"]);
+        check("window_ms = 0", &["window_ms", "0"]);
+        check("[device", &["line 1"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Starting and stopping a device.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
@@ -12,41 +12,34 @@ use tracing::{info, warn};
 
 pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentInputs};
-use crate::answer_buffer::AnswerBuffer;
-use crate::boot::next_boot;
 use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::frame_ids::FrameIds;
 use crate::link_setup::{DeviceTopics, link_config};
-use crate::publisher::{Publisher, SharedReport, lock};
+use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
-use crate::report::DeviceReport;
+use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
-use crate::source::{FaultCounter, FrameUse, Source};
+use crate::source::{FrameUse, Source};
 use crate::spool::Spool;
-use crate::unsettled_answers::UnsettledAnswers;
+use crate::state_folder::next_boot;
+use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
 
 /// The device agent.
 pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    reporter: Reporter,
+    pub(crate) link: Link,
+    pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
     connected: watch::Receiver<bool>,
     agent: JoinHandle<Ended>,
     ended: Option<Ended>,
     grace: Duration,
-}
-
-/// Reader of a device's counts; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Reporter {
-    link: Link,
-    report: SharedReport,
 }
 
 impl Device {
@@ -63,7 +56,7 @@ impl Device {
         let start = Instant::now();
         let source = source.into();
         Self::check(&config, &bundle, &source)?;
-        let state_dir = config.state_dir.as_deref();
+        let state_dir = config.options.state_dir.as_deref();
         let boot = next_boot(state_dir, SystemTime::now())?;
         let (frame_use, frame_ids) = match config.capture {
             Capture::Source => (FrameUse::EverySample, Some(FrameIds::open(state_dir)?)),
@@ -78,27 +71,30 @@ impl Device {
         let mut link = link_config(&config, &topics, boot, network)?;
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let report = Arc::new(Mutex::new(DeviceReport::new(config.id.clone(), config.slot, boot)));
-        let source = source.start(frame_use, FaultCounter::new(Arc::clone(&report)))?;
+        let report = SharedReport::new(DeviceReport::new(config.id.clone(), config.slot, boot));
+        let source = source.start(frame_use, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
-        let grace = Duration::from_millis(config.grace_ms);
+        let grace = Duration::from_millis(config.options.grace_ms);
         let agent = Agent {
             slot: config.slot,
             source,
             frame_ids,
             section,
             reply_rule,
-            unsettled: UnsettledAnswers::new(AnswerBuffer::new(config.keep_samples, config.keep_ms), spool),
+            unsettled: UnsettledAnswers {
+                memory: AnswerBuffer::new(config.options.keep_samples, config.options.keep_ms),
+                spool,
+            },
             recent: RecentSamples::default(),
             publisher: Publisher {
                 link: link.clone(),
                 limits,
                 network: network.tag(),
                 boot,
-                qos: config.upward_qos,
+                qos: config.options.upward_qos,
                 topics,
-                report: Arc::clone(&report),
+                report: report.clone(),
             },
             capture_clock: CaptureClock::of(config.capture),
             grace,
@@ -113,8 +109,7 @@ impl Device {
             start_ms = start.elapsed().as_millis() as u64, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        let reporter = Reporter { link, report };
-        Ok(DeviceHandle { reporter, stop, connected, agent, ended: None, grace })
+        Ok(DeviceHandle { link, report, stop, connected, agent, ended: None, grace })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -124,32 +119,42 @@ impl Device {
     pub fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
         let manifest = bundle.manifest();
         let slot = config.slot;
+        let network = bundle.network_id().short();
+        let unfit = |mistake: String| Err(DeviceError::Unfit(mistake));
         if slot.index() >= usize::from(manifest.slots) {
-            return Err(DeviceError::Slot { network: bundle.network_id(), last: manifest.slots - 1, slot });
+            let last = manifest.slots - 1;
+            return unfit(format!("slot: network {network} has slots 0 to {last}, found {slot}"));
         }
         let configuration = manifest.configuration;
         if config.policy.is_some() && !configuration.has(Exit::Device) {
-            return Err(DeviceError::NoExit {
-                network: bundle.network_id(),
-                configuration: configuration.letter(),
-            });
+            return unfit(format!(
+                "policy: network {network} is of configuration ({}), where a device decides nothing: \
+                 thresholds and timing are the leader's (headwater-aggregator --policy)",
+                configuration.letter()
+            ));
         }
         let (expected, found) = (manifest.preprocessing.view_bytes(), source.view_bytes());
         if source.slot() != slot || expected != found {
-            return Err(DeviceError::OtherFrames { slot, expected, found_slot: source.slot(), found });
+            return unfit(format!(
+                "frames: expected views of slot {slot} of {expected} bytes, found slot {} of {found}",
+                source.slot()
+            ));
         }
         if config.capture == Capture::Source {
-            let mistake = match (manifest.slots, source.has_own_timing()) {
-                (1, true) => None,
+            match (manifest.slots, source.has_own_timing()) {
+                (1, true) => {}
                 (1, false) => {
-                    Some("expected a source with its own timing: folder, watch or stdin".to_owned())
+                    let expected = "expected a source with its own timing: folder, watch or stdin";
+                    return unfit(format!("capture = \"source\": {expected}"));
                 }
-                (slots, _) => Some(format!("expected a network of one device, found one of {slots}")),
-            };
-            mistake.map_or(Ok(()), |mistake| Err(DeviceError::CaptureSource(mistake)))?;
+                (slots, _) => {
+                    let expected = "expected a network of one device";
+                    return unfit(format!("capture = \"source\": {expected}, found one of {slots}"));
+                }
+            }
         }
         let (named, broken) = source.broken();
-        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.on_broken_frame) {
+        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.options.on_broken_frame) {
             return Err(DeviceError::BrokenFrame((*first).clone(), broken));
         }
         for frame in named {
@@ -164,23 +169,10 @@ impl Device {
     }
 }
 
-impl Reporter {
-    pub(crate) fn report(&self) -> DeviceReport {
-        let mut report = lock(&self.report).clone();
-        report.add_link(self.link.wire(), self.link.counts());
-        report
-    }
-}
-
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        self.reporter.report()
-    }
-
-    #[cfg(feature = "admin")]
-    pub(crate) fn reporter(&self) -> Reporter {
-        self.reporter.clone()
+        self.report.with_link(&self.link)
     }
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
@@ -210,14 +202,14 @@ impl DeviceHandle {
                 "shutdown took too long: some captured frames are not answered"
             );
         }
-        self.reporter.link.shutdown(self.grace).await;
+        self.link.shutdown(self.grace).await;
         self.report()
     }
 
     /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.reporter.link.kill();
+        self.link.kill();
     }
 }
 
@@ -232,17 +224,16 @@ async fn load_section(
     config: &DeviceConfig,
     bundle: Arc<Bundle>,
 ) -> Result<(SectionRunner, mpsc::Receiver<JobResult>), DeviceError> {
-    let (slot, queue_samples) = (config.slot, config.queue_samples);
-    let (choice, onnxruntime) = (config.engine, config.onnxruntime.clone());
+    let (slot, options) = (config.slot, config.options.clone());
     let loading = tokio::task::spawn_blocking(move || {
-        let section = engine::load(choice, onnxruntime.as_deref(), &bundle, slot)?;
-        SectionRunner::start(section, queue_samples)
+        let section = engine::load(options.engine, options.onnxruntime.as_deref(), &bundle, slot)?;
+        SectionRunner::start(section, options.queue_samples)
     });
     loading.await.map_err(|e| DeviceError::Thread(e.into()))?
 }
 
 fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
-    match (config.spool_bytes, &config.state_dir) {
+    match (config.options.spool.max_bytes, &config.options.state_dir) {
         (0, _) => Ok(None),
         (bytes, None) => Ok(Some(Spool::in_memory(bytes, network))),
         (bytes, Some(dir)) => Spool::open(dir.join("spool"), bytes, network).map(Some),

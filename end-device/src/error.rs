@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use headwater_inference::bundle::BundleError;
 use headwater_inference::sections::SectionError;
 use headwater_link::LinkError;
-use headwater_protocol::{NetworkId, Slot};
+use headwater_protocol::Slot;
 use headwater_samples::DataError;
 use headwater_samples::archive::BrokenFrame;
 use thiserror::Error;
@@ -40,16 +40,6 @@ pub enum DeviceError {
         /// Reason.
         reason: String,
     },
-    /// The network has fewer slots.
-    #[error("slot: network {network} has slots 0 to {last}, found {slot}", network = network.short())]
-    Slot {
-        /// The network.
-        network: NetworkId,
-        /// Its last slot.
-        last: u8,
-        /// Slot of the device.
-        slot: Slot,
-    },
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
     Frames(#[from] DataError),
@@ -59,18 +49,6 @@ pub enum DeviceError {
     /// A frame is broken, and `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
-    /// The frames were loaded for another slot or for views of another shape.
-    #[error("frames: expected views of slot {slot} of {expected} bytes, found slot {found_slot} of {found}")]
-    OtherFrames {
-        /// Slot of the device.
-        slot: Slot,
-        /// Bytes of the network's view.
-        expected: usize,
-        /// Slot of the frames.
-        found_slot: Slot,
-        /// Bytes of their views.
-        found: usize,
-    },
     /// A source of frames cannot be used.
     #[error("source of frames: {name}: {reason}")]
     Source {
@@ -79,9 +57,9 @@ pub enum DeviceError {
         /// Reason.
         reason: String,
     },
-    /// This network or this source does not allow a sample per frame.
-    #[error("capture = \"source\": {0}")]
-    CaptureSource(String),
+    /// Configuration, bundle and source do not fit together.
+    #[error("{0}")]
+    Unfit(String),
     /// A file or folder of the device cannot be used.
     #[error("{usage} {}: {reason}", path.display())]
     Stored {
@@ -91,18 +69,6 @@ pub enum DeviceError {
         path: PathBuf,
         /// Reason.
         reason: String,
-    },
-    /// A policy is given to a device that has no exit.
-    #[error(
-        "policy: network {network} is of configuration ({configuration}), where a device decides nothing: \
-         thresholds and timing are the leader's (headwater-aggregator --policy)",
-        network = network.short()
-    )]
-    NoExit {
-        /// The network.
-        network: NetworkId,
-        /// The letter of its configuration.
-        configuration: char,
     },
     /// The connection's settings cannot work.
     #[error(transparent)]

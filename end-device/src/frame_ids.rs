@@ -1,7 +1,5 @@
 //! Sample ids of a device that makes a sample of each frame: milliseconds of the wall clock that never go back or repeat.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +7,7 @@ use headwater_protocol::SampleId;
 use tracing::warn;
 
 use crate::error::DeviceError;
+use crate::state_folder::{read_number, replace_file};
 
 /// File in the state folder. It holds the highest reserved id, in digits: no id above it was ever used.
 const FILE: &str = "sample";
@@ -31,15 +30,8 @@ impl FrameIds {
     /// [`DeviceError::Stored`] when the file cannot be read.
     pub(crate) fn open(state_dir: Option<&Path>) -> Result<Self, DeviceError> {
         let path = state_dir.map(|dir| dir.join(FILE));
-        let last = match path.as_deref().map(|path| (path, fs::read_to_string(path))) {
-            None => 0,
-            Some((path, Ok(text))) => text.trim().parse().map_err(|_| {
-                let found: String = text.chars().take(20).collect();
-                DeviceError::state(path, format!("expected a sample id, found {found:?}: remove the file"))
-            })?,
-            Some((_, Err(error))) if error.kind() == ErrorKind::NotFound => 0,
-            Some((path, Err(error))) => return Err(DeviceError::state(path, error)),
-        };
+        let stored = path.as_deref().map(|path| read_number(path, "a sample id")).transpose()?;
+        let last = stored.flatten().unwrap_or(0);
         Ok(Self { last, reserved: last, path })
     }
 
@@ -63,8 +55,7 @@ impl FrameIds {
     /// A full disk must not stop the device: until its end the ids are right without the file.
     fn write(&self, id: u64) {
         let Some(path) = &self.path else { return };
-        let new = path.with_extension("new");
-        if let Err(error) = fs::write(&new, format!("{id}\n")).and_then(|()| fs::rename(&new, path)) {
+        if let Err(error) = replace_file(path, format!("{id}\n")) {
             warn!(%error, path = %path.display(), "the last sample id cannot be written: ids may repeat after a restart");
         }
     }
@@ -72,6 +63,8 @@ impl FrameIds {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const fn ms(ms: u64) -> Duration {

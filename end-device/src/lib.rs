@@ -6,8 +6,6 @@
 //! know other slots, other exits or the cloud.
 
 mod agent;
-mod answer_buffer;
-mod boot;
 mod capture_clock;
 mod config;
 mod device;
@@ -17,7 +15,6 @@ mod frame_ids;
 mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
-mod policy;
 mod publisher;
 mod recent_samples;
 mod reply_rule;
@@ -26,6 +23,7 @@ mod section_runner;
 mod settings;
 mod source;
 mod spool;
+mod state_folder;
 mod timestamp;
 mod unsettled_answers;
 
@@ -34,9 +32,7 @@ pub use device::{Device, DeviceHandle, Ended};
 pub use error::DeviceError;
 pub use report::{DeviceReport, Sent};
 pub use settings::{
-    CaptureWord, DeviceOptions, DeviceSettings, OpenedSettings, SourceSettings, SpoolSettings,
+    CaptureWord, DeviceOptions, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings,
+    OpenedSettings, SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
 };
-pub use source::{
-    Existing, FolderEnd, Frames, HttpAuth, MAX_FRAME_BYTES, Secret, Source, SourceConfig, SourceKind,
-    StdinFormat, StdinFrames,
-};
+pub use source::{Frames, MAX_FRAME_BYTES, Source};

@@ -69,7 +69,7 @@ pub(crate) fn link_config(
     // Birth comes before the status, so that a reader of the status knows the device.
     link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];
     link.last_will = Some(status(DeviceState::Down)?);
-    link.keep_alive_s = config.keep_alive_s;
+    link.keep_alive_s = config.options.keep_alive_s;
     Ok(link)
 }
 

@@ -73,8 +73,8 @@ impl DeviceHandle {
         let Some(listen) = settings.listen else { return Ok(None) };
         let metrics = Metrics::new();
         let device = self.report().device;
-        let reporter = self.reporter();
-        metrics.register_report(&METRICS, &[("device", device.as_str())], move || reporter.report());
+        let (report, link) = (self.report.clone(), self.link.clone());
+        metrics.register_report(&METRICS, &[("device", device.as_str())], move || report.with_link(&link));
         let server = AdminServer::start(listen, metrics, || true).await;
         server.map(Some).map_err(|source| DeviceError::Admin { listen, source })
     }
@@ -93,7 +93,7 @@ mod tests {
             let slot = Slot::new(0).unwrap();
             let mut report = DeviceReport::new(DeviceId::new("cam-0").unwrap(), slot, Boot(7));
             report.captures_missed = 3;
-            report.count_frame_fault("cut");
+            report.frame_faults.insert("cut", 1);
             report
         });
         let text = metrics.text();

@@ -1,6 +1,6 @@
 //! Publishes answers: encodes them, sends them to their topic, and counts them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use bytes::Bytes;
 use headwater_link::{Link, LinkError, QoS};
@@ -10,10 +10,7 @@ use headwater_protocol::{
 use tracing::error;
 
 use crate::link_setup::DeviceTopics;
-use crate::report::DeviceReport;
-
-/// The report, shared by the agent, the source and the handle.
-pub(crate) type SharedReport = Arc<Mutex<DeviceReport>>;
+use crate::report::{DeviceReport, SharedReport};
 
 /// Publisher of the device's messages.
 #[derive(Debug)]
@@ -101,12 +98,6 @@ impl Publisher {
     }
 
     pub(crate) fn report(&self) -> MutexGuard<'_, DeviceReport> {
-        lock(&self.report)
+        self.report.lock()
     }
-}
-
-/// Locks the report, briefly; never across an await.
-pub(crate) fn lock(report: &SharedReport) -> MutexGuard<'_, DeviceReport> {
-    // Counting cannot panic half-way.
-    report.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_inference::policy::{ExitPolicy, Policy};
-use headwater_inference::sections::DeviceOutput;
+use headwater_inference::sections::TierOutput;
 use headwater_protocol::{DeviceDecision, Exit, PolicyId};
 
 /// Rule that chooses the reply, from the network's configuration and the policy.
@@ -52,7 +52,7 @@ impl ReplyRule {
     ///
     /// # Errors
     /// A sentence, when the section gave features that are not finite: the leader refuses them.
-    pub(crate) fn reply_to(&self, output: &DeviceOutput) -> Result<Reply, String> {
+    pub(crate) fn reply_to(&self, output: &TierOutput) -> Result<Reply, String> {
         if !self.has_section {
             return Ok(Reply::Input);
         }
@@ -88,8 +88,8 @@ mod tests {
         policy
     }
 
-    fn output() -> DeviceOutput {
-        DeviceOutput { scores: vec![0.0, 9.0, 0.0, 0.0], features: vec![0; 8] }
+    fn output() -> TierOutput {
+        TierOutput { scores: vec![0.0, 9.0, 0.0, 0.0], features: vec![0; 8] }
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_device_without_a_section_sends_its_view() {
         let rule = reply_rule(Configuration::A, 1.0);
-        assert_eq!(rule.reply_to(&DeviceOutput::default()), Ok(Reply::Input));
+        assert_eq!(rule.reply_to(&TierOutput::default()), Ok(Reply::Input));
     }
 
     #[test]
@@ -131,6 +131,6 @@ mod tests {
         let network = TinyNetwork { encoding: FeatureEncoding::F32, ..TinyNetwork::of(Configuration::C) };
         let rule = ReplyRule::of(&Bundle::from_bytes(&network.bundle()).unwrap(), None);
         let features = f32::NAN.to_le_bytes().to_vec();
-        assert!(rule.reply_to(&DeviceOutput { features, ..output() }).is_err());
+        assert!(rule.reply_to(&TierOutput { features, ..output() }).is_err());
     }
 }

@@ -1,9 +1,10 @@
 //! Counts of a device since its start.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_link::{LinkCounts, LinkError, WireBytes};
-use headwater_protocol::{Boot, DeviceId, Fault, Kind, Slot};
+use headwater_link::{Link, LinkError};
+use headwater_protocol::{Boot, DeviceId, Kind, Slot};
 use serde::Serialize;
 
 use crate::unsettled_answers::UnsettledAnswers;
@@ -103,21 +104,6 @@ impl DeviceReport {
         }
     }
 
-    /// Messages of a kind.
-    pub fn sent_of(&self, kind: Kind) -> Sent {
-        self.sent.get(kind.name()).copied().unwrap_or_default()
-    }
-
-    /// Bytes of all bodies: DDNN's `4|C| + (1 - l) f o / 8`, summed over the samples.
-    pub fn body_bytes(&self) -> u64 {
-        self.sent.values().map(|sent| sent.body_bytes).sum()
-    }
-
-    /// Bytes of all payloads.
-    pub fn payload_bytes(&self) -> u64 {
-        self.sent.values().map(|sent| sent.payload_bytes).sum()
-    }
-
     pub(crate) fn count_sent(&mut self, kind: Kind, body_bytes: usize, payload_bytes: usize) {
         let sent = self.sent.entry(kind.name()).or_default();
         sent.messages += 1;
@@ -134,34 +120,45 @@ impl DeviceReport {
         *self.dropped.entry(reason).or_default() += 1;
     }
 
-    /// Counts a fault; true for the first of its kind, which should be logged.
-    pub(crate) fn count_fault(&mut self, fault: Fault) -> bool {
-        let count = self.faults.entry(fault.code()).or_default();
-        *count += 1;
-        *count == 1
-    }
-
-    /// Counts a missing frame; true for the first of its kind, which should be logged.
-    pub(crate) fn count_frame_fault(&mut self, code: &'static str) -> bool {
-        let count = self.frame_faults.entry(code).or_default();
-        *count += 1;
-        *count == 1
-    }
-
     pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers) {
-        self.kept_samples = unsettled.in_memory() as u64;
-        let Some(spool) = unsettled.spool() else { return };
+        self.kept_samples = unsettled.memory.answers.len() as u64;
+        let Some(spool) = &unsettled.spool else { return };
         (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
-        let counts = spool.counts();
+        let counts = &spool.counts;
         self.lost = counts.lost;
         if self.given_up != counts.by_reason {
             self.given_up.clone_from(&counts.by_reason);
         }
     }
+}
 
-    pub(crate) fn add_link(&mut self, wire: WireBytes, counts: LinkCounts) {
-        self.wire_sent = wire.sent;
-        self.wire_received = wire.received;
-        self.connected = counts.connected;
+/// The report, shared by the agent, the source and the handle.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedReport(Arc<Mutex<DeviceReport>>);
+
+impl SharedReport {
+    pub(crate) fn new(report: DeviceReport) -> Self {
+        Self(Arc::new(Mutex::new(report)))
     }
+
+    /// Locks the report, briefly; never across an await.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceReport> {
+        // Counting cannot panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The report with the counts of the link.
+    pub(crate) fn with_link(&self, link: &Link) -> DeviceReport {
+        let mut report = self.lock().clone();
+        (report.wire_sent, report.wire_received) = (link.wire().sent, link.wire().received);
+        report.connected = link.counts().connected;
+        report
+    }
+}
+
+/// Counts an event by its label; true for the first with this label, which should be logged.
+pub(crate) fn count_first(counts: &mut BTreeMap<&'static str, u64>, label: &'static str) -> bool {
+    let count = counts.entry(label).or_default();
+    *count += 1;
+    *count == 1
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use headwater_inference::sections::{DeviceOutput, DeviceSection};
+use headwater_inference::sections::{DeviceSection, TierOutput};
 use headwater_protocol::SampleId;
 use headwater_samples::View;
 use tokio::sync::mpsc;
@@ -26,7 +26,7 @@ pub(crate) struct JobResult {
     pub(crate) sample: SampleId,
     pub(crate) captured_us: u64,
     /// Scores and features, or the failure.
-    pub(crate) output: Result<DeviceOutput, String>,
+    pub(crate) output: Result<TierOutput, String>,
 }
 
 /// The section and where it runs.
@@ -164,7 +164,7 @@ fn run(mut section: DeviceSection, queue: &JobQueue, results: &mpsc::Sender<JobR
     }
 }
 
-fn output(section: &mut DeviceSection, view: &[u8]) -> Result<DeviceOutput, String> {
+fn output(section: &mut DeviceSection, view: &[u8]) -> Result<TierOutput, String> {
     let outputs = section.run(view, 1).map_err(|error| error.to_string())?;
     let output = outputs.into_iter().next().ok_or("the section gave no output")?;
     // The leader refuses scores that are not finite. The fault is in this section, so the device names it.

@@ -12,38 +12,56 @@
 //! Without a spool, answers that exceed the bounds of memory are dropped, and nobody is told.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use headwater_protocol::{SampleId, SettledNotice};
 use tracing::warn;
 
-use crate::answer_buffer::{AnswerBuffer, BufferedAnswer};
+use crate::publisher::Age;
 use crate::spool::{Record, Spool, SpooledSample};
 use crate::timestamp::Timestamp;
 
 /// Answers that are not settled.
 #[derive(Debug)]
 pub(crate) struct UnsettledAnswers {
-    memory: AnswerBuffer,
-    spool: Option<Spool>,
+    pub(crate) memory: AnswerBuffer,
+    pub(crate) spool: Option<Spool>,
 }
 
 /// Features of a sample, in reply to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RequestedFeatures<'a> {
-    pub(crate) age_ms: u16,
-    /// From the spool, after the sample's time.
-    pub(crate) is_late: bool,
+    pub(crate) age: Age,
     pub(crate) bits: Cow<'a, [u8]>,
 }
 
-impl UnsettledAnswers {
-    pub(crate) fn new(memory: AnswerBuffer, spool: Option<Spool>) -> Self {
-        Self { memory, spool }
-    }
+/// Answers by sample, bounded by count and by age: [`AnswerBuffer::pop_surplus`] gives those beyond. Times are microseconds since
+/// the device's start.
+#[derive(Debug)]
+pub(crate) struct AnswerBuffer {
+    pub(crate) answers: BTreeMap<SampleId, BufferedAnswer>,
+    max_samples: usize,
+    /// Time that a sample has to be settled.
+    pub(crate) keep_us: u64,
+}
 
+/// An answered sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BufferedAnswer {
+    pub(crate) captured_us: u64,
+    /// Time at which the answer was sent.
+    pub(crate) sent_us: u64,
+    /// The answer: a whole message of the protocol.
+    pub(crate) answer: Bytes,
+    /// The features that the leader may request; empty if there are none.
+    pub(crate) features: Vec<u8>,
+}
+
+impl UnsettledAnswers {
     /// Keeps an answer that was sent just now.
     pub(crate) fn keep_sent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) {
-        self.memory.insert(sample, answer);
+        self.memory.answers.insert(sample, answer);
         self.spool_surplus(now);
     }
 
@@ -58,7 +76,7 @@ impl UnsettledAnswers {
 
     /// Moves the answers that exceed the bounds of memory to the spool.
     pub(crate) fn spool_surplus(&mut self, now: Timestamp) {
-        let keep_us = self.memory.keep_us();
+        let keep_us = self.memory.keep_us;
         while let Some((sample, answer)) = self.memory.pop_surplus(now.us) {
             if let Some(spool) = &mut self.spool {
                 let due_us = answer.sent_us.saturating_add(keep_us);
@@ -67,16 +85,11 @@ impl UnsettledAnswers {
         }
     }
 
-    /// Time from which an answer is too old for memory.
-    pub(crate) fn surplus_from_us(&self) -> Option<u64> {
-        self.memory.surplus_from_us()
-    }
-
     /// Moves all answers to the spool: messages sent on the lost connection may never have arrived.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
         if let Some(spool) = &mut self.spool {
             spool.disconnected();
-            while let Some((sample, answer)) = self.memory.pop() {
+            while let Some((sample, answer)) = self.memory.answers.pop_first() {
                 spool.put(&record(sample, &answer, now), None);
             }
         }
@@ -106,37 +119,20 @@ impl UnsettledAnswers {
 
     /// The features of a sample; `None` if there are none, or none any more.
     pub(crate) fn features(&mut self, sample: SampleId, now: Timestamp) -> Option<RequestedFeatures<'_>> {
-        let features = match self.memory.get(sample) {
+        let features = match self.memory.answers.get(&sample) {
             Some(answer) => RequestedFeatures {
-                age_ms: now.age_ms(now.unix_ms_of(answer.captured_us)),
-                is_late: false,
+                age: Age { ms: now.age_ms(now.unix_ms_of(answer.captured_us)), is_late: false },
                 bits: Cow::Borrowed(answer.features.as_slice()),
             },
             None => match self.spool.as_mut()?.read(sample)? {
                 SpooledSample::Answer { captured_unix_ms, features, .. } => RequestedFeatures {
-                    age_ms: now.age_ms(captured_unix_ms),
-                    is_late: true,
+                    age: Age { ms: now.age_ms(captured_unix_ms), is_late: true },
                     bits: Cow::Owned(features),
                 },
                 SpooledSample::GivenUp => return None,
             },
         };
         (!features.bits.is_empty()).then_some(features)
-    }
-
-    /// The spool, if there is one.
-    pub(crate) fn spool(&self) -> Option<&Spool> {
-        self.spool.as_ref()
-    }
-
-    /// The spool, if there is one.
-    pub(crate) fn spool_mut(&mut self) -> Option<&mut Spool> {
-        self.spool.as_mut()
-    }
-
-    /// Number of samples in memory.
-    pub(crate) fn in_memory(&self) -> usize {
-        self.memory.len()
     }
 
     /// Number of samples in the spool.
@@ -146,7 +142,7 @@ impl UnsettledAnswers {
 
     /// True when every answer is settled.
     pub(crate) fn is_empty(&self) -> bool {
-        self.in_memory() + self.spooled() == 0
+        self.memory.answers.len() + self.spooled() == 0
     }
 }
 
@@ -159,11 +155,38 @@ fn record<'a>(sample: SampleId, answer: &'a BufferedAnswer, now: Timestamp) -> R
     }
 }
 
+impl AnswerBuffer {
+    pub(crate) fn new(max_samples: usize, keep_ms: u64) -> Self {
+        Self { answers: BTreeMap::new(), max_samples, keep_us: keep_ms.saturating_mul(1000) }
+    }
+
+    /// Removes the answer of the lowest id if it is too old or the buffer holds too many.
+    pub(crate) fn pop_surplus(&mut self, now_us: u64) -> Option<(SampleId, BufferedAnswer)> {
+        let is_too_old = self.surplus_from_us().is_some_and(|from_us| from_us <= now_us);
+        if is_too_old || self.answers.len() > self.max_samples { self.answers.pop_first() } else { None }
+    }
+
+    /// Time from which the answer of the lowest id is too old.
+    pub(crate) fn surplus_from_us(&self) -> Option<u64> {
+        let (_, first) = self.answers.first_key_value()?;
+        Some(first.captured_us.saturating_add(self.keep_us).saturating_add(1))
+    }
+
+    /// Removes the samples that the leader reports as settled.
+    pub(crate) fn settle(&mut self, notice: &SettledNotice) {
+        if let Some(since) = notice.since.filter(|since| *since <= notice.account.highest) {
+            self.answers.extract_if(since..=notice.account.highest, |_, _| true).for_each(drop);
+        }
+        for sample in &notice.late {
+            self.answers.remove(sample);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use bytes::Bytes;
     use headwater_protocol::{NetworkId, Settled};
 
     use super::*;
@@ -173,7 +196,7 @@ mod tests {
     /// At most two samples in memory, each for 10 ms.
     fn unsettled(has_spool: bool) -> UnsettledAnswers {
         let spool = has_spool.then(|| Spool::in_memory(1 << 20, NetworkId([7; 32])));
-        UnsettledAnswers::new(AnswerBuffer::new(2, KEEP_US / 1000), spool)
+        UnsettledAnswers { memory: AnswerBuffer::new(2, KEEP_US / 1000), spool }
     }
 
     fn at(us: u64) -> Timestamp {
@@ -195,7 +218,7 @@ mod tests {
     }
 
     fn due(unsettled: &mut UnsettledAnswers, now_us: u64) -> Vec<u64> {
-        let due = unsettled.spool_mut().unwrap().due(now_us, 99);
+        let due = unsettled.spool.as_mut().unwrap().due(now_us, 99);
         due.into_iter().map(|sample| sample.0).collect()
     }
 
@@ -211,11 +234,11 @@ mod tests {
     fn surplus_samples_are_not_late_before_their_time_and_are_settled_as_if_in_memory() {
         let mut unsettled = unsettled(true);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
-        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (2, 2));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 2));
         assert_eq!(due(&mut unsettled, KEEP_US - 1), [0; 0]);
         assert_eq!(due(&mut unsettled, KEEP_US), [0]);
         unsettled.settle(&notice(Some(1), 2, &[]));
-        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (1, 1), "0 and 3 are left");
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (1, 1), "0 and 3 are left");
         unsettled.settle(&notice(None, 0, &[0, 3]));
         assert!(unsettled.is_empty());
     }
@@ -224,12 +247,15 @@ mod tests {
     fn samples_too_old_for_memory_are_late() {
         let mut unsettled = unsettled(true);
         sent(&mut unsettled, 5, 100);
-        assert_eq!(unsettled.surplus_from_us(), Some(KEEP_US + 101));
+        assert_eq!(unsettled.memory.surplus_from_us(), Some(KEEP_US + 101));
         unsettled.spool_surplus(at(KEEP_US + 101));
-        assert_eq!(unsettled.in_memory(), 0);
+        assert_eq!(unsettled.memory.answers.len(), 0);
         assert_eq!(due(&mut unsettled, KEEP_US + 101), [5]);
         let features = unsettled.features(SampleId(5), at(KEEP_US + 2_100)).unwrap();
-        assert_eq!(features, RequestedFeatures { age_ms: 12, is_late: true, bits: Cow::Borrowed(&[5]) });
+        assert_eq!(
+            features,
+            RequestedFeatures { age: Age { ms: 12, is_late: true }, bits: Cow::Borrowed(&[5]) }
+        );
     }
 
     #[test]
@@ -240,7 +266,11 @@ mod tests {
         assert_eq!(due(&mut unsettled, 9), [0, 1, 2, 3]);
         sent(&mut unsettled, 4, 10);
         unsettled.settle(&notice(Some(0), 9, &[]));
-        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (0, 4), "only what was sent on this one");
+        assert_eq!(
+            (unsettled.memory.answers.len(), unsettled.spooled()),
+            (0, 4),
+            "only what was sent on this one"
+        );
     }
 
     #[test]
@@ -257,9 +287,57 @@ mod tests {
     fn without_a_spool_the_surplus_is_given_up() {
         let mut unsettled = unsettled(false);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
-        assert_eq!((unsettled.in_memory(), unsettled.spooled()), (2, 0));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 0));
         assert!(!unsettled.keep_unsent(SampleId(9), empty_answer(), at(5)));
         unsettled.disconnected(at(9));
         assert!(unsettled.features(SampleId(3), at(9)).is_some(), "it may still be asked for");
+    }
+
+    fn buffered(captured_us: u64) -> BufferedAnswer {
+        let features = vec![captured_us as u8];
+        BufferedAnswer { captured_us, sent_us: captured_us, answer: Bytes::new(), features }
+    }
+
+    /// Samples captured at 0 us, 1 us, ..., kept for 10 ms.
+    fn buffer_of(samples: u64, max_samples: usize) -> AnswerBuffer {
+        let mut buffer = AnswerBuffer::new(max_samples, 10);
+        (0..samples).for_each(|id| drop(buffer.answers.insert(SampleId(id), buffered(id))));
+        buffer
+    }
+
+    fn ids(buffer: &AnswerBuffer) -> Vec<u64> {
+        buffer.answers.keys().map(|id| id.0).collect()
+    }
+
+    fn surplus(buffer: &mut AnswerBuffer, now_us: u64) -> Vec<u64> {
+        std::iter::from_fn(|| buffer.pop_surplus(now_us)).map(|(sample, _)| sample.0).collect()
+    }
+
+    #[test]
+    fn the_lowest_ids_are_the_surplus() {
+        let mut buffer = buffer_of(5, 3);
+        assert_eq!(surplus(&mut buffer, 5), [0, 1]);
+        assert_eq!(ids(&buffer), [2, 3, 4]);
+    }
+
+    #[test]
+    fn answers_that_are_too_old_are_surplus_however_few_there_are() {
+        let mut buffer = buffer_of(3, 10);
+        assert_eq!(buffer.surplus_from_us(), Some(10_001));
+        assert_eq!(surplus(&mut buffer, 10_000), [0; 0]);
+        assert_eq!(surplus(&mut buffer, 10_002), [0, 1]);
+        assert_eq!(buffer.answers.get(&SampleId(2)), Some(&buffered(2)));
+        assert_eq!(buffer.answers.get(&SampleId(1)), None);
+    }
+
+    #[test]
+    fn a_notice_settles_samples_from_its_first_id_on_and_the_late_ones_it_names() {
+        let mut buffer = buffer_of(6, 10);
+        buffer.settle(&notice(None, 9, &[]));
+        assert_eq!(buffer.answers.len(), 6);
+        buffer.settle(&notice(Some(2), 3, &[]));
+        assert_eq!(ids(&buffer), [0, 1, 4, 5]);
+        buffer.settle(&notice(Some(9), 3, &[0, 5, 77]));
+        assert_eq!(ids(&buffer), [1, 4]);
     }
 }

@@ -10,7 +10,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
-use headwater_link::broker::TcpProxy;
+use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
     Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
     Topic,
@@ -52,10 +52,11 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
 
     let report = device.shutdown().await;
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
-    assert_eq!(report.body_bytes(), scores + bits);
-    assert_eq!(report.payload_bytes(), scores + bits + 2 * HEADER_BYTES as u64);
-    assert!(report.wire_sent > report.payload_bytes());
-    assert_eq!((report.captured, report.sent_of(Kind::Features).messages), (1, 1));
+    assert_eq!(report.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
+    let payload_bytes: u64 = report.sent.values().map(|sent| sent.payload_bytes).sum();
+    assert_eq!(payload_bytes, scores + bits + 2 * HEADER_BYTES as u64);
+    assert!(report.wire_sent > payload_bytes);
+    assert_eq!((report.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
 }
 
 #[tokio::test]
@@ -65,7 +66,7 @@ async fn a_sample_not_in_view_is_answered_without_the_section() {
     leader.triggers(NOT_IN_VIEW);
     let received = leader.answer().await;
     assert_eq!((received.leaf.as_str(), received.message().body), ("summary", Body::NotInView));
-    assert_eq!(device.report().sent_of(Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
+    assert_eq!(support::sent_of(&device.report(), Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
 }
 
 #[tokio::test]
@@ -185,9 +186,15 @@ async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
     let error = Device::start(config("refused", 2), Arc::new(partial), frames(2)).await.err();
     assert!(matches!(error, Some(DeviceError::Section { .. })), "{error:?}");
     let error = Device::start(config("refused", 3), bundle(), frames(0)).await.err();
-    assert!(matches!(error, Some(DeviceError::Slot { last: 2, .. })), "{error:?}");
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("slot: ") && mistake.contains("has slots 0 to 2, found 3")),
+        "{error:?}"
+    );
     let error = Device::start(config("refused", 1), bundle(), frames(0)).await.err();
-    assert!(matches!(error, Some(DeviceError::OtherFrames { .. })), "{error:?}");
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("frames: expected views of slot 1")),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -229,10 +236,10 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     std::fs::create_dir(dir.path().join("00000")).unwrap();
     std::fs::write(dir.path().join("00000/cam0.png"), b"no picture").unwrap();
     let view = support::network().manifest().preprocessing;
-    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view).unwrap();
+    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, None).unwrap();
 
     let mut fatal = config("broken", 0);
-    fatal.on_broken_frame = OnBrokenFrame::Fatal;
+    fatal.options.on_broken_frame = OnBrokenFrame::Fatal;
     let error = Device::start(fatal, bundle(), open()).await.err().expect("a refusal").to_string();
     assert!(error.contains("00000/cam0.png"), "{error}");
 
@@ -251,16 +258,16 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
 async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
-    short.queue_samples = 1;
+    short.options.queue_samples = 1;
     // A section that is not brief runs behind a queue.
-    short.engine = EngineChoice::Tract;
+    short.options.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");
     samples.for_each(|sample| leader.triggers(sample));
     while leader.answer().await.message().header.sample_low != last as u32 {}
     let report = device.report();
-    assert_eq!(report.captured, report.sent_of(Kind::Summary).messages + report.shed);
+    assert_eq!(report.captured, support::sent_of(&report, Kind::Summary).messages + report.shed);
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, Ended, Existing, FolderEnd,
-    Source, SourceConfig, SourceKind, StdinFormat, StdinFrames,
+    Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, Source,
+    SourceSettings, StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
@@ -17,8 +17,8 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
-use headwater_samples::roi::Roi;
 use headwater_samples::{Shape, View, image_codec};
+use headwater_settings::Sources;
 use support::{Leader, PATIENCE, bundle, config, network, scores_bytes};
 use tokio::time::timeout;
 
@@ -59,27 +59,50 @@ fn scores(seed: u64) -> Vec<u8> {
     scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
 }
 
-fn source(kind: SourceKind) -> SourceConfig {
-    SourceConfig { kind, roi: None, max_age_ms: 60_000 }
+/// Settings of a source, from flags.
+fn source(flags: &[&str]) -> SourceSettings {
+    loaded(Sources::default().with_arguments(flags.iter().copied()))
 }
 
-fn folder(path: &Path) -> SourceKind {
-    SourceKind::Folder { path: path.into(), period_ms: 1, end: FolderEnd::End }
+fn loaded(sources: Sources) -> SourceSettings {
+    let required = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n";
+    DeviceSettings::load(sources.with_file(required)).expect("valid settings").settings.source
 }
 
-fn watch(path: &Path, existing: Existing) -> SourceKind {
-    SourceKind::Watch { path: path.into(), existing, poll_ms: 10 }
+fn archive(path: &Path) -> SourceSettings {
+    source(&["--source-path", path.to_str().unwrap()])
 }
 
-fn open(config: &SourceConfig) -> Result<Source, DeviceError> {
-    Source::open(config, slot(), &preprocessing())
+fn folder(path: &Path) -> SourceSettings {
+    let path = path.to_str().unwrap();
+    let timing = ["--source-folder-period-ms", "1", "--source-max-age-ms", "60000"];
+    source(
+        &[&["--source-kind", "folder", "--source-path", path, "--source-folder-end", "end"], &timing[..]]
+            .concat(),
+    )
+}
+
+fn watch(path: &Path, existing: &str) -> SourceSettings {
+    let path = path.to_str().unwrap();
+    let timing = ["--source-watch-poll-ms", "10", "--source-max-age-ms", "60000"];
+    source(
+        &[
+            &["--source-kind", "watch", "--source-path", path, "--source-watch-existing", existing],
+            &timing[..],
+        ]
+        .concat(),
+    )
+}
+
+fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
+    Source::open(settings, Capture::Trigger, slot(), &preprocessing())
 }
 
 fn single_config(group: &str, capture: Capture) -> DeviceConfig {
     let mut config = config(group, 0);
     config.capture = capture;
     // No leader settles the samples; the device need not wait long for it.
-    config.grace_ms = 200;
+    config.options.grace_ms = 200;
     config
 }
 
@@ -133,11 +156,14 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
     }
     std::fs::write(dir.path().join("002b.png"), &png(9)[..40]).unwrap();
     let mut leader = leader_of("folder").await;
-    let mut device = started("folder", Capture::Source, open(&source(folder(dir.path()))).unwrap()).await;
+    let mut device = started("folder", Capture::Source, open(&folder(dir.path())).unwrap()).await;
     receives_summaries(&mut leader, 0..5).await;
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
-    assert_eq!((report.captured, report.source_frames, report.sent_of(Kind::Summary).messages), (5, 5, 5));
+    assert_eq!(
+        (report.captured, report.source_frames, support::sent_of(&report, Kind::Summary).messages),
+        (5, 5, 5)
+    );
     assert_eq!(report.frame_faults.get("cut"), Some(&1), "{report:?}");
 }
 
@@ -145,7 +171,7 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
 async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let mut leader = leader_of("newest").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
     let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
@@ -162,10 +188,11 @@ async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
 async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
-    let kind = SourceKind::Folder { path: dir.path().into(), period_ms: 3_600_000, end: FolderEnd::Loop };
+    let path = dir.path().to_str().unwrap();
+    let timing = ["--source-folder-period-ms", "3600000", "--source-max-age-ms", "1"];
+    let settings = source(&[&["--source-kind", "folder", "--source-path", path], &timing[..]].concat());
     let leader = leader_of("stale").await;
-    let config = SourceConfig { kind, roi: None, max_age_ms: 1 };
-    let device = started("stale", Capture::Trigger, open(&config).unwrap()).await;
+    let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.source_frames == 1).await;
     let mut sample = 0;
     while faults(&device, "stale") == 0 {
@@ -174,7 +201,10 @@ async fn a_frame_that_is_too_old_is_not_used_and_counted() {
         until(&device, |report| report.captured == sample).await;
     }
     let report = device.report();
-    assert_eq!(report.captured, report.frame_faults["stale"] + report.sent_of(Kind::Summary).messages);
+    assert_eq!(
+        report.captured,
+        report.frame_faults["stale"] + support::sent_of(&report, Kind::Summary).messages
+    );
 }
 
 #[tokio::test]
@@ -183,7 +213,7 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     let path = |name: &str| dir.path().join(name);
     std::fs::write(path("0-before.png"), png(0)).unwrap();
     let mut leader = leader_of("watch").await;
-    let watched = open(&source(watch(dir.path(), Existing::Skip))).unwrap();
+    let watched = open(&watch(dir.path(), "skip")).unwrap();
     let device = started("watch", Capture::Source, watched).await;
 
     // Renamed in, as careful programs do.
@@ -212,7 +242,7 @@ async fn a_watched_folder_takes_existing_images_if_configured() {
         std::fs::write(dir.path().join(format!("{seed}.png")), png(seed)).unwrap();
     }
     let mut leader = leader_of("existing").await;
-    let taking = open(&source(watch(dir.path(), Existing::Take))).unwrap();
+    let taking = open(&watch(dir.path(), "take")).unwrap();
     let _device = started("existing", Capture::Source, taking).await;
     receives_summaries(&mut leader, 1..4).await;
 }
@@ -221,7 +251,7 @@ async fn a_watched_folder_takes_existing_images_if_configured() {
 async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     let mut leader = leader_of("files").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let mjpeg = StdinFrames { format: StdinFormat::Mjpeg, size: None };
+    let mjpeg = StdinSettings { format: StdinFormat::Mjpeg, size: None };
     let pipe = Source::of_reader(reader, mjpeg, None, slot(), &preprocessing()).unwrap();
     let mut device = started("files", Capture::Source, pipe).await;
     let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
@@ -240,12 +270,12 @@ async fn ids_of_frames_grow_over_a_restart() {
     let mut last = 0;
     for start in 0..3 {
         let stream = std::io::Cursor::new([rgb24(start), rgb24(start)].concat());
-        let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
+        let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
         let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
-        config.state_dir = Some(state.path().into());
+        config.options.state_dir = Some(state.path().into());
         // No leader settles the samples, and each start must send its own only.
-        config.spool_bytes = 0;
+        config.options.spool.max_bytes = 0;
         let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
         let ids = receives_summaries(&mut leader, [start, start]).await;
         assert!(ids[0] > last, "{ids:?} after {last}");
@@ -278,23 +308,18 @@ async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
 async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
-    let archive = dir.path().join("frames.tar.gz");
-    support::write_frames(&archive);
-    let roi: Roi = "4,4,5,4".parse().unwrap();
-    let raw = StdinFormat::Gray;
-    for kind in [
-        folder(dir.path()),
-        SourceKind::Archive { path: archive },
-        SourceKind::Stdin(StdinFrames { format: raw, size: Some([8, 8]) }),
-    ] {
-        let error =
-            open(&SourceConfig { roi: Some(roi), ..source(kind) }).err().expect("a refusal").to_string();
+    let frames = dir.path().join("frames.tar.gz");
+    support::write_frames(&frames);
+    let roi = Some("4,4,5,4".parse().unwrap());
+    let raw = ["--source-kind", "stdin", "--source-stdin-format", "gray", "--source-stdin-size", "8x8"];
+    for settings in [folder(dir.path()), archive(&frames), source(&raw)] {
+        let error = open(&SourceSettings { roi, ..settings }).err().expect("a refusal").to_string();
         assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
     }
     // A watched folder knows the size of a frame only when it comes.
     let leader = leader_of("roi").await;
-    let config = SourceConfig { roi: Some(roi), ..source(watch(dir.path(), Existing::Take)) };
-    let device = started("roi", Capture::Trigger, open(&config).unwrap()).await;
+    let settings = SourceSettings { roi, ..watch(dir.path(), "take") };
+    let device = started("roi", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.frame_faults.get("roi_outside") == Some(&1)).await;
     drop(leader);
 }
@@ -304,18 +329,21 @@ async fn frames_are_samples_only_of_a_network_of_one_device_and_a_source_with_it
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
     let config = || single_config("refused", Capture::Source);
-    let error = Device::start(config(), bundle(), open(&source(folder(dir.path()))).unwrap()).await.err();
+    let error = Device::start(config(), bundle(), open(&folder(dir.path())).unwrap()).await.err();
     assert!(error.as_ref().is_some_and(|error| error.to_string().contains("one of 3")), "{error:?}");
-    let archive = dir.path().join("frames.tar.gz");
-    support::write_frames(&archive);
-    let archive = open(&source(SourceKind::Archive { path: archive })).unwrap();
-    let error = Device::start(config(), single_bundle(), archive).await.err();
-    assert!(matches!(error, Some(DeviceError::CaptureSource(_))), "{error:?}");
+    let frames = dir.path().join("frames.tar.gz");
+    support::write_frames(&frames);
+    let frames = open(&archive(&frames)).unwrap();
+    let error = Device::start(config(), single_bundle(), frames).await.err();
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("capture = \"source\": expected a source")),
+        "{error:?}"
+    );
 }
 
 #[cfg(feature = "http")]
 mod http {
-    use headwater_end_device::{HttpAuth, MAX_FRAME_BYTES, Secret};
+    use headwater_end_device::MAX_FRAME_BYTES;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::mpsc;
@@ -384,9 +412,12 @@ mod http {
         (url, received)
     }
 
-    fn http(url: &str, timeout_ms: u64) -> SourceConfig {
-        let auth = HttpAuth::Given(Secret("user:s3cret".into()));
-        source(SourceKind::Http { url: url.parse().unwrap(), timeout_ms, auth })
+    fn http(url: &str, timeout_ms: u64) -> SourceSettings {
+        let timeout_ms = timeout_ms.to_string();
+        let flags =
+            ["--source-kind", "http", "--source-http-url", url, "--source-http-timeout-ms", &timeout_ms];
+        let auth = [("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:s3cret")];
+        loaded(Sources::default().with_arguments(flags).with_environment(auth))
     }
 
     #[tokio::test]

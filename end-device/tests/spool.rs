@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinFrames,
+    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_link::broker::TcpProxy;
+use headwater_link::testing::TcpProxy;
 use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
 use support::{
     Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
@@ -38,8 +38,8 @@ impl DeviceSetup {
         let mut config = config(group, 0);
         config.broker = proxy.address();
         config.capture = Capture::Clock { period_ms: 10 };
-        config.state_dir = Some(state.path().into());
-        config.grace_ms = 20_000;
+        config.options.state_dir = Some(state.path().into());
+        config.options.grace_ms = 20_000;
         Self { leader, proxy, config, state }
     }
 
@@ -197,7 +197,7 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
 async fn without_a_leader_samples_are_sent_late_after_their_time() {
     let mut setup = DeviceSetup::of("silent").await;
     // Long enough that a busy machine sends both samples in time.
-    setup.config.keep_ms = 3000;
+    setup.config.options.keep_ms = 3000;
     let device = setup.restart(bundle()).await;
     setup.leader.triggers(1);
     setup.leader.triggers(2);
@@ -219,7 +219,7 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
 #[tokio::test]
 async fn each_sample_that_a_full_spool_gives_up_is_reported() {
     let mut setup = DeviceSetup::of("full").await;
-    setup.config.spool_bytes = 8 << 10;
+    setup.config.options.spool.max_bytes = 8 << 10;
     setup.proxy.close();
     let device = setup.start().await;
     until(&device, |report| report.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
@@ -269,7 +269,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
         let mut setup = DeviceSetup::of(group).await;
         setup.proxy.close();
-        setup.config.state_dir = None;
+        setup.config.options.state_dir = None;
         let device = Device::start(setup.config.clone(), alone, frames(0)).await.unwrap();
         until(&device, |report| report.spooled >= 10).await;
         setup.proxy.open();
@@ -294,8 +294,8 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
     setup.config.capture = Capture::Source;
     // No leader settles the samples; the device need not wait long for it.
-    setup.config.grace_ms = 500;
-    let raw = StdinFrames { format: StdinFormat::Rgb24, size: None };
+    setup.config.options.grace_ms = 500;
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
     let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
@@ -329,7 +329,7 @@ async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
 #[tokio::test]
 async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     let mut setup = DeviceSetup::of("no-spool").await;
-    setup.config.spool_bytes = 0;
+    setup.config.options.spool.max_bytes = 0;
     setup.proxy.close();
     let device = setup.start().await;
     until(&device, |report| report.dropped.get("away").is_some_and(|count| *count >= 3)).await;

@@ -40,7 +40,8 @@ pub struct GroupClient {
     topics: Topics,
     trigger_topic: String,
     network: NetworkId,
-    pub(crate) wait_limit: Duration,
+    /// Limit of the waiting functions.
+    pub wait_limit: Duration,
     account: SampleAccount,
     devices: KnownDevices,
 }
@@ -60,6 +61,8 @@ pub enum GroupEvent {
     Settled,
     /// Birth or status of a device.
     Device,
+    /// A message on a topic that the client does not read.
+    OtherTopic,
 }
 
 impl GroupClient {
@@ -114,12 +117,8 @@ impl GroupClient {
     /// # Errors
     /// [`GroupError::Message`] for a result or settled notice that cannot be read, [`GroupError::Closed`] when the link has ended.
     pub async fn next(&mut self) -> Result<GroupEvent, GroupError> {
-        loop {
-            let incoming = self.incoming.recv().await.ok_or(GroupError::Closed)?;
-            if let Some(event) = self.record(&incoming)? {
-                return Ok(event);
-            }
-        }
+        let incoming = self.incoming.recv().await.ok_or(GroupError::Closed)?;
+        self.record(&incoming)
     }
 
     /// Records the next event that has already arrived. `None`: nothing has arrived.
@@ -127,16 +126,10 @@ impl GroupClient {
     /// # Errors
     /// As [`GroupClient::next`].
     pub fn try_next(&mut self) -> Result<Option<GroupEvent>, GroupError> {
-        loop {
-            match self.incoming.try_recv() {
-                Ok(incoming) => {
-                    if let Some(event) = self.record(&incoming)? {
-                        return Ok(Some(event));
-                    }
-                }
-                Err(TryRecvError::Empty) => return Ok(None),
-                Err(TryRecvError::Disconnected) => return Err(GroupError::Closed),
-            }
+        match self.incoming.try_recv() {
+            Ok(incoming) => self.record(&incoming).map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(GroupError::Closed),
         }
     }
 
@@ -145,15 +138,9 @@ impl GroupClient {
         &self.account
     }
 
-    /// Ends the account and begins a new one.
-    pub fn take_account(&mut self) -> SampleAccount {
-        let next = SampleAccount::after(self.account.settled());
-        std::mem::replace(&mut self.account, next)
-    }
-
-    /// Sets the limit of the waiting functions.
-    pub fn set_wait_limit(&mut self, limit: Duration) {
-        self.wait_limit = limit;
+    /// Begins a new account.
+    pub fn begin_account(&mut self) {
+        self.account = SampleAccount::after(&self.account.settled);
     }
 
     /// Devices whose birth or status has arrived.
@@ -166,10 +153,10 @@ impl GroupClient {
         &self.topics
     }
 
-    fn record(&mut self, incoming: &Incoming) -> Result<Option<GroupEvent>, GroupError> {
+    fn record(&mut self, incoming: &Incoming) -> Result<GroupEvent, GroupError> {
         let (topic, payload) = match incoming {
-            Incoming::Connected => return Ok(Some(GroupEvent::Connected)),
-            Incoming::Disconnected { .. } => return Ok(Some(GroupEvent::Disconnected)),
+            Incoming::Connected => return Ok(GroupEvent::Connected),
+            Incoming::Disconnected { .. } => return Ok(GroupEvent::Disconnected),
             Incoming::Message { topic, payload, .. } => (topic, payload),
         };
         let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
@@ -179,18 +166,18 @@ impl GroupClient {
                     serde_json::from_slice(payload).map_err(unreadable)?;
                 let sample = decision.sample;
                 let is_first = self.account.decided(decision, Instant::now());
-                Some(if is_first { GroupEvent::Decided(sample) } else { GroupEvent::Repeated(sample) })
+                if is_first { GroupEvent::Decided(sample) } else { GroupEvent::Repeated(sample) }
             }
             Ok(Topic::Settled) => {
                 let settled: Settled = serde_json::from_slice(payload).map_err(unreadable)?;
                 self.account.settle(settled);
-                Some(GroupEvent::Settled)
+                GroupEvent::Settled
             }
             Ok(Topic::Device(id, leaf)) => {
                 self.devices.receive(id, leaf, payload);
-                Some(GroupEvent::Device)
+                GroupEvent::Device
             }
-            _ => None,
+            _ => GroupEvent::OtherTopic,
         })
     }
 }

@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 use headwater_protocol::{Decision, Dropped, SampleId, Settled};
 
 /// Samples triggered, decisions received, and drops that the leader reports. The account grows with every sample;
-/// [`GroupClient::take_account`](crate::GroupClient::take_account) begins a new one.
+/// [`GroupClient::begin_account`](crate::GroupClient::begin_account) begins a new one.
 #[derive(Clone, Debug, Default)]
 pub struct SampleAccount {
     samples: HashMap<SampleId, AccountedSample>,
-    triggered: u64,
-    triggered_and_decided: u64,
+    /// Number of triggered samples.
+    pub triggered_count: u64,
+    /// Number of triggered samples with a decision.
+    pub decided_count: u64,
     first_trigger: Option<Instant>,
     last_decision: Option<Instant>,
-    settled: Settled,
+    /// The leader's latest account.
+    pub settled: Settled,
     /// Drops that the leader had reported before this account began.
     dropped_before: BTreeMap<Dropped, u64>,
 }
@@ -48,8 +51,8 @@ impl SampleAccount {
         self.first_trigger.get_or_insert(now);
         let entry = self.samples.entry(sample).or_default();
         if entry.triggered.replace(now).is_none() {
-            self.triggered += 1;
-            self.triggered_and_decided += u64::from(entry.decision.is_some());
+            self.triggered_count += 1;
+            self.decided_count += u64::from(entry.decision.is_some());
         }
     }
 
@@ -63,7 +66,7 @@ impl SampleAccount {
             }
             None => {
                 if entry.triggered.is_some() {
-                    self.triggered_and_decided += 1;
+                    self.decided_count += 1;
                     self.last_decision = Some(now);
                 }
                 entry.decision = Some((decision, now));
@@ -79,11 +82,6 @@ impl SampleAccount {
         }
     }
 
-    /// The leader's latest account.
-    pub fn settled(&self) -> &Settled {
-        &self.settled
-    }
-
     /// Drops by reason since this account began.
     pub fn dropped(&self) -> BTreeMap<Dropped, u64> {
         self.drops().filter(|(_, count)| *count > 0).collect()
@@ -94,20 +92,10 @@ impl SampleAccount {
         self.settled.dropped.iter().map(move |(reason, all)| (*reason, all.saturating_sub(before(reason))))
     }
 
-    /// Number of triggered samples.
-    pub fn triggered_count(&self) -> u64 {
-        self.triggered
-    }
-
-    /// Number of triggered samples with a decision.
-    pub fn decided_count(&self) -> u64 {
-        self.triggered_and_decided
-    }
-
     /// Number of triggered samples that are neither decided nor dropped. At the end of a run these samples are lost.
     pub fn unsettled_count(&self) -> u64 {
         let dropped: u64 = self.drops().map(|(_, count)| count).sum();
-        self.triggered.saturating_sub(self.triggered_and_decided + dropped)
+        self.triggered_count.saturating_sub(self.decided_count + dropped)
     }
 
     /// Number of samples with two different decisions.
@@ -134,7 +122,7 @@ impl SampleAccount {
     pub fn decisions_per_second(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first_trigger, self.last_decision) else { return 0.0 };
         let seconds = (last - first).as_secs_f64();
-        if seconds > 0.0 { self.triggered_and_decided as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 { self.decided_count as f64 / seconds } else { 0.0 }
     }
 }
 
@@ -176,7 +164,7 @@ mod tests {
         assert!(account.decided(decision(2, 4), now));
         assert!(!account.decided(decision(2, 5), now));
         assert_eq!(account.contradicted_count(), 1);
-        assert_eq!((account.decided_count(), account.unsettled_count()), (2, 1));
+        assert_eq!((account.decided_count, account.unsettled_count()), (2, 1));
         assert_eq!(account.decision(SampleId(2)).map(|first| first.class), Some(4));
     }
 
@@ -204,7 +192,7 @@ mod tests {
     fn decisions_about_samples_of_others_are_kept_and_not_counted() {
         let mut account = SampleAccount::default();
         assert!(account.decided(decision(9, 0), Instant::now()));
-        assert_eq!((account.decided_count(), account.unsettled_count()), (0, 0));
+        assert_eq!((account.decided_count, account.unsettled_count()), (0, 0));
         assert_eq!(account.triggered_samples().count(), 0);
         assert_eq!(account.decisions().count(), 1);
     }

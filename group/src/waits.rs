@@ -1,9 +1,8 @@
 //! Waiting functions of the group client. Each returns at its event, or fails after the client's limit.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use headwater_protocol::{Decision, SampleId, Settled, SlotSet};
+use headwater_protocol::{Decision, SampleId};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::GroupClient;
@@ -13,37 +12,11 @@ use crate::error::GroupError;
 const ATTEMPT_PERIOD: Duration = Duration::from_millis(250);
 
 impl GroupClient {
-    /// Triggers one sample and waits for its decision.
-    ///
-    /// # Errors
-    /// [`GroupError::TimedOut`] after the limit; otherwise as [`GroupClient::next`].
-    pub async fn decide(&mut self, sample: SampleId) -> Result<Decision, GroupError> {
-        self.trigger(sample).await?;
-        let expected = format!("the decision of sample {sample}");
-        self.wait(&expected, |client| client.account().decision(sample).cloned()).await
-    }
-
-    /// Waits until each of the samples has a decision.
-    ///
-    /// # Errors
-    /// As [`GroupClient::decide`].
-    pub async fn wait_for_decisions(
-        &mut self,
-        samples: &[SampleId],
-    ) -> Result<BTreeMap<SampleId, Decision>, GroupError> {
-        self.wait(&format!("decisions of samples {samples:?}"), |client| {
-            let decision = |sample: &SampleId| Some((*sample, client.account().decision(*sample)?.clone()));
-            let is_decided = |sample: &SampleId| client.account().decision(*sample).is_some();
-            samples.iter().all(is_decided).then(|| samples.iter().filter_map(decision).collect())
-        })
-        .await
-    }
-
     /// Triggers new samples, from an id on, until one is decided with every view and without degradation. All services have
     /// then found each other. Returns the highest id that was triggered.
     ///
     /// # Errors
-    /// As [`GroupClient::decide`].
+    /// As [`GroupClient::wait_for`].
     pub async fn wait_for_complete_decision(&mut self, first: SampleId) -> Result<SampleId, GroupError> {
         let until = Instant::now() + self.wait_limit;
         let mut sample = first;
@@ -63,32 +36,11 @@ impl GroupClient {
         Err(self.timed_out("a complete decision"))
     }
 
-    /// Waits until the leader's account fulfils a condition.
+    /// Waits until the client's state gives a value; `expected` names the value in the error.
     ///
     /// # Errors
-    /// As [`GroupClient::decide`].
-    pub async fn wait_for_settled(
-        &mut self,
-        is_reached: impl Fn(&Settled) -> bool,
-    ) -> Result<Settled, GroupError> {
-        self.wait("an account of the leader", |client| {
-            Some(client.account().settled()).filter(|settled| is_reached(settled)).cloned()
-        })
-        .await
-    }
-
-    /// Waits until a device is up in each of the slots.
-    ///
-    /// # Errors
-    /// As [`GroupClient::decide`].
-    pub async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError> {
-        self.wait(&format!("devices in the slots {slots:?}"), |client| {
-            slots.is_subset(client.devices().slots_up()).then_some(())
-        })
-        .await
-    }
-
-    async fn wait<T>(
+    /// [`GroupError::TimedOut`] after the limit; otherwise as [`GroupClient::next`].
+    pub async fn wait_for<T>(
         &mut self,
         expected: &str,
         reached: impl Fn(&Self) -> Option<T>,
@@ -107,8 +59,8 @@ impl GroupClient {
 
     fn timed_out(&self, expected: &str) -> GroupError {
         let (account, up) = (self.account(), self.devices().slots_up());
-        let (decided, triggered) = (account.decided_count(), account.triggered_count());
-        let settled = account.settled();
+        let (decided, triggered) = (account.decided_count, account.triggered_count);
+        let settled = &account.settled;
         let found = format!("{decided} of {triggered} samples decided, slots {up:?} up, {settled:?}");
         GroupError::TimedOut { expected: expected.into(), found, limit: self.wait_limit }
     }

@@ -2,7 +2,9 @@
 //! Run: `cargo bench -p headwater-inference --bench leader --profile release`; the target is 1,000,000 elements/s.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{
+    Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+};
 use headwater_inference::manifest::{Aggregation, Configuration};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::ScoresExit;
@@ -47,7 +49,13 @@ fn sample(leader: &mut Leader, sample: SampleId, scores: &[f32], bits: &[u8], ac
         leader.handle(
             now,
             Generation::Current,
-            Event::Summary { slot, sample, age_ms: 0, late: false, scores },
+            Event::DeviceAnswer {
+                slot,
+                sample,
+                age_ms: 0,
+                late: false,
+                answer: DeviceAnswer::Summary(scores),
+            },
             actions,
         );
     }

@@ -10,7 +10,7 @@ use headwater_inference::engine::{Engine, TractEngine};
 use headwater_inference::manifest::Aggregation;
 use headwater_inference::policy::ExitPolicy;
 use headwater_inference::sections::{CloudSection, DeviceSection, ScoresExit};
-use headwater_protocol::{Slot, SlotSet};
+use headwater_protocol::{Slot, SourceSet};
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
 
@@ -66,7 +66,7 @@ fn exits(criterion: &mut Criterion) {
     let mut local = ScoresExit::masked(Aggregation::Ap, 6, 10).unwrap();
     criterion.bench_function("local/scores", |bencher| {
         bencher
-            .iter(|| local.scores(black_box(&scores), SlotSet::from_bits(0b11_1011), &mut logits).unwrap());
+            .iter(|| local.scores(black_box(&scores), SourceSet::from_bits(0b11_1011), &mut logits).unwrap());
     });
     let policy = ExitPolicy::default();
     criterion.bench_function("exit/assess", |bencher| bencher.iter(|| policy.assess(black_box(&logits), 5)));

@@ -1,34 +1,9 @@
-//! Costs of a network: parameters, multiply-accumulates, bytes on each link. Bytes on a link are counted here and nowhere else.
+//! Bytes of a network on each link. They are counted here and nowhere else.
 
 use headwater_protocol::HEADER_BYTES;
 use serde::Serialize;
 
-use crate::bundle::Bundle;
-use crate::manifest::{Configuration, EdgeTier, NetworkManifest, Tier};
-
-/// Costs of a network, for `inspect` and reports.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Costs {
-    /// Each section, in the manifest's order.
-    pub sections: Vec<SectionCost>,
-    /// Bytes on the links.
-    pub links: LinkBytes,
-}
-
-/// Costs of one section.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SectionCost {
-    /// Its name.
-    pub name: String,
-    /// The tier of the section.
-    pub tier: Tier,
-    /// Trainable parameters.
-    pub parameters: u64,
-    /// Multiply-accumulates for one sample.
-    pub macs: u64,
-    /// Bytes in the bundle; `None` when this bundle lacks the section.
-    pub stored_bytes: Option<usize>,
-}
+use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
 
 /// Bytes on the links, per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,26 +29,6 @@ pub struct DeviceBody {
     pub always: usize,
     /// Bytes sent in addition for a sample that does not leave at the first exit.
     pub unsure: usize,
-}
-
-impl Costs {
-    /// Costs of the network in a bundle.
-    pub fn of(bundle: &Bundle) -> Self {
-        let manifest = bundle.manifest();
-        let sections = manifest.sections.iter().map(|section| SectionCost {
-            name: section.name.clone(),
-            tier: section.tier,
-            parameters: section.parameters,
-            macs: section.macs,
-            stored_bytes: bundle.stored_section_bytes(&section.name),
-        });
-        Self { sections: sections.collect(), links: LinkBytes::of(manifest) }
-    }
-
-    /// Parameters of all sections of a tier.
-    pub fn parameters(&self, tier: Tier) -> u64 {
-        self.sections.iter().filter(|section| section.tier == tier).map(|section| section.parameters).sum()
-    }
 }
 
 impl LinkBytes {
@@ -143,16 +98,5 @@ mod tests {
         assert_eq!(body(Configuration::A, Pixels), DeviceBody { always: 2048, unsure: 0 });
         assert_eq!(body(Configuration::B, F32), DeviceBody { always: 0, unsure: 40 + 8192 });
         assert_eq!(body(Configuration::F, Bits), DeviceBody { always: 40, unsure: 256 });
-    }
-
-    #[test]
-    fn stored_bytes_are_none_for_a_section_that_the_bundle_lacks() {
-        let whole = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
-        let part = Bundle::from_bytes(&whole.only(&["device-0"]).unwrap()).unwrap();
-        let stored =
-            |bundle| Costs::of(bundle).sections.iter().map(|s| s.stored_bytes.is_some()).collect::<Vec<_>>();
-        assert_eq!(stored(&whole), [true; 4]);
-        assert_eq!(stored(&part), [true, false, false, false]);
-        assert_eq!(Costs::of(&whole).parameters(Tier::Device), 3000);
     }
 }

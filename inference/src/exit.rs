@@ -1,9 +1,9 @@
 //! The exit rule: from logits to a class, a confidence, and whether the sample leaves here.
 //!
-//! Softmax, argmax and uncertainty exist here once; serving, evaluation and tuning call the same functions. Sums and exponentials
-//! are in `f64` and rounded once at the end, so that tiers with different maths libraries agree.
+//! Argmax and uncertainty exist here once; serving, evaluation and tuning call the same functions. Sums and exponentials are in `f64`
+//! and rounded once at the end, so that tiers with different maths libraries agree.
 
-use crate::policy::{ExitPolicy, ExitRule, Temperature};
+use crate::policy::{ExitPolicy, ExitRule};
 
 /// Answer of one exit to one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,19 +46,6 @@ impl ExitPolicy {
     }
 }
 
-/// Class probabilities: `softmax(logits / temperature)`, stable for logits of any size.
-///
-/// # Panics
-/// Unless `probabilities` has the length of `logits`.
-pub fn softmax(logits: &[f32], temperature: Temperature, probabilities: &mut [f32]) {
-    assert_eq!(logits.len(), probabilities.len(), "softmax: probabilities for {} logits", logits.len());
-    let exponents = Exponents::new(logits, f64::from(temperature.get()));
-    let sum = exponents.sum();
-    for (probability, x) in probabilities.iter_mut().zip(exponents.iter()) {
-        *probability = (x.exp() / sum) as f32;
-    }
-}
-
 /// Cross-entropy of `softmax(logits / temperature)` against one class: `-ln p`.
 ///
 /// # Panics
@@ -66,26 +53,6 @@ pub fn softmax(logits: &[f32], temperature: Temperature, probabilities: &mut [f3
 pub fn cross_entropy(logits: &[f32], temperature: f64, class: usize) -> f64 {
     let exponents = Exponents::new(logits, temperature);
     exponents.sum().ln() - exponents.of(logits[class])
-}
-
-/// Uncertainty of class probabilities in `[0, 1]` under a rule, from its definition. NaN where a probability is NaN.
-///
-/// A single class is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
-pub fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
-    if probabilities.iter().any(|p| p.is_nan()) {
-        return f32::NAN;
-    }
-    let [first, second] = two_largest(probabilities.iter().map(|&p| f64::from(p)));
-    let value = match rule {
-        ExitRule::Entropy if probabilities.len() < 2 => 0.0,
-        ExitRule::Entropy => {
-            let terms = probabilities.iter().filter(|&&p| p > 0.0).map(|&p| f64::from(p) * f64::from(p).ln());
-            -terms.sum::<f64>() / (probabilities.len() as f64).ln()
-        }
-        ExitRule::MaxProbability => 1.0 - first,
-        ExitRule::Margin => 1.0 - (first - second),
-    };
-    value.clamp(0.0, 1.0) as f32
 }
 
 /// Index of the largest value; the first one where several are equal.
@@ -172,7 +139,7 @@ fn two_largest(values: impl Iterator<Item = f64>) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{ExitThreshold, Threshold};
+    use crate::policy::{ExitThreshold, Temperature, Threshold};
     use proptest::prelude::*;
 
     /// Tolerance between the one-pass uncertainty and its definition: the rounding of `f32` probabilities.
@@ -186,6 +153,40 @@ mod tests {
             temperature: Temperature::new(temperature).unwrap(),
             threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
         }
+    }
+
+    /// Class probabilities: `softmax(logits / temperature)`, stable for logits of any size.
+    ///
+    /// # Panics
+    /// Unless `probabilities` has the length of `logits`.
+    fn softmax(logits: &[f32], temperature: Temperature, probabilities: &mut [f32]) {
+        assert_eq!(logits.len(), probabilities.len(), "softmax: probabilities for {} logits", logits.len());
+        let exponents = Exponents::new(logits, f64::from(temperature.get()));
+        let sum = exponents.sum();
+        for (probability, x) in probabilities.iter_mut().zip(exponents.iter()) {
+            *probability = (x.exp() / sum) as f32;
+        }
+    }
+
+    /// Uncertainty of class probabilities in `[0, 1]` under a rule, from its definition. NaN where a probability is NaN.
+    ///
+    /// A single class is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
+    fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
+        if probabilities.iter().any(|p| p.is_nan()) {
+            return f32::NAN;
+        }
+        let [first, second] = two_largest(probabilities.iter().map(|&p| f64::from(p)));
+        let value = match rule {
+            ExitRule::Entropy if probabilities.len() < 2 => 0.0,
+            ExitRule::Entropy => {
+                let terms =
+                    probabilities.iter().filter(|&&p| p > 0.0).map(|&p| f64::from(p) * f64::from(p).ln());
+                -terms.sum::<f64>() / (probabilities.len() as f64).ln()
+            }
+            ExitRule::MaxProbability => 1.0 - first,
+            ExitRule::Margin => 1.0 - (first - second),
+        };
+        value.clamp(0.0, 1.0) as f32
     }
 
     #[track_caller]

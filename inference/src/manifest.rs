@@ -5,7 +5,7 @@
 
 mod check;
 
-use headwater_protocol::{Exit, Limits, Slot, SlotSet};
+use headwater_protocol::{Exit, Limits, Slot};
 use serde::{Deserialize, Serialize};
 
 pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -260,6 +260,16 @@ impl NetworkManifest {
             ScoreEncoding::F32 => 4 * self.classes(),
         }
     }
+
+    /// Number of maps that the cloud section joins: one for each slot, or one for each edge.
+    pub fn cloud_sources(&self) -> usize {
+        self.edge.as_ref().map_or(usize::from(self.slots), |edge| edge.groups.len())
+    }
+
+    /// The map that each of these sources sends.
+    pub fn cloud_map(&self) -> FeatureMap {
+        self.edge.as_ref().map_or(self.features, |edge| edge.features)
+    }
 }
 
 impl Preprocessing {
@@ -309,35 +319,7 @@ impl Configuration {
     }
 }
 
-impl NetworkManifest {
-    /// Number of maps that the cloud section joins: one for each slot, or one for each edge.
-    pub fn cloud_sources(&self) -> usize {
-        self.edge.as_ref().map_or(usize::from(self.slots), |edge| edge.groups.len())
-    }
-
-    /// The map that each of these sources sends.
-    pub fn cloud_map(&self) -> FeatureMap {
-        self.edge.as_ref().map_or(self.features, |edge| edge.features)
-    }
-}
-
-impl EdgeTier {
-    /// Slots of each edge.
-    pub fn slots_by_edge(&self) -> impl Iterator<Item = SlotSet> {
-        self.groups.iter().map(|slots| slots.iter().copied().collect())
-    }
-}
-
 impl FeatureEncoding {
-    /// Bits of one element on the wire.
-    pub const fn element_bits(self) -> usize {
-        match self {
-            Self::Bits => 1,
-            Self::Pixels => 8,
-            Self::F32 => 32,
-        }
-    }
-
     /// Whether bytes of the right length are a valid map: floats must be finite.
     pub fn takes(self, bytes: &[u8]) -> bool {
         let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
@@ -362,7 +344,12 @@ impl FeatureMap {
 
     /// Bits of one map on the wire.
     pub fn bits(&self) -> usize {
-        self.elements() * self.encoding.element_bits()
+        let element_bits = match self.encoding {
+            FeatureEncoding::Bits => 1,
+            FeatureEncoding::Pixels => 8,
+            FeatureEncoding::F32 => 32,
+        };
+        self.elements() * element_bits
     }
 
     /// Bytes of one map on the wire, `f * o / 8` rounded up for signs.
@@ -395,12 +382,7 @@ impl SectionManifest {
 
 impl SectionOutput {
     /// Elements of one sample's output.
-    pub fn len(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.shape.iter().product()
-    }
-
-    /// Whether the output has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }

@@ -121,7 +121,7 @@ impl TryFrom<RawThreshold> for Threshold {
 
 /// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f32", into = "f32")]
+#[serde(try_from = "f32")]
 pub struct ExitThreshold(f32);
 
 impl ExitThreshold {
@@ -149,15 +149,9 @@ impl TryFrom<f32> for ExitThreshold {
     }
 }
 
-impl From<ExitThreshold> for f32 {
-    fn from(value: ExitThreshold) -> Self {
-        value.0
-    }
-}
-
 /// Divisor of the logits before the softmax (Guo et al. 2017, section 4.2), finite and above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "f32", into = "f32")]
+#[serde(try_from = "f32")]
 pub struct Temperature(f32);
 
 impl Temperature {
@@ -180,12 +174,6 @@ impl TryFrom<f32> for Temperature {
     type Error = PolicyError;
     fn try_from(value: f32) -> Result<Self, PolicyError> {
         Self::new(value)
-    }
-}
-
-impl From<Temperature> for f32 {
-    fn from(value: Temperature) -> Self {
-        value.0
     }
 }
 

@@ -8,26 +8,23 @@ use crate::aggregate::AggregateError;
 use crate::bundle::Bundle;
 use crate::cascade::{Cascade, ExitAnswer};
 use crate::engine::Engine;
+use crate::leader::Exits;
+use crate::manifest::NetworkManifest;
 use crate::policy::Policy;
-use crate::sections::{
-    CloudSection, DeviceOutput, DeviceSection, EdgeOutput, EdgeSection, ScoresExit, SectionError,
-};
+use crate::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit, SectionError, TierOutput};
 
 /// All sections of a network, and the policy.
 pub struct Whole {
     devices: Vec<DeviceSection>,
-    local: Option<ScoresExit>,
     edges: Vec<EdgeSection>,
-    edge: Option<ScoresExit>,
+    joined: Exits,
     cloud: CloudSection,
-    exits: &'static [Exit],
     policy: Policy,
-    class_prior: Vec<f32>,
-    view_bytes: usize,
-    feature_bytes: usize,
-    /// Bytes of the map that each source of the cloud section sends.
-    cloud_bytes: usize,
+    manifest: NetworkManifest,
 }
+
+/// Outputs of the devices or edges for one sample; `None` for one that no view reached.
+type TierOutputs = Vec<Option<TierOutput>>;
 
 /// Logits of one sample by exit; empty at an exit that the network does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,9 +36,9 @@ pub struct WholeAnswer {
     /// Slots with a view are present, the others not in view.
     pub presence: Presence,
     /// Output of each device section; `None` where the device had no view.
-    pub devices: Vec<Option<DeviceOutput>>,
+    pub devices: Vec<Option<TierOutput>>,
     /// Output of each edge section; `None` where none of the edge's slots had a view.
-    pub edges: Vec<Option<EdgeOutput>>,
+    pub edges: Vec<Option<TierOutput>>,
     /// Logits at every exit, also at exits after the one where the sample leaves; empty when no device had a view.
     pub logits: ExitLogits,
     /// The exit at which the sample leaves under the policy; the first one for a sample without a view.
@@ -70,23 +67,17 @@ impl Whole {
     /// # Errors
     /// When the bundle does not hold every section, or the engine refuses one.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
-        let manifest = bundle.manifest();
+        let manifest = bundle.manifest().clone();
         let slots = Slot::first(usize::from(manifest.slots));
         let edges = manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
+        let edges = (0..edges).map(|edge| EdgeSection::load(bundle, edge, engine));
         Ok(Self {
             devices: slots.map(|slot| DeviceSection::load(bundle, slot, engine)).collect::<Result<_, _>>()?,
-            local: ScoresExit::local(bundle, engine)?,
-            edges: (0..edges)
-                .map(|edge| EdgeSection::load(bundle, edge, engine))
-                .collect::<Result<_, _>>()?,
-            edge: ScoresExit::edge(bundle, engine)?,
+            edges: edges.collect::<Result<_, _>>()?,
+            joined: Exits::load(bundle, engine)?,
             cloud: CloudSection::load(bundle, engine)?,
-            exits: manifest.configuration.exits(),
             policy: bundle.policy().clone(),
-            class_prior: manifest.class_prior.clone(),
-            view_bytes: manifest.preprocessing.view_bytes(),
-            feature_bytes: manifest.features.packed_bytes(),
-            cloud_bytes: manifest.cloud_map().packed_bytes(),
+            manifest,
         })
     }
 
@@ -112,29 +103,27 @@ impl Whole {
         self.check(&samples)?;
         let devices = self.run_devices(&samples)?;
         let edges = self.run_edges(&devices)?;
-        let cloud = self.run_cloud(&devices, &edges)?;
+        let cloud = self.run_cloud(if self.edges.is_empty() { &devices } else { &edges })?;
         let outputs = devices.into_iter().zip(edges).zip(cloud);
         outputs.map(|((devices, edges), cloud)| self.answer(devices, edges, &cloud)).collect()
     }
 
     fn check(&self, samples: &[&[Option<&[u8]>]]) -> Result<(), SectionError> {
         let length = |what, expected, found| SectionError::Length { what, batch: 1, expected, found };
+        let view_bytes = self.manifest.preprocessing.view_bytes();
         for sample in samples {
             if sample.len() != self.devices.len() {
                 return Err(length("slots", self.devices.len(), sample.len()));
             }
-            if let Some(view) = sample.iter().flatten().find(|view| view.len() != self.view_bytes) {
-                return Err(length("view", self.view_bytes, view.len()));
+            if let Some(view) = sample.iter().flatten().find(|view| view.len() != view_bytes) {
+                return Err(length("view", view_bytes, view.len()));
             }
         }
         Ok(())
     }
 
     /// Runs each device section once, on all views of its slot.
-    fn run_devices(
-        &mut self,
-        samples: &[&[Option<&[u8]>]],
-    ) -> Result<Vec<Vec<Option<DeviceOutput>>>, SectionError> {
+    fn run_devices(&mut self, samples: &[&[Option<&[u8]>]]) -> Result<Vec<TierOutputs>, SectionError> {
         let mut all = vec![vec![None; self.devices.len()]; samples.len()];
         for (slot, device) in self.devices.iter_mut().enumerate() {
             let views: Vec<&[u8]> = samples.iter().filter_map(|sample| sample[slot]).collect();
@@ -147,18 +136,13 @@ impl Whole {
     }
 
     /// Runs each edge section once, on the samples that at least one of the edge's slots sees.
-    fn run_edges(
-        &mut self,
-        samples: &[Vec<Option<DeviceOutput>>],
-    ) -> Result<Vec<Vec<Option<EdgeOutput>>>, SectionError> {
+    fn run_edges(&mut self, samples: &[TierOutputs]) -> Result<Vec<TierOutputs>, SectionError> {
         let mut all = vec![vec![None; self.edges.len()]; samples.len()];
         for (index, edge) in self.edges.iter_mut().enumerate() {
-            let slots: Vec<usize> = edge.slots().iter().map(|slot| slot.index()).collect();
-            let maps = |sample: &Vec<Option<DeviceOutput>>| -> Vec<Option<Vec<u8>>> {
-                let map = |slot: &usize| sample[*slot].as_ref().map(|device| device.features.clone());
-                slots.iter().map(map).collect()
-            };
-            let batch = MapBatch::new(samples.iter().map(maps), self.feature_bytes);
+            let slots = edge.slots().to_vec();
+            let maps =
+                samples.iter().map(|sample| slots.iter().map(|slot| sample[slot.index()].as_ref()).collect());
+            let batch = MapBatch::new(maps, self.manifest.features.packed_bytes());
             let mut outputs = edge.run(batch.len(), &batch.maps, &batch.presence)?.into_iter();
             for (all, seen) in all.iter_mut().zip(batch.seen) {
                 all[index] = if seen { outputs.next() } else { None };
@@ -168,53 +152,35 @@ impl Whole {
     }
 
     /// Cloud logits of each sample, from one batch; empty for a sample without a view.
-    fn run_cloud(
-        &mut self,
-        devices: &[Vec<Option<DeviceOutput>>],
-        edges: &[Vec<Option<EdgeOutput>>],
-    ) -> Result<Vec<Vec<f32>>, SectionError> {
-        let has_edges = !self.edges.is_empty();
-        let maps = |(devices, edges): (&Vec<Option<DeviceOutput>>, &Vec<Option<EdgeOutput>>)| {
-            let of_device = |device: &Option<DeviceOutput>| device.as_ref().map(|it| it.features.clone());
-            let of_edge = |edge: &Option<EdgeOutput>| edge.as_ref().map(|it| it.features.clone());
-            if has_edges {
-                edges.iter().map(of_edge).collect::<Vec<_>>()
-            } else {
-                devices.iter().map(of_device).collect()
-            }
-        };
-        let batch = MapBatch::new(devices.iter().zip(edges).map(maps), self.cloud_bytes);
+    fn run_cloud(&mut self, sources: &[TierOutputs]) -> Result<Vec<Vec<f32>>, SectionError> {
+        let maps = sources.iter().map(|sample| sample.iter().map(Option::as_ref).collect());
+        let batch = MapBatch::new(maps, self.manifest.cloud_map().packed_bytes());
         let logits = self.cloud.run(batch.len(), &batch.maps, &batch.presence)?;
-        let mut rows = logits.chunks_exact(self.class_prior.len());
+        let mut rows = logits.chunks_exact(self.manifest.classes());
         let row = |seen| if seen { rows.next().unwrap_or_default() } else { &[] };
         Ok(batch.seen.into_iter().map(row).map(<[f32]>::to_vec).collect())
     }
 
     fn answer(
         &mut self,
-        devices: Vec<Option<DeviceOutput>>,
-        edges: Vec<Option<EdgeOutput>>,
+        devices: TierOutputs,
+        edges: TierOutputs,
         cloud: &[f32],
     ) -> Result<WholeAnswer, SectionError> {
         let mask: Vec<bool> = devices.iter().map(Option::is_some).collect();
         let presence = Presence::from_row(&mask);
         let present = presence.present_count();
+        let (exits, classes) = (self.manifest.configuration.exits(), self.manifest.classes());
         let mut logits = ExitLogits::default();
-        for &exit in self.exits.iter().filter(|_| present > 0) {
+        for &exit in exits.iter().filter(|_| present > 0) {
             *logits.of_mut(exit) = match exit {
                 Exit::Device => devices.iter().flatten().flat_map(|device| device.scores.clone()).collect(),
-                Exit::Local => {
-                    let scores = devices.iter().map(|device| device.as_ref().map(|it| &it.scores[..]));
-                    joined(self.local.as_mut(), scores, self.class_prior.len())?
-                }
-                Exit::Edge => {
-                    let scores = edges.iter().map(|edge| edge.as_ref().map(|it| &it.scores[..]));
-                    joined(self.edge.as_mut(), scores, self.class_prior.len())?
-                }
+                Exit::Local => joined(self.joined.local.as_mut(), &devices, classes)?,
+                Exit::Edge => joined(self.joined.edge.as_mut(), &edges, classes)?,
                 Exit::Cloud => cloud.to_vec(),
             };
         }
-        let cascade = Cascade { exits: self.exits, policy: &self.policy, class_prior: &self.class_prior };
+        let cascade = Cascade { exits, policy: &self.policy, class_prior: &self.manifest.class_prior };
         let ExitAnswer { exit, assessment } = cascade.answer(present, |exit| logits.of(exit));
         let (class, confidence) = (assessment.class, assessment.confidence);
         Ok(WholeAnswer { presence, devices, edges, logits, exit, class, confidence })
@@ -233,15 +199,15 @@ struct MapBatch {
 }
 
 impl MapBatch {
-    /// `samples` has one map per source, `None` for an absent one; a map has `bytes`.
-    fn new(samples: impl Iterator<Item = Vec<Option<Vec<u8>>>>, bytes: usize) -> Self {
+    /// `samples` has the output of each source, `None` for an absent one; a map has `bytes`.
+    fn new<'a>(samples: impl Iterator<Item = Vec<Option<&'a TierOutput>>>, bytes: usize) -> Self {
         let (absent, mut batch) = (vec![0; bytes], Self::default());
-        for maps in samples {
-            let seen = maps.iter().any(Option::is_some);
+        for sources in samples {
+            let seen = sources.iter().any(Option::is_some);
             batch.seen.push(seen);
-            for map in maps.iter().filter(|_| seen) {
-                batch.maps.extend_from_slice(map.as_ref().unwrap_or(&absent));
-                batch.presence.push(map.is_some());
+            for source in sources.iter().filter(|_| seen) {
+                batch.maps.extend_from_slice(source.map_or(&absent, |output| &output.features));
+                batch.presence.push(source.is_some());
             }
         }
         batch
@@ -253,20 +219,20 @@ impl MapBatch {
     }
 }
 
-/// Logits of an exit over the scores of its sources; `None` for an absent source.
-fn joined<'a>(
+/// Logits of an exit over the scores of its sources.
+fn joined(
     exit: Option<&mut ScoresExit>,
-    sources: impl ExactSizeIterator<Item = Option<&'a [f32]>>,
+    sources: &[Option<TierOutput>],
     classes: usize,
 ) -> Result<Vec<f32>, SectionError> {
     let Some(exit) = exit else { return Err(AggregateError::NoView.into()) };
-    let (mut scores, mut present) = (vec![0.0; sources.len() * classes], Vec::new());
-    for (row, found) in scores.chunks_exact_mut(classes).zip(sources) {
-        present.push(found.is_some());
-        if let Some(found) = found {
-            row.copy_from_slice(found);
+    let mut scores = vec![0.0; sources.len() * classes];
+    for (row, source) in scores.chunks_exact_mut(classes).zip(sources) {
+        if let Some(output) = source {
+            row.copy_from_slice(&output.scores);
         }
     }
+    let present: Vec<bool> = sources.iter().map(Option::is_some).collect();
     let mut logits = vec![0.0; classes];
     exit.scores(&scores, SourceSet::from_row(&present), &mut logits)?;
     Ok(logits)

@@ -3,7 +3,9 @@
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{
+    Action, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+};
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
@@ -123,17 +125,41 @@ impl Tiers {
         let (sample, age_ms, late) = (SAMPLE, 0, false);
         match message {
             Sent::Input(slot, pixels) => {
-                self.leader_event(Event::Input { slot: *slot, sample, age_ms, late, pixels });
+                self.leader_event(Event::DeviceAnswer {
+                    slot: *slot,
+                    sample,
+                    age_ms,
+                    late,
+                    answer: DeviceAnswer::Input(pixels),
+                });
             }
             Sent::Summary(slot, scores) => {
-                self.leader_event(Event::Summary { slot: *slot, sample, age_ms, late, scores });
+                self.leader_event(Event::DeviceAnswer {
+                    slot: *slot,
+                    sample,
+                    age_ms,
+                    late,
+                    answer: DeviceAnswer::Summary(scores),
+                });
             }
             Sent::NotInView(slot) => {
-                self.leader_event(Event::NotInView { slot: *slot, sample, age_ms, late });
+                self.leader_event(Event::DeviceAnswer {
+                    slot: *slot,
+                    sample,
+                    age_ms,
+                    late,
+                    answer: DeviceAnswer::NotInView,
+                });
             }
             Sent::Decided(slot, decision) => {
                 let decision = *decision;
-                self.leader_event(Event::DeviceDecided { slot: *slot, sample, age_ms, late, decision });
+                self.leader_event(Event::DeviceAnswer {
+                    slot: *slot,
+                    sample,
+                    age_ms,
+                    late,
+                    answer: DeviceAnswer::Decided(decision),
+                });
             }
             Sent::Features(slot, bits) => {
                 self.leader_event(Event::Features { slot: *slot, sample, late: false, bits });
@@ -142,9 +168,15 @@ impl Tiers {
             Sent::Collect(slots) => self.edge_event(EdgeEvent::Collect { sample, slots: *slots }),
             Sent::EdgeAnswer(edge, slots, scores, map) => {
                 let (edge, slots, body_bytes) = (*edge, *slots, 0);
-                self.leader_event(Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes });
+                self.leader_event(Event::EdgeAnswer {
+                    edge,
+                    sample,
+                    answer: Some(EdgeAnswer { slots, scores, map, body_bytes }),
+                });
             }
-            Sent::EdgeGone(edge) => self.leader_event(Event::EdgeGone { edge: *edge, sample }),
+            Sent::EdgeGone(edge) => {
+                self.leader_event(Event::EdgeAnswer { edge: *edge, sample, answer: None })
+            }
             Sent::CloudAnswer(logits) => self.leader_event(Event::CloudAnswer { sample, logits }),
         }
     }

@@ -1,7 +1,6 @@
 //! The shipped bundle as opened by every tier.
 
 use headwater_inference::bundle::{Bundle, BundleWriter};
-use headwater_inference::cost::Costs;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::whole::Whole;
 use headwater_protocol::Exit;
@@ -19,7 +18,8 @@ const POLICY_ID: &str = "58979e162e7e8b9e";
 fn the_shipped_bundle_is_complete_and_small_and_answers() {
     let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
     assert!(bundle.stored_bytes() <= MAX_SHIPPED_BYTES, "{} bytes", bundle.stored_bytes());
-    assert!(Costs::of(&bundle).sections.iter().all(|section| section.stored_bytes.is_some()));
+    let mut sections = bundle.manifest().sections.iter();
+    assert!(sections.all(|section| bundle.stored_section_bytes(&section.name).is_some()));
     let mut whole = Whole::load(&bundle, &TractEngine::new()).expect("every section loads");
     let view = vec![128; bundle.manifest().preprocessing.view_bytes()];
     let answers = whole.run(&[vec![Some(view.as_slice()); usize::from(bundle.manifest().slots)]]).unwrap();

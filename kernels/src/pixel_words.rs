@@ -39,21 +39,6 @@ pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
         && shape.taps() < i16::MAX as usize
 }
 
-/// Memory layout of the output: contiguous if there is no pooling and rows have no unused pixels.
-pub(crate) fn output(shape: Convp) -> BitLayout {
-    let no_pooling = Window { kernel: 1, stride: 1, pad: 0 };
-    if shape.pool == no_pooling && pitch(shape) == shape.convolved().width {
-        BitLayout::Contiguous
-    } else {
-        BitLayout::Rows(shape.row_words())
-    }
-}
-
-const fn pitch(shape: Convp) -> usize {
-    let (before, after) = (shape.input.width, shape.convolved().width);
-    if before > after { before } else { after }
-}
-
 /// The pixels of a block in words.
 #[derive(Clone, Copy)]
 pub(crate) struct PixelWords {
@@ -62,6 +47,12 @@ pub(crate) struct PixelWords {
     pub(crate) pitch: usize,
     /// Words of output pixels.
     pub(crate) words: usize,
+    /// Memory layout of the output: contiguous if there is no pooling and rows have no unused pixels.
+    pub(crate) output: BitLayout,
+    /// Rows and columns after the convolution, and rows after the pooling.
+    height: usize,
+    width: usize,
+    pooled_height: usize,
 }
 
 /// An output pixel, and the kernel rows and columns that see the map there.
@@ -74,14 +65,20 @@ pub(crate) struct PixelPadding {
 }
 
 impl PixelWords {
-    pub(crate) const fn of(shape: Convp) -> Self {
-        let pitch = pitch(shape);
-        Self { shape, pitch, words: (shape.convolved().height * pitch).div_ceil(WORD_PIXELS) }
+    #[inline(always)]
+    pub(crate) fn of(shape: Convp) -> Self {
+        let Map { height, width, .. } = shape.convolved();
+        let pitch = shape.input.width.max(width);
+        let no_pooling = Window { kernel: 1, stride: 1, pad: 0 };
+        let is_contiguous = shape.pool == no_pooling && pitch == width;
+        let output = if is_contiguous { BitLayout::Contiguous } else { BitLayout::Rows(shape.row_words()) };
+        let words = (height * pitch).div_ceil(WORD_PIXELS);
+        Self { shape, pitch, words, output, height, width, pooled_height: shape.output().height }
     }
 
     /// Pixels of the output, unused ones between rows included.
     pub(crate) const fn len(&self) -> usize {
-        self.shape.convolved().height * self.pitch
+        self.height * self.pitch
     }
 
     /// Number of padding pixels before the first pixel of the map.
@@ -92,10 +89,9 @@ impl PixelWords {
     /// Calls `visit` for each output pixel, unused ones aside.
     pub(crate) fn each_pixel(&self, mut visit: impl FnMut(PixelPadding)) {
         let Convp { input, conv, .. } = self.shape;
-        let Map { height, width, .. } = self.shape.convolved();
-        for y in 0..height {
+        for y in 0..self.height {
             let (top, bottom) = conv.inside(y, input.height);
-            for x in 0..width {
+            for x in 0..self.width {
                 let (left, right) = conv.inside(x, input.width);
                 let seen = (bottom - top) * (right - left) * input.channels;
                 visit(PixelPadding {
@@ -113,7 +109,7 @@ impl PixelWords {
     /// Rows are pooled across; a contiguous output is inverted where thresholds are flipped.
     #[inline(always)]
     pub(crate) fn write(&self, word: usize, bits: &[u64], thresholds: &[Threshold], output: &mut [u64]) {
-        match self::output(self.shape) {
+        match self.output {
             BitLayout::Contiguous => self.write_contiguous(word, bits, thresholds, output),
             BitLayout::Rows(row_words) => self.write_rows(word, bits, row_words, output),
         }
@@ -139,8 +135,7 @@ impl PixelWords {
     /// ORs the bits of a word of pixels into the pooled rows whose window contains them.
     #[inline(always)]
     fn write_rows(&self, word: usize, bits: &[u64], row_words: usize, output: &mut [u64]) {
-        let Map { height, width, .. } = self.shape.convolved();
-        let pooled_height = self.shape.output().height;
+        let Self { height, width, pooled_height, .. } = *self;
         let (first, end) = (word * WORD_PIXELS, (word + 1) * WORD_PIXELS);
         for y in first / self.pitch..end.div_ceil(self.pitch).min(height) {
             // Maybe only a part of the row is in the word: from `column` of the row, and from bit `from` of the word.

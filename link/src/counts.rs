@@ -4,37 +4,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Messages and connections since the link's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounts {
+pub struct LinkCounts<N = u64> {
     /// Messages accepted by `publish`.
-    pub accepted: u64,
+    pub accepted: N,
     /// Messages written to the socket, with retained ones and repetitions.
-    pub written: u64,
+    pub written: N,
     /// Messages refused because the queue was full.
-    pub refused_queue_full: u64,
+    pub refused_queue_full: N,
     /// Messages refused because there was no connection.
-    pub refused_not_connected: u64,
+    pub refused_not_connected: N,
     /// Messages refused because their payload was too long.
-    pub refused_oversize: u64,
+    pub refused_oversize: N,
     /// Messages that arrived with too long a payload and were dropped.
-    pub dropped_oversize: u64,
+    pub dropped_oversize: N,
     /// Connections established, with their subscriptions.
-    pub connected: u64,
+    pub connected: N,
     /// Connections that ended, and attempts that failed.
-    pub disconnected: u64,
+    pub disconnected: N,
 }
 
-/// Counters of [`LinkCounts`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) accepted: AtomicU64,
-    pub(crate) written: AtomicU64,
-    pub(crate) refused_queue_full: AtomicU64,
-    pub(crate) refused_not_connected: AtomicU64,
-    pub(crate) refused_oversize: AtomicU64,
-    pub(crate) dropped_oversize: AtomicU64,
-    pub(crate) connected: AtomicU64,
-    pub(crate) disconnected: AtomicU64,
-}
+/// Counts that the handle and the driver increment.
+pub(crate) type Counters = LinkCounts<AtomicU64>;
 
 impl Counters {
     pub(crate) fn read(&self) -> LinkCounts {

@@ -22,7 +22,6 @@ use crate::handle::{Incoming, Shared};
 
 /// Event loop of one link.
 pub(crate) struct Driver {
-    pub(crate) config: LinkConfig,
     pub(crate) events: EventLoop,
     pub(crate) client: AsyncClient,
     pub(crate) shared: Arc<Shared>,
@@ -109,9 +108,10 @@ impl Driver {
         };
         match tokio::time::timeout_at(deadline.into(), self.events.poll()).await {
             Ok(event) => event.map_err(|e| e.to_string()),
-            Err(_) => {
-                Err(format!("no answer to the subscriptions within {} ms", self.config.connect_timeout_ms))
-            }
+            Err(_) => Err(format!(
+                "no answer to the subscriptions within {} ms",
+                self.shared.config.connect_timeout_ms
+            )),
         }
     }
 
@@ -119,18 +119,19 @@ impl Driver {
     async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
         let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
-        if self.config.subscriptions.is_empty() {
+        if self.shared.config.subscriptions.is_empty() {
             return self.on_ready(stage).await;
         }
-        let deadline = Instant::now() + Duration::from_millis(self.config.connect_timeout_ms);
+        let deadline = Instant::now() + Duration::from_millis(self.shared.config.connect_timeout_ms);
         *stage = Stage::Subscribing { deadline };
-        let filters = self.config.subscriptions.iter().map(|s| SubscribeFilter::new(&s.filter, s.qos.into()));
+        let filters =
+            self.shared.config.subscriptions.iter().map(|s| SubscribeFilter::new(&s.filter, s.qos.into()));
         self.client.try_subscribe_many(filters).map_err(|e| format!("subscribing: {e}"))
     }
 
     /// Reads the broker's answer to the one SUBSCRIBE of this connection.
     async fn on_subscribed(&mut self, ack: &SubAck, stage: &mut Stage) -> Result<(), String> {
-        let mut answers = self.config.subscriptions.iter().zip(&ack.return_codes);
+        let mut answers = self.shared.config.subscriptions.iter().zip(&ack.return_codes);
         match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
             Some((subscription, code)) => {
                 Err(format!("the broker refused the subscription to {:?}: {code:?}", subscription.filter))
@@ -141,7 +142,7 @@ impl Driver {
 
     /// Publishes the retained messages again, then accepts messages of the owner.
     async fn on_ready(&mut self, stage: &mut Stage) -> Result<(), String> {
-        for message in &self.config.retained {
+        for message in &self.shared.config.retained {
             let options = PublishOptions::at_least_once().retained();
             self.client
                 .try_publish(message.topic.clone(), message.payload.clone(), options)
@@ -150,7 +151,7 @@ impl Driver {
         *stage = Stage::Connected { since: Instant::now() };
         self.failures = 0;
         count(&self.shared.counters.connected);
-        info!(broker = %self.config.broker, client = %self.config.client_id, "connected");
+        info!(broker = %self.shared.config.broker, client = %self.shared.config.client_id, "connected");
         // A link that is closing accepts nothing: its last messages may be queued already.
         self.shared.is_connected.store(!*self.closing.borrow(), Ordering::Release);
         self.send(Incoming::Connected).await;
@@ -160,7 +161,7 @@ impl Driver {
     async fn deliver(&self, publish: Publish) {
         let Publish { topic, payload, retain, .. } = publish;
         let Ok(topic) = String::from_utf8(topic.into()) else { return };
-        if payload.len() > self.config.max_payload_bytes {
+        if payload.len() > self.shared.config.max_payload_bytes {
             count(&self.shared.counters.dropped_oversize);
             debug!(topic, payload_bytes = payload.len(), "message dropped: larger than the limit");
             return;
@@ -180,8 +181,8 @@ impl Driver {
     }
 
     async fn on_lost(&mut self, stage: Stage, reason: String) {
-        let broker = &self.config.broker;
-        let client = &self.config.client_id;
+        let shared = Arc::clone(&self.shared);
+        let LinkConfig { broker, client_id: client, .. } = &shared.config;
         match stage {
             Stage::Connected { since } => {
                 self.backoff.connection_ended(since.elapsed());

@@ -1,14 +1,14 @@
 //! The handle of a link.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_transport::{Connector, WireBytes};
+use headwater_transport::WireBytes;
 use rumqttc::{AsyncClient, ClientError, PublishOptions};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 
 use crate::backoff::Backoff;
 use crate::config::{LinkConfig, QoS, RetainedMessage};
@@ -48,8 +48,9 @@ pub enum Incoming {
 }
 
 /// State shared by handle and driver.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) config: LinkConfig,
     pub(crate) counters: Counters,
     pub(crate) is_connected: AtomicBool,
     /// Largest packet of the broker, from its CONNACK; 0 where it names none.
@@ -59,13 +60,10 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Inner {
     client: AsyncClient,
-    connector: Connector,
     shared: Arc<Shared>,
+    /// The driver holds the receiver until its end.
     closing: watch::Sender<bool>,
-    driver: Mutex<Option<JoinHandle<()>>>,
-    last_will: Option<RetainedMessage>,
-    max_payload_bytes: usize,
-    outgoing_messages: usize,
+    driver: AbortHandle,
 }
 
 /// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, no properties.
@@ -81,7 +79,6 @@ impl Link {
     /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings out of range.
     pub fn start(config: LinkConfig) -> Result<(Self, mpsc::Receiver<Incoming>), LinkError> {
         config.check()?;
-        let shared = Arc::new(Shared::default());
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
         let (client, events) = AsyncClient::builder(mqtt_options(&config))
             .capacity(capacity)
@@ -89,10 +86,13 @@ impl Link {
             .map_err(|e| LinkError::Config(e.to_string()))?;
         let (incoming, receiver) = mpsc::channel(config.incoming_messages);
         let closing = watch::Sender::new(false);
-        let (connector, last_will) = (config.connector.clone(), config.last_will.clone());
-        let (max_payload_bytes, outgoing_messages) = (config.max_payload_bytes, config.outgoing_messages);
-        let driver = Driver {
+        let shared = Arc::new(Shared {
             config,
+            counters: Counters::default(),
+            is_connected: AtomicBool::new(false),
+            broker_max_packet_bytes: AtomicUsize::new(0),
+        });
+        let driver = Driver {
             events,
             client: client.clone(),
             shared: Arc::clone(&shared),
@@ -101,18 +101,8 @@ impl Link {
             backoff: Backoff::new(),
             failures: 0,
         };
-        let driver = Mutex::new(Some(tokio::spawn(driver.run())));
-        let inner = Inner {
-            client,
-            connector,
-            shared,
-            closing,
-            driver,
-            last_will,
-            max_payload_bytes,
-            outgoing_messages,
-        };
-        Ok((Self { inner: Arc::new(inner) }, receiver))
+        let driver = tokio::spawn(driver.run()).abort_handle();
+        Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver }) }, receiver))
     }
 
     /// Queues a message without waiting. A queued message is lost with its connection: `QoS` 1 is kept within one connection.
@@ -155,7 +145,7 @@ impl Link {
 
     /// Bytes on the socket since the start, over all connections.
     pub fn wire(&self) -> WireBytes {
-        self.inner.connector.wire()
+        self.inner.shared.config.connector.wire()
     }
 
     /// Messages and connections since the start.
@@ -169,15 +159,13 @@ impl Link {
         let inner = &self.inner;
         inner.closing.send_replace(true);
         let disconnect = async {
-            if let Some(RetainedMessage { topic, payload }) = inner.last_will.clone() {
+            if let Some(RetainedMessage { topic, payload }) = inner.shared.config.last_will.clone() {
                 let options = PublishOptions::at_least_once().retained();
                 // A closed queue has no connection left to disconnect.
                 let _ = inner.client.publish(topic, payload, options).await;
             }
             let _ = inner.client.disconnect_with_timeout(grace).await;
-            if let Some(driver) = inner.take_driver() {
-                AbortOnDrop(driver).ended().await;
-            }
+            inner.closing.closed().await;
         };
         if self.is_connected() && tokio::time::timeout(grace, disconnect).await.is_err() {
             let grace_ms = grace.as_millis() as u64;
@@ -189,9 +177,7 @@ impl Link {
     /// Closes the socket at once, as a crash does: the broker publishes the last will.
     pub fn kill(&self) {
         self.inner.closing.send_replace(true);
-        if let Some(driver) = self.inner.take_driver() {
-            driver.abort();
-        }
+        self.inner.driver.abort();
     }
 
     fn check(&self, topic: String, payload: Bytes) -> Result<(String, Bytes), LinkError> {
@@ -216,7 +202,7 @@ impl Link {
 
     /// The smaller of the configured limit and the payload of the broker's largest packet.
     fn max_payload_bytes(&self, topic_bytes: usize) -> usize {
-        let limit = self.inner.max_payload_bytes;
+        let limit = self.inner.shared.config.max_payload_bytes;
         match self.inner.shared.broker_max_packet_bytes.load(Ordering::Relaxed) {
             0 => limit,
             packet => limit.min(packet.saturating_sub(topic_bytes + PUBLISH_OVERHEAD_BYTES)),
@@ -224,7 +210,7 @@ impl Link {
     }
 
     fn count_result(&self, sent: &Result<(), ClientError>) -> Result<(), LinkError> {
-        let counters = &self.inner.shared.counters;
+        let Shared { config, counters, .. } = &*self.inner.shared;
         match sent {
             Ok(()) => {
                 count(&counters.accepted);
@@ -232,38 +218,15 @@ impl Link {
             }
             Err(ClientError::RequestChannelFull(_)) => {
                 count(&counters.refused_queue_full);
-                Err(LinkError::QueueFull { limit: self.inner.outgoing_messages })
+                Err(LinkError::QueueFull { limit: config.outgoing_messages })
             }
             Err(_) => Err(LinkError::Closed),
         }
     }
 }
 
-impl Inner {
-    fn take_driver(&self) -> Option<JoinHandle<()>> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(driver) = self.take_driver() {
-            driver.abort();
-        }
-    }
-}
-
-/// A driver task that is aborted when this value is dropped.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl AbortOnDrop {
-    async fn ended(mut self) {
-        let _ = (&mut self.0).await;
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+        self.driver.abort();
     }
 }

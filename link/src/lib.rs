@@ -18,9 +18,11 @@ mod driver;
 mod error;
 mod handle;
 mod options;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use config::{LinkConfig, QoS, RetainedMessage, Subscription};
 pub use counts::LinkCounts;
 pub use error::LinkError;
 pub use handle::{Incoming, Link};
-pub use headwater_transport::{Endpoint, Endpoint as BrokerAddress, WireBytes};
+pub use headwater_transport::{Endpoint, WireBytes};

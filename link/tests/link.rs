@@ -4,7 +4,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use headwater_link::broker::{BrokerError, EmbeddedBroker, TcpProxy};
+use headwater_link::broker::{BrokerError, EmbeddedBroker};
+use headwater_link::testing::TcpProxy;
 use headwater_link::{Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
 use headwater_transport::Endpoint;
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};

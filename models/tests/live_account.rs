@@ -4,7 +4,9 @@ use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
-use headwater_inference::leader::{Action, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{
+    Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+};
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_models::data::{Parts, Samples};
@@ -70,8 +72,14 @@ impl Group {
         for (slot, view) in Slot::first(views.len()).zip(views) {
             let output = view.map(|view| self.devices[slot.index()].run(view, 1).unwrap().remove(0));
             let event = match &output {
-                Some(output) => Event::Summary { slot, sample, age_ms, late, scores: &output.scores },
-                None => Event::NotInView { slot, sample, age_ms, late },
+                Some(output) => Event::DeviceAnswer {
+                    slot,
+                    sample,
+                    age_ms,
+                    late,
+                    answer: DeviceAnswer::Summary(&output.scores),
+                },
+                None => Event::DeviceAnswer { slot, sample, age_ms, late, answer: DeviceAnswer::NotInView },
             };
             actions.extend(self.handle(sample, event));
             features.push(output.map(|output| output.features));

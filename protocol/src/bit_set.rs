@@ -62,6 +62,21 @@ impl<P> BitSet<P> {
         self.0.count_ones() as usize
     }
 
+    /// The positions in rising order; one step for each position in the set.
+    pub fn positions(self) -> impl Iterator<Item = u8> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let lowest = rest.trailing_zeros() as u8;
+            rest &= rest.checked_sub(1)?;
+            Some(lowest)
+        })
+    }
+
+    /// The same positions as sources of a join.
+    pub const fn sources(self) -> SourceSet {
+        BitSet::from_bits(self.0)
+    }
+
     /// Whether no position is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -94,15 +109,9 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
         self.0 &= !Self::single(position).0;
     }
 
-    /// The positions in rising order; one step for each position in the set.
+    /// The members in rising order; one step for each member.
     pub fn iter(self) -> impl Iterator<Item = P> {
-        let mut rest = self.0;
-        std::iter::from_fn(move || {
-            // No position is 64, which an empty set gives.
-            let lowest = P::try_from(rest.trailing_zeros() as u8).ok()?;
-            rest &= rest - 1;
-            Some(lowest)
-        })
+        self.positions().filter_map(|position| P::try_from(position).ok())
     }
 }
 
@@ -145,21 +154,9 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> FromIterator<P> for BitSet<P> {
     }
 }
 
-impl<P: Copy + Into<u8> + TryFrom<u8>> fmt::Debug for BitSet<P> {
+impl<P> fmt::Debug for BitSet<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter().map(<P as Into<u8>>::into)).finish()
-    }
-}
-
-impl From<SlotSet> for SourceSet {
-    fn from(slots: SlotSet) -> Self {
-        Self::from_bits(slots.bits())
-    }
-}
-
-impl From<EdgeSet> for SourceSet {
-    fn from(edges: EdgeSet) -> Self {
-        Self::from_bits(edges.bits())
+        f.debug_set().entries(Self(self.0, PhantomData).positions()).finish()
     }
 }
 

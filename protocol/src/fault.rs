@@ -42,58 +42,45 @@ pub enum MqttHandling {
 }
 
 impl Fault {
-    /// Every fault.
-    pub const ALL: [Self; 12] = [
-        Self::Malformed,
-        Self::WrongVersion,
-        Self::Oversize,
-        Self::WrongNetwork,
-        Self::UnknownDevice,
-        Self::SlotTaken,
-        Self::NotFound,
-        Self::Unauthorized,
-        Self::Overloaded,
-        Self::DeadlineExceeded,
-        Self::Unavailable,
-        Self::Internal,
+    /// Code, HTTP status and MQTT handling of every fault, in the order of the enum.
+    const TABLE: [(Self, &'static str, u16, MqttHandling); 12] = [
+        (Self::Malformed, "malformed", 400, MqttHandling::CountAndName),
+        (Self::WrongVersion, "wrong_version", 400, MqttHandling::CountAndName),
+        (Self::Oversize, "oversize", 413, MqttHandling::CountAndName),
+        (Self::WrongNetwork, "wrong_network", 409, MqttHandling::CountAndName),
+        (Self::UnknownDevice, "unknown_device", 403, MqttHandling::CountAndName),
+        (Self::SlotTaken, "slot_taken", 409, MqttHandling::CountAndName),
+        (Self::NotFound, "not_found", 404, MqttHandling::CountAndIgnore),
+        (Self::Unauthorized, "unauthorized", 401, MqttHandling::CountAndName),
+        (Self::Overloaded, "overloaded", 429, MqttHandling::CountAndIgnore),
+        (Self::DeadlineExceeded, "deadline_exceeded", 504, MqttHandling::CountAndIgnore),
+        (Self::Unavailable, "unavailable", 503, MqttHandling::CountAndIgnore),
+        (Self::Internal, "internal", 500, MqttHandling::CountAndIgnore),
     ];
+
+    /// Every fault.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(fault, ..)| fault)
+    }
 
     /// Code in answers and label in metrics; it never changes.
     pub const fn code(self) -> &'static str {
-        self.row().0
+        Self::TABLE[self as usize].1
     }
 
     /// HTTP status of an answer with the fault.
     pub const fn http_status(self) -> u16 {
-        self.row().1
+        Self::TABLE[self as usize].2
     }
 
     /// Handling of an MQTT message that ended in the fault.
     pub const fn mqtt(self) -> MqttHandling {
-        self.row().2
+        Self::TABLE[self as usize].3
     }
 
     /// Whether the same request may succeed later.
     pub const fn is_passing(self) -> bool {
         matches!(self, Self::Overloaded | Self::DeadlineExceeded | Self::Unavailable)
-    }
-
-    const fn row(self) -> (&'static str, u16, MqttHandling) {
-        use MqttHandling::{CountAndIgnore, CountAndName};
-        match self {
-            Self::Malformed => ("malformed", 400, CountAndName),
-            Self::WrongVersion => ("wrong_version", 400, CountAndName),
-            Self::Oversize => ("oversize", 413, CountAndName),
-            Self::WrongNetwork => ("wrong_network", 409, CountAndName),
-            Self::UnknownDevice => ("unknown_device", 403, CountAndName),
-            Self::SlotTaken => ("slot_taken", 409, CountAndName),
-            Self::NotFound => ("not_found", 404, CountAndIgnore),
-            Self::Unauthorized => ("unauthorized", 401, CountAndName),
-            Self::Overloaded => ("overloaded", 429, CountAndIgnore),
-            Self::DeadlineExceeded => ("deadline_exceeded", 504, CountAndIgnore),
-            Self::Unavailable => ("unavailable", 503, CountAndIgnore),
-            Self::Internal => ("internal", 500, CountAndIgnore),
-        }
     }
 }
 
@@ -102,19 +89,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_table_is_in_the_order_of_the_enum() {
+        assert!(Fault::all().enumerate().all(|(row, fault)| fault as usize == row));
+    }
+
+    #[test]
     fn codes_are_distinct_and_equal_the_json() {
-        let mut codes: Vec<_> = Fault::ALL.iter().map(|f| f.code()).collect();
-        for fault in Fault::ALL {
+        let mut codes: Vec<_> = Fault::all().map(Fault::code).collect();
+        for fault in Fault::all() {
             assert_eq!(serde_json::to_value(fault).unwrap(), fault.code());
         }
         codes.sort_unstable();
         codes.dedup();
-        assert_eq!(codes.len(), Fault::ALL.len());
+        assert_eq!(codes.len(), Fault::TABLE.len());
     }
 
     #[test]
     fn faults_of_the_caller_are_4xx_and_internal_ones_5xx() {
-        for fault in Fault::ALL {
+        for fault in Fault::all() {
             let ours = matches!(fault, Fault::DeadlineExceeded | Fault::Unavailable | Fault::Internal);
             assert_eq!(fault.http_status() >= 500, ours, "{fault:?}");
         }

@@ -32,7 +32,7 @@ impl fmt::Display for SampleId {
 
 /// Position of a device in the trained network, `0..N`; each slot has its own weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
+#[serde(try_from = "u8")]
 pub struct Slot(u8);
 
 impl Slot {
@@ -77,7 +77,7 @@ impl fmt::Display for Slot {
 
 /// Position of an edge in the trained network, `0..E`; each edge has its own section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
+#[serde(try_from = "u8")]
 pub struct EdgeIndex(u8);
 
 impl EdgeIndex {
@@ -120,29 +120,9 @@ impl fmt::Display for EdgeIndex {
     }
 }
 
-/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Source(u8);
-
-impl Source {
-    /// Position as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl TryFrom<u8> for Source {
-    type Error = IdError;
-    fn try_from(source: u8) -> Result<Self, IdError> {
-        Slot::new(source).map(|Slot(source)| Self(source))
-    }
-}
-
-impl From<Source> for u8 {
-    fn from(source: Source) -> Self {
-        source.0
-    }
-}
+/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. It names the kind of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {}
 
 /// Number of a device's start; it wraps. Messages of an earlier start have another number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -162,7 +142,7 @@ impl NetworkId {
 
     /// First 12 hex digits of the id, for people.
     pub fn short(self) -> String {
-        hex(&self.0[..6])
+        self.to_string()[..12].to_owned()
     }
 }
 
@@ -172,7 +152,7 @@ pub struct NetworkTag(pub [u8; 2]);
 
 impl fmt::Display for NetworkTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        write_hex(&self.0, f)
     }
 }
 
@@ -182,10 +162,10 @@ impl fmt::Display for NetworkTag {
 pub struct PolicyId(pub [u8; 8]);
 
 macro_rules! hex_id {
-    ($name:ident, $bytes:literal) => {
+    ($name:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&hex(&self.0))
+                write_hex(&self.0, f)
             }
         }
 
@@ -198,10 +178,7 @@ macro_rules! hex_id {
         impl FromStr for $name {
             type Err = IdError;
             fn from_str(text: &str) -> Result<Self, IdError> {
-                let mut bytes = [0; $bytes];
-                parse_hex(text, &mut bytes)
-                    .then_some(Self(bytes))
-                    .ok_or_else(|| IdError::Hex { digits: 2 * $bytes, found: clipped(text) })
+                parse_hex(text).map(Self)
             }
         }
 
@@ -220,14 +197,14 @@ macro_rules! hex_id {
     };
 }
 
-hex_id!(NetworkId, 32);
-hex_id!(PolicyId, 8);
+hex_id!(NetworkId);
+hex_id!(PolicyId);
 
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[serde(try_from = "String")]
         pub struct $name(String);
 
         impl $name {
@@ -235,7 +212,7 @@ macro_rules! name_id {
             /// [`IdError::Name`] unless the name is 1 to 64 of `a-z A-Z 0-9 . _ -`; it becomes one level of a topic.
             pub fn new(name: impl Into<String>) -> Result<Self, IdError> {
                 let name = name.into();
-                if is_name(&name) { Ok(Self(name)) } else { Err(IdError::Name { what: $what, found: clipped(&name) }) }
+                if is_name(&name) { Ok(Self(name)) } else { Err(IdError::Name { what: $what, found: clipped(&name, 80) }) }
             }
 
             /// The name.
@@ -261,12 +238,6 @@ macro_rules! name_id {
             type Error = IdError;
             fn try_from(name: String) -> Result<Self, IdError> {
                 Self::new(name)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
             }
         }
     };
@@ -301,32 +272,20 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-fn clipped(text: &str) -> String {
-    text.chars().take(80).collect()
+/// The beginning of a text that a peer sent, for an error.
+pub(crate) fn clipped(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-fn parse_hex(text: &str, out: &mut [u8]) -> bool {
-    let digits = text.as_bytes();
-    digits.len() == 2 * out.len()
-        && out.iter_mut().zip(digits.chunks_exact(2)).all(|(byte, pair)| {
-            let value = |d: u8| (d as char).to_digit(16);
-            match (value(pair[0]), value(pair[1])) {
-                (Some(high), Some(low)) => {
-                    *byte = (high * 16 + low) as u8;
-                    true
-                }
-                _ => false,
-            }
-        })
+fn parse_hex<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], IdError> {
+    let refused = || IdError::Hex { digits: 2 * BYTES, found: clipped(text, 80) };
+    let is_hex = text.len() == 2 * BYTES && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();
+    if is_hex { Ok(std::array::from_fn(byte)) } else { Err(refused()) }
 }
 
 /// An id that is not valid.

@@ -146,8 +146,20 @@ pub struct Limits {
 impl Limits {
     /// Bytes of the largest message under these limits.
     pub fn largest_payload(&self) -> usize {
-        let bodies = Kind::ALL.map(|kind| self.body_bytes(kind));
+        let bodies = Kind::NAMES.map(|(kind, _)| self.body_bytes(kind));
         HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
+    }
+
+    fn body_bytes(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Trigger | Kind::Request => 8,
+            Kind::Summary => self.score_bytes,
+            Kind::Features => bits::packed_len(self.feature_bits),
+            Kind::Input => self.view_bytes,
+            Kind::NotInView | Kind::Gone => 0,
+            Kind::Decided => DECIDED_BYTES,
+            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
+        }
     }
 }
 
@@ -194,36 +206,26 @@ impl<'a> Body<'a> {
 }
 
 impl Kind {
-    /// Every kind.
-    const ALL: [Self; 9] = [
-        Self::Trigger,
-        Self::Summary,
-        Self::NotInView,
-        Self::Request,
-        Self::Features,
-        Self::Gone,
-        Self::Input,
-        Self::Decided,
-        Self::EdgeFeatures,
+    /// Every kind, in the order of their numbers from 1 on, with its name in metrics.
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::Trigger, "trigger"),
+        (Self::Summary, "summary"),
+        (Self::NotInView, "not_in_view"),
+        (Self::Request, "request"),
+        (Self::Features, "features"),
+        (Self::Gone, "gone"),
+        (Self::Input, "input"),
+        (Self::Decided, "decided"),
+        (Self::EdgeFeatures, "edge_features"),
     ];
 
     /// Name in metrics.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Trigger => "trigger",
-            Self::Summary => "summary",
-            Self::NotInView => "not_in_view",
-            Self::Request => "request",
-            Self::Features => "features",
-            Self::Gone => "gone",
-            Self::Input => "input",
-            Self::Decided => "decided",
-            Self::EdgeFeatures => "edge_features",
-        }
+        Self::NAMES[self as usize - 1].1
     }
 
     fn from_bits(bits: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == bits)
+        Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)
     }
 }
 
@@ -276,14 +278,14 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
     }
     let Some((head, rest)) = payload.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(DecodeError::Truncated { found: payload.len() });
+        return Err(DecodeError::Truncated(payload.len()));
     };
     if head[0] >> 4 != VERSION {
-        return Err(DecodeError::Version { found: head[0] >> 4 });
+        return Err(DecodeError::Version(head[0] >> 4));
     }
-    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind { found: head[0] & 0x0f })?;
+    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind(head[0] & 0x0f))?;
     if head[1] & !FLAG_LATE != 0 {
-        return Err(DecodeError::Flags { found: head[1] });
+        return Err(DecodeError::Flags(head[1]));
     }
     let expected = limits.body_bytes(kind);
     if rest.len() != expected {
@@ -353,20 +355,6 @@ const DECIDED_BYTES: usize = 2 + 4 + 8;
 /// Bit 0 of the flags.
 const FLAG_LATE: u8 = 1;
 
-impl Limits {
-    fn body_bytes(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Trigger | Kind::Request => 8,
-            Kind::Summary => self.score_bytes,
-            Kind::Features => bits::packed_len(self.feature_bits),
-            Kind::Input => self.view_bytes,
-            Kind::NotInView | Kind::Gone => 0,
-            Kind::Decided => DECIDED_BYTES,
-            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
-        }
-    }
-}
-
 fn whole_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
@@ -387,11 +375,8 @@ pub struct EncodeError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Shorter than a header.
-    #[error("message: expected at least {HEADER_BYTES} bytes, found {found}")]
-    Truncated {
-        /// Bytes found.
-        found: usize,
-    },
+    #[error("message: expected at least {HEADER_BYTES} bytes, found {0}")]
+    Truncated(usize),
     /// Longer than the longest message.
     #[error("message: expected at most {limit} bytes, found {found}")]
     Oversize {
@@ -401,23 +386,14 @@ pub enum DecodeError {
         found: usize,
     },
     /// Another version of the protocol.
-    #[error("message: expected version {VERSION}, found {found}: update the older side")]
-    Version {
-        /// Version found.
-        found: u8,
-    },
+    #[error("message: expected version {VERSION}, found {0}: update the older side")]
+    Version(u8),
     /// A kind this version does not have.
-    #[error("message: unknown kind {found}")]
-    Kind {
-        /// Kind found.
-        found: u8,
-    },
+    #[error("message: unknown kind {0}")]
+    Kind(u8),
     /// A flag this version does not have.
-    #[error("message: unknown flags {found:#010b}")]
-    Flags {
-        /// Flags found.
-        found: u8,
-    },
+    #[error("message: unknown flags {0:#010b}")]
+    Flags(u8),
     /// A body of another length than the network's shapes give.
     #[error("{kind} message: expected a body of {expected} bytes, found {found}")]
     Length {
@@ -454,7 +430,7 @@ impl DecodeError {
     /// Row of the error table.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Version { .. } => Fault::WrongVersion,
+            Self::Version(_) => Fault::WrongVersion,
             Self::Oversize { .. } => Fault::Oversize,
             _ => Fault::Malformed,
         }

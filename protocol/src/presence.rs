@@ -18,7 +18,7 @@ pub enum SlotPresence {
 }
 
 /// The [`SlotPresence`] of every slot.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<SlotPresence>", into = "Vec<SlotPresence>")]
 pub struct Presence {
     slots: u8,

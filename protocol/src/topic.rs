@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{DeviceId, EdgeId, GroupId, IdError, SiteId};
+use crate::ids::{DeviceId, EdgeId, GroupId, IdError, SiteId, clipped};
 
 /// The topics of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +102,9 @@ impl Topics {
     /// # Errors
     /// [`TopicError`] for a name outside this group or of no known form.
     pub fn parse(&self, name: &str) -> Result<Topic, TopicError> {
-        let rest = name.strip_prefix(&self.prefix).ok_or_else(|| TopicError::Foreign(clipped(name)))?;
+        let rest = name.strip_prefix(&self.prefix).ok_or_else(|| TopicError::Foreign(clipped(name, 120)))?;
         let mut levels = rest.split('/');
-        let unknown = || TopicError::Unknown(clipped(name));
+        let unknown = || TopicError::Unknown(clipped(name, 120));
         let topic = match (levels.next(), levels.next(), levels.next(), levels.next()) {
             (Some("trigger"), None, ..) => Topic::Trigger,
             (Some("request"), None, ..) => Topic::Request,
@@ -161,10 +161,6 @@ impl EdgeTopic {
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|leaf| leaf.name() == name)
     }
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().take(120).collect()
 }
 
 /// A topic that is not one of this group's.

@@ -15,7 +15,7 @@ mod error;
 use serde::{Deserialize, Serialize};
 
 use crate::bits::{packed_len, tail_is_clear};
-use crate::ids::NetworkId;
+use crate::ids::{NetworkId, clipped};
 
 pub use error::V2Error;
 
@@ -83,17 +83,16 @@ pub struct InferResponse {
     pub classes: usize,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Head {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     model_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    #[serde(default)]
     parameters: Parameters,
-    #[serde(default)]
     inputs: Vec<Tensor>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     outputs: Vec<Tensor>,
 }
 
@@ -128,11 +127,12 @@ struct TensorParameters {
     binary_data: Option<bool>,
 }
 
-/// An input tensor of a request.
-#[derive(Clone, Copy)]
-enum Input {
-    Features,
-    Presence,
+/// An input of a request, and what its tensor must be.
+struct Input<'a> {
+    name: &'static str,
+    datatype: &'static str,
+    /// Shape of one sample.
+    shape: &'a [usize],
 }
 
 /// Form of an answer's tensor, as the request asked.
@@ -149,7 +149,6 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
     let FeatureBatch { samples, features, presence } = &request.batch;
     let packed = features.len().checked_div(samples * slots).unwrap_or(0);
     let head = Head {
-        model_name: None,
         id: request.id.clone(),
         parameters: Parameters {
             network: request.network,
@@ -160,7 +159,7 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
             binary_tensor(FEATURES, "UINT8", vec![*samples, slots, packed], features.len()),
             binary_tensor(PRESENCE, "BOOL", vec![*samples, slots], presence.len()),
         ],
-        outputs: Vec::new(),
+        ..Head::default()
     };
     let mut body = json_bytes(&head);
     let head_bytes = body.len();
@@ -185,18 +184,6 @@ pub fn open_request(body: &[u8], head_bytes: Option<usize>) -> Result<OpenedRequ
     Ok(OpenedRequest { head, tensors })
 }
 
-/// Reads a whole request of a known shape.
-///
-/// # Errors
-/// As [`open_request`] and [`OpenedRequest::read`].
-pub fn decode_request(
-    body: &[u8],
-    head_bytes: Option<usize>,
-    shape: &FeatureShape,
-) -> Result<(InferRequest, Form), V2Error> {
-    open_request(body, head_bytes)?.read(shape)
-}
-
 impl OpenedRequest<'_> {
     /// The network that the request names.
     pub fn network(&self) -> Option<NetworkId> {
@@ -209,31 +196,34 @@ impl OpenedRequest<'_> {
     /// [`V2Error`] for tensors that do not fit `shape`. Sizes that the peer names allocate nothing.
     pub fn read(self, shape: &FeatureShape) -> Result<(InferRequest, Form), V2Error> {
         let Self { head, tensors: mut rest } = self;
-        let mut features = None;
-        let mut presence = None;
+        let (feature_shape, presence_shape) = ([shape.slots, shape.packed_bytes()], [shape.slots]);
+        let inputs = [
+            Input { name: FEATURES, datatype: "UINT8", shape: &feature_shape },
+            Input { name: PRESENCE, datatype: "BOOL", shape: &presence_shape },
+        ];
+        let mut found = [None, None];
         for tensor in &head.inputs {
-            let input = Input::named(&tensor.name)?;
+            let at = inputs.iter().position(|input| input.name == tensor.name);
+            let at = at.ok_or_else(|| V2Error::UnknownInput(clipped(&tensor.name, 40)))?;
+            let input = &inputs[at];
             let (raw, left) = match tensor.parameters.binary_data_size {
                 Some(size) => {
                     let truncated =
-                        V2Error::Truncated { name: input.name(), expected: size, found: rest.len() };
+                        V2Error::Truncated { name: input.name, expected: size, found: rest.len() };
                     let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
                     (Some(raw), left)
                 }
                 None => (None, rest),
             };
             rest = left;
-            let target = match input {
-                Input::Features => &mut features,
-                Input::Presence => &mut presence,
-            };
-            if target.replace(input.read(tensor, raw, shape)?).is_some() {
-                return Err(V2Error::Twice(input.name()));
+            if found[at].replace(input.read(tensor, raw, shape.max_samples)?).is_some() {
+                return Err(V2Error::Twice(input.name));
             }
         }
         if !rest.is_empty() {
             return Err(V2Error::Trailing(rest.len()));
         }
+        let [features, presence] = found;
         let (samples, features) = features.ok_or(V2Error::MissingInput(FEATURES))?;
         let (rows, presence) = presence.ok_or(V2Error::MissingInput(PRESENCE))?;
         check_shape(PRESENCE, &[rows, shape.slots], &[samples, shape.slots])?;
@@ -274,8 +264,8 @@ pub fn encode_response(response: &InferResponse, form: Form) -> (Vec<u8>, Option
         model_name: Some(response.model_name.clone()),
         id: response.id.clone(),
         parameters: Parameters { network: response.network, ..Parameters::default() },
-        inputs: Vec::new(),
         outputs: vec![tensor],
+        ..Head::default()
     };
     let mut body = json_bytes(&head);
     if form == Form::Json {
@@ -359,40 +349,23 @@ fn requested_form(head: &Head) -> Form {
     if binary { Form::Binary } else { Form::Json }
 }
 
-impl Input {
-    /// # Errors
-    /// [`V2Error::UnknownInput`] for a name that no input has.
-    fn named(name: &str) -> Result<Self, V2Error> {
-        let known = [Self::Features, Self::Presence].into_iter().find(|known| known.name() == name);
-        known.ok_or_else(|| V2Error::UnknownInput(clipped(name)))
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Features => FEATURES,
-            Self::Presence => PRESENCE,
-        }
-    }
-
+impl Input<'_> {
     /// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): the number of samples and the bytes.
     ///
     /// The shape is checked before the data, so that it bounds what is allocated.
     fn read(
-        self,
+        &self,
         tensor: &Tensor,
         raw: Option<&[u8]>,
-        shape: &FeatureShape,
+        max_samples: usize,
     ) -> Result<(usize, Vec<u8>), V2Error> {
-        let name = self.name();
+        let name = self.name;
         let samples = tensor.shape.first().copied().unwrap_or(0);
-        let (datatype, expected) = match self {
-            Self::Features => ("UINT8", vec![samples, shape.slots, shape.packed_bytes()]),
-            Self::Presence => ("BOOL", vec![samples, shape.slots]),
-        };
-        check_datatype(tensor, name, datatype)?;
+        let expected: Vec<usize> = std::iter::once(samples).chain(self.shape.iter().copied()).collect();
+        check_datatype(tensor, name, self.datatype)?;
         check_shape(name, &tensor.shape, &expected)?;
-        if samples == 0 || samples > shape.max_samples {
-            return Err(V2Error::Samples { max: shape.max_samples, found: samples });
+        if samples == 0 || samples > max_samples {
+            return Err(V2Error::Samples { max: max_samples, found: samples });
         }
         let elements = expected.iter().product();
         let bytes = match (raw, &tensor.data) {
@@ -415,7 +388,7 @@ fn check_datatype(tensor: &Tensor, name: &'static str, expected: &'static str) -
     if tensor.datatype == expected {
         return Ok(());
     }
-    Err(V2Error::Datatype { name, expected, found: clipped(&tensor.datatype) })
+    Err(V2Error::Datatype { name, expected, found: clipped(&tensor.datatype, 40) })
 }
 
 fn flatten(value: &serde_json::Value, max: usize, out: &mut Vec<u8>) -> Option<()> {
@@ -445,8 +418,4 @@ fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Resul
 
 fn json_bytes(head: &Head) -> Vec<u8> {
     serde_json::to_vec(head).expect("strings, numbers and lists always become JSON")
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().take(40).collect()
 }

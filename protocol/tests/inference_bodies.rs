@@ -2,8 +2,8 @@
 
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::{
-    FeatureBatch, FeatureShape, Form, InferRequest, InferResponse, decode_request, decode_response,
-    encode_request, encode_response,
+    FeatureBatch, FeatureShape, Form, InferRequest, InferResponse, V2Error, decode_response, encode_request,
+    encode_response, open_request,
 };
 use proptest::prelude::*;
 
@@ -20,6 +20,14 @@ fn request(samples: usize) -> InferRequest {
             presence: (0..samples * 2).map(|i| i % 3 != 0).collect(),
         },
     }
+}
+
+fn decode_request(
+    body: &[u8],
+    head_bytes: Option<usize>,
+    shape: &FeatureShape,
+) -> Result<(InferRequest, Form), V2Error> {
+    open_request(body, head_bytes)?.read(shape)
 }
 
 proptest! {

@@ -175,10 +175,10 @@ fn check_refused(change: impl FnOnce(&mut Vec<u8>), body: Body<'_>, expected: &D
 
 #[test]
 fn each_wrong_byte_is_named() {
-    check_refused(|b| b[0] = 0x21, Body::Request(SlotSet::first(1)), &DecodeError::Version { found: 2 });
-    check_refused(|b| b[0] = 0x1f, Body::Request(SlotSet::first(1)), &DecodeError::Kind { found: 15 });
-    check_refused(|b| b[1] = 0x82, Body::Gone, &DecodeError::Flags { found: 0x82 });
-    check_refused(|b| b.truncate(4), Body::Gone, &DecodeError::Truncated { found: 4 });
+    check_refused(|b| b[0] = 0x21, Body::Request(SlotSet::first(1)), &DecodeError::Version(2));
+    check_refused(|b| b[0] = 0x1f, Body::Request(SlotSet::first(1)), &DecodeError::Kind(15));
+    check_refused(|b| b[1] = 0x82, Body::Gone, &DecodeError::Flags(0x82));
+    check_refused(|b| b.truncate(4), Body::Gone, &DecodeError::Truncated(4));
     check_refused(|b| b[14] = 0xff, Body::Features(&[0, 0, 0]), &DecodeError::TailBits);
     check_refused(
         |b| b[12..16].copy_from_slice(&f32::NAN.to_le_bytes()),

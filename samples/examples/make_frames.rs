@@ -4,10 +4,13 @@
 //! `DIR` contains the four Fashion-MNIST files.
 
 use std::error::Error;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use headwater_samples::fashion_6cam::{Fashion6Cam, write_test_archive};
+use headwater_samples::archive::{ArchiveWriter, FrameFormat, Labels};
+use headwater_samples::fashion_6cam::{Camera, Fashion6Cam, LABELS, SEED, SHAPE, SLOTS};
+use headwater_samples::{DataSet, Part, image_codec};
 
 const USAGE: &str = "usage: make_frames --data-dir DIR --count N --out FILE";
 
@@ -47,12 +50,35 @@ impl Arguments {
     }
 }
 
+/// Writes the first test samples. The frames are lossless WebP or PNG, whichever is shorter in total.
 fn make(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let fashion = Fashion6Cam::open(&arguments.data_dir)?;
-    for (slot, camera) in fashion.cameras().iter().enumerate() {
+    for (slot, camera) in Camera::all().iter().enumerate() {
         println!("camera {slot}: {camera:.3?}");
     }
-    let written = write_test_archive(&fashion, arguments.count, &arguments.out)?;
-    println!("{}: {written:?}", arguments.out.display());
+    let count = arguments.count.min(fashion.len(Part::Test));
+    let samples: Vec<_> = (0..count).map(|index| fashion.sample(Part::Test, index)).collect();
+    let (mut frames, mut webp_bytes, mut png_bytes) = (0, 0, 0);
+    for view in samples.iter().flat_map(|sample| &sample.views).flatten() {
+        frames += 1;
+        webp_bytes += image_codec::webp_lossless(view)?.len();
+        png_bytes += image_codec::png(view)?.len();
+    }
+    let source = format!(
+        "first test samples of fashion-6cam, seed {SEED}; articles: Fashion-MNIST, MIT licence, \
+         (c) 2017 Zalando SE"
+    );
+    let format = if webp_bytes <= png_bytes { FrameFormat::WebP } else { FrameFormat::Png };
+    let mut writer = ArchiveWriter::new(Labels::new(&source, SLOTS, SHAPE, &LABELS), format);
+    for sample in &samples {
+        writer.push(sample)?;
+    }
+    let archive = writer.finish(Vec::new())?;
+    fs::write(&arguments.out, &archive)?;
+    let (out, archive_bytes) = (arguments.out.display(), archive.len());
+    println!(
+        "{out}: {count} samples, {frames} frames as {format:?}, {archive_bytes} bytes; frames alone: \
+         {webp_bytes} bytes as WebP, {png_bytes} as PNG"
+    );
     Ok(())
 }

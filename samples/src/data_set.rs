@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::split::Split;
-use crate::{DataError, Part, Shape};
+use crate::{DataError, Part, SampleViews, Shape, View};
 
 /// Labelled samples in three parts, seen by one slot or several.
 ///
@@ -32,6 +32,19 @@ pub trait DataSet: Send + Sync {
     /// # Panics
     /// When `index` is not below `len(part)`, `slot` not below `slots()`, or `pixels` not as long as a view.
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool;
+
+    /// Views of all slots of a sample.
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`.
+    fn sample(&self, part: Part, index: usize) -> SampleViews {
+        let shape = self.shape();
+        let view = |slot| {
+            let mut pixels = vec![0; shape.bytes()];
+            self.view_into(part, index, slot, &mut pixels).then(|| View::new(shape, pixels))
+        };
+        SampleViews { label: Some(self.label(part, index)), views: (0..self.slots()).map(view).collect() }
+    }
 
     /// Remarks about the reading, one sentence each: samples left out, images changed.
     fn notes(&self) -> Vec<String> {

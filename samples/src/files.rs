@@ -8,15 +8,14 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::DataError;
 use crate::error::Mismatch;
+use crate::tar_gz::{self, GZIP_MAGIC};
 
-/// Longest file, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Longest file of a data set in files, in bytes.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
 /// Deepest nesting of folders.
 const MAX_DEPTH: usize = 8;
-/// First bytes of a gzip file.
-pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Entry of a directory or an archive. The path is relative, with `/` as separator.
 pub(crate) enum Entry<'a> {
@@ -56,15 +55,15 @@ pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> 
     if path.is_dir() { visit_directory(path, "", 0, visitor) } else { visit_archive(path, visitor) }
 }
 
-/// Content of a file in a directory.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
+/// Content of a file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(DataError::read(path.display()))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
+    if bytes.len() as u64 > limit {
         let at = path.display().to_string();
-        return Err(DataError::TooLarge { at, limit: MAX_FILE_BYTES, unit: "bytes in a file" });
+        return Err(DataError::TooLarge { at, limit, unit: "bytes in a file" });
     }
     Ok(bytes)
 }
@@ -83,7 +82,7 @@ fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -
         let step = entry.to_string_lossy();
         let name = if name.is_empty() { step.into_owned() } else { format!("{name}/{step}") };
         if !path.is_dir() {
-            visitor(Entry::File(&name, &read(&path)?))?;
+            visitor(Entry::File(&name, &read(&path, MAX_FILE_BYTES)?))?;
             continue;
         }
         if depth == MAX_DEPTH {
@@ -97,42 +96,20 @@ fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -
 }
 
 fn visit_archive(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
-    let damaged =
-        |error: io::Error| Mismatch::new("a .tar.gz of images", error.to_string()).damaged(path.display());
-    let file = File::open(path).map_err(DataError::read(path.display()))?;
-    let mut file = io::BufReader::new(file);
-    if !file.fill_buf().map_err(DataError::read(path.display()))?.starts_with(&GZIP_MAGIC) {
-        return Err(damaged(io::Error::other("a file that does not begin as gzip does")));
-    }
-    let mut stream = MultiGzDecoder::new(file);
-    let mut total = 0;
-    let mut tar = tar::Archive::new(&mut stream);
-    for entry in tar.entries().map_err(damaged)? {
-        let mut entry = entry.map_err(damaged)?;
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let kind = entry.header().entry_type();
-        if kind.is_dir() {
-            visitor(Entry::Folder(&name))?;
+    let at = path.display().to_string();
+    let file = File::open(path).map_err(DataError::read(&at))?;
+    tar_gz::visit(file, &at, MAX_TOTAL_BYTES, &mut |member| {
+        if member.kind.is_dir() {
+            return visitor(Entry::Folder(member.name));
         }
-        if !kind.is_file() {
-            continue;
+        if !member.kind.is_file() {
+            return Ok(());
         }
-        total += entry.size();
-        let at = || format!("{}: `{name}`", path.display());
-        if entry.size() > MAX_FILE_BYTES {
-            return Err(DataError::TooLarge { at: at(), limit: MAX_FILE_BYTES, unit: "bytes in a file" });
+        if member.size > MAX_FILE_BYTES {
+            let at = format!("{at}: `{}`", member.name);
+            return Err(DataError::TooLarge { at, limit: MAX_FILE_BYTES, unit: "bytes in a file" });
         }
-        if total > MAX_TOTAL_BYTES {
-            return Err(DataError::TooLarge { at: at(), limit: MAX_TOTAL_BYTES, unit: "bytes in all" });
-        }
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).map_err(damaged)?;
-        if bytes.len() as u64 != entry.size() {
-            return Err(damaged(io::ErrorKind::UnexpectedEof.into()));
-        }
-        visitor(Entry::File(&name, &bytes))?;
-    }
-    // The decoder compares the checksum when it reaches the end of the stream.
-    io::copy(&mut stream.take(MAX_TOTAL_BYTES), &mut io::sink()).map_err(damaged)?;
-    Ok(())
+        let name = member.name;
+        visitor(Entry::File(name, &member.read()?))
+    })
 }

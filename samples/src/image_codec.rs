@@ -7,7 +7,7 @@ use std::io::Cursor;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType as PngFilter, PngEncoder};
 use image::imageops::FilterType;
-use image::{DynamicImage, ExtendedColorType, ImageEncoder, ImageReader, Limits};
+use image::{DynamicImage, GrayImage, ImageReader, Limits, RgbImage};
 
 use crate::{Shape, View};
 
@@ -68,11 +68,9 @@ pub(crate) fn decode_from(bytes: &[u8], shape: Option<Shape>) -> Result<(View, S
 /// # Errors
 /// [`CodecError::Shape`] or [`CodecError::Encode`].
 pub fn png(view: &View) -> Result<Vec<u8>, CodecError> {
-    let image = Interleaved::of(view)?;
     let mut file = Vec::new();
-    PngEncoder::new_with_quality(&mut file, CompressionType::Best, PngFilter::Adaptive)
-        .write_image(&image.bytes, image.width, image.height, image.color)
-        .map_err(|error| encode_error(view, "PNG", &error))?;
+    let encoder = PngEncoder::new_with_quality(&mut file, CompressionType::Best, PngFilter::Adaptive);
+    image_of(view)?.write_with_encoder(encoder).map_err(|error| encode_error(view, "PNG", &error))?;
     Ok(file)
 }
 
@@ -94,13 +92,13 @@ pub fn webp_lossless(view: &View) -> Result<Vec<u8>, CodecError> {
 /// # Errors
 /// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 1 to 100.
 pub fn jpeg_len(view: &View, quality: u8) -> Result<usize, CodecError> {
-    let image = Interleaved::of(view)?;
+    let image = image_of(view)?;
     if !(1..=100).contains(&quality) {
         return Err(encode_error(view, "JPEG", &format!("quality {quality} is not within 1 to 100")));
     }
     let mut file = Vec::new();
-    JpegEncoder::new_with_quality(&mut file, quality)
-        .write_image(&image.bytes, image.width, image.height, image.color)
+    image
+        .write_with_encoder(JpegEncoder::new_with_quality(&mut file, quality))
         .map_err(|error| encode_error(view, "JPEG", &error))?;
     Ok(file.len())
 }
@@ -143,42 +141,40 @@ fn webp_file(
     format: &'static str,
     set: impl FnOnce(&mut webp::WebPConfig),
 ) -> Result<Vec<u8>, CodecError> {
-    let mut image = Interleaved::of(view)?;
-    if view.channels == 1 {
-        image.bytes = image.bytes.iter().flat_map(|&grey| [grey; 3]).collect();
-    }
+    let image = image_of(view)?.into_rgb8();
     let mut config = webp::WebPConfig::new()
         .map_err(|()| encode_error(view, format, &"libwebp has no default settings"))?;
     set(&mut config);
-    let encoder = webp::Encoder::from_rgb(&image.bytes, image.width, image.height);
+    let encoder = webp::Encoder::from_rgb(&image, image.width(), image.height());
     match encoder.encode_advanced(&config) {
         Ok(file) => Ok(file.to_vec()),
         Err(error) => Err(encode_error(view, format, &format!("{error:?}"))),
     }
 }
 
-/// Pixels in the order of image files: row by row, the channels of a pixel together.
+/// Image of a view. Image files have the channels of a pixel together:
 ///
 /// ```text
-/// view          R R R R  G G G G  B B B B
-/// interleaved   R G B  R G B  R G B  R G B
+/// view    R R R R  G G G G  B B B B
+/// image   R G B  R G B  R G B  R G B
 /// ```
-struct Interleaved {
-    bytes: Vec<u8>,
-    width: u32,
-    height: u32,
-    color: ExtendedColorType,
+fn image_of(view: &View) -> Result<DynamicImage, CodecError> {
+    check(view.shape())?;
+    let area = view.height * view.width;
+    let pixel = |at| (0..view.channels).map(move |channel| view.pixels[channel * area + at]);
+    let bytes = (0..area).flat_map(pixel).collect();
+    let image = from_bytes(bytes, view.channels, [view.width as u32, view.height as u32]);
+    Ok(image.expect("a view has the bytes of its shape"))
 }
 
-impl Interleaved {
-    fn of(view: &View) -> Result<Self, CodecError> {
-        check(view.shape())?;
-        let color = if view.channels == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
-        let area = view.height * view.width;
-        let bytes = (0..area)
-            .flat_map(|at| (0..view.channels).map(move |channel| view.pixels[channel * area + at]))
-            .collect();
-        Ok(Self { bytes, width: view.width as u32, height: view.height as u32, color })
+/// Image of one or three channels, the channels of a pixel together. `None` for another number of bytes.
+pub(crate) fn from_bytes(bytes: Vec<u8>, channels: usize, [width, height]: [u32; 2]) -> Option<DynamicImage> {
+    if bytes.is_empty() || bytes.len() != channels * width as usize * height as usize {
+        return None;
+    }
+    match channels {
+        1 => GrayImage::from_raw(width, height, bytes).map(DynamicImage::from),
+        _ => RgbImage::from_raw(width, height, bytes).map(DynamicImage::from),
     }
 }
 
@@ -200,6 +196,8 @@ fn encode_error(view: &View, format: &'static str, reason: &dyn std::fmt::Displa
 
 #[cfg(test)]
 mod tests {
+    use image::{ExtendedColorType, ImageEncoder};
+
     use super::*;
 
     fn ramp(shape: Shape) -> View {

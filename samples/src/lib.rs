@@ -10,7 +10,7 @@
 //! data sets       fashion_6cam  mnist  cifar  eth80  mvmc  class_folders  table
 //! sample files    archive  labelled_files
 //! interface       in_memory  data_set  split  part
-//! file formats    idx  numpy  files
+//! file formats    idx  numpy  files  tar_gz
 //! errors          error
 //! pixels          roi  image_codec  view
 //! ```
@@ -35,6 +35,7 @@ mod part;
 pub mod roi;
 pub mod split;
 mod table;
+mod tar_gz;
 mod view;
 
 pub use data_set::DataSet;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use image::{DynamicImage, GrayImage, RgbImage};
+use image::DynamicImage;
 
 use crate::image_codec::{self, CodecError};
 use crate::{Shape, View};
@@ -82,11 +82,14 @@ impl RawFormat {
     /// Bytes of a frame of `width` by `height` pixels.
     #[must_use]
     pub const fn bytes(self, width: u32, height: u32) -> usize {
-        let channels = match self {
+        self.channels() * width as usize * height as usize
+    }
+
+    const fn channels(self) -> usize {
+        match self {
             Self::Rgb24 => 3,
             Self::Gray => 1,
-        };
-        channels * width as usize * height as usize
+        }
     }
 }
 
@@ -114,11 +117,6 @@ impl Roi {
             Err(outside())
         }
     }
-
-    fn cut(self, image: &DynamicImage) -> Result<DynamicImage, RoiError> {
-        let [left, top, width, height] = self.within(image.width(), image.height())?;
-        Ok(image.crop_imm(left, top, width, height))
-    }
 }
 
 /// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one.
@@ -135,10 +133,8 @@ fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
 /// # Errors
 /// [`RoiError::Codec`] for a file that is no image, [`RoiError::Outside`] for a region outside the frame.
 pub fn decode(bytes: &[u8], shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
-    let Some(roi) = roi else { return Ok(image_codec::decode(bytes, shape)?) };
     image_codec::check(shape)?;
-    let image = image_codec::decode_any(bytes)?;
-    Ok(image_codec::fitted(roi.cut(&image)?, shape))
+    view_of(image_codec::decode_any(bytes)?, shape, roi)
 }
 
 /// Cuts and resizes a raw frame of `width` by `height` pixels to a view, as [`decode`] does with a decoded one.
@@ -154,20 +150,15 @@ pub fn from_raw(
 ) -> Result<View, RoiError> {
     image_codec::check(shape)?;
     let (expected, found) = (format.bytes(width, height), pixels.len());
-    let image = if expected == found && found > 0 {
-        match format {
-            RawFormat::Rgb24 => RgbImage::from_raw(width, height, pixels).map(DynamicImage::from),
-            RawFormat::Gray => GrayImage::from_raw(width, height, pixels).map(DynamicImage::from),
-        }
-    } else {
-        None
-    };
-    let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
-    let image = match roi {
-        Some(roi) => roi.cut(&image)?,
-        None => image,
-    };
-    Ok(image_codec::fitted(image, shape))
+    let image = image_codec::from_bytes(pixels, format.channels(), [width, height]);
+    view_of(image.ok_or(RoiError::RawLength { width, height, expected, found })?, shape, roi)
+}
+
+/// Cuts out the region and resizes to a checked shape.
+fn view_of(image: DynamicImage, shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
+    let Some(roi) = roi else { return Ok(image_codec::fitted(image, shape)) };
+    let [left, top, width, height] = roi.within(image.width(), image.height())?;
+    Ok(image_codec::fitted(image.crop_imm(left, top, width, height), shape))
 }
 
 impl FromStr for Roi {
@@ -207,14 +198,11 @@ fn thousandths(text: &str) -> Option<u32> {
 
 impl fmt::Display for Roi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, side) in self.sides.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            match self.unit {
-                Unit::Pixels => write!(f, "{comma}{side}")?,
-                Unit::Percent => write!(f, "{comma}{}%", f64::from(*side) / 1000.0)?,
-            }
-        }
-        Ok(())
+        let sides = self.sides.map(|side| match self.unit {
+            Unit::Pixels => side.to_string(),
+            Unit::Percent => format!("{}%", f64::from(side) / 1000.0),
+        });
+        f.write_str(&sides.join(","))
     }
 }
 

@@ -74,11 +74,3 @@ pub struct SampleViews {
     /// One entry per slot, in slot order. `None` when the slot does not see the sample.
     pub views: Vec<Option<View>>,
 }
-
-impl SampleViews {
-    /// Number of slots that see the sample.
-    #[must_use]
-    pub fn in_view(&self) -> usize {
-        self.views.iter().flatten().count()
-    }
-}

@@ -16,6 +16,7 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{Decision, GroupId, NetworkId, SampleId, SiteId, Slot};
 
 use crate::shipped;
+use crate::waits::Waits;
 
 /// Limit of every wait: above each deadline of the tiers, so that reaching the limit is a failure.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(90);

@@ -4,3 +4,4 @@ pub mod group;
 pub mod journal_contents;
 pub mod other_programs;
 pub mod shipped;
+pub mod waits;

@@ -46,7 +46,7 @@ pub fn views(frames: &Archive, sample: usize) -> Vec<Option<Vec<u8>>> {
         .map(|slot| match frames.frame(sample, slot) {
             Frame::View(view) => Some(view.into_owned().pixels),
             Frame::NotInView => None,
-            Frame::Broken { name, reason } => panic!("shipped frame {name}: {reason}"),
+            Frame::Broken(broken) => panic!("shipped {broken}"),
         })
         .collect()
 }

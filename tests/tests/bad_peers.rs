@@ -6,6 +6,7 @@ use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Header, Message, SampleId, Status, encode,
 };
 use headwater_tests::group::{client_of, shipped_group, slot, start};
+use headwater_tests::waits::Waits;
 
 fn topic(client: &GroupClient, device: &str, leaf: DeviceTopic) -> String {
     client.topics().device(&DeviceId::new(device).expect("a valid name"), leaf)

@@ -14,6 +14,7 @@ use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, start,
 };
 use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
 
 /// Shipped samples that are run.
 const SAMPLES: usize = 60;

@@ -12,6 +12,7 @@ use headwater_protocol::{Dropped, EdgeIndex, Exit, SampleId, Slot, SlotPresence}
 use headwater_tests::group::{WAIT_LIMIT, bundle, client, ids, patient, programs};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::mosquitto;
+use headwater_tests::waits::Waits;
 use tokio::time::{Instant, interval, sleep};
 
 /// Time between triggers.
@@ -93,7 +94,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     trigger_all(&mut client, &decided).await.unwrap();
     let decisions = client.wait_for_decisions(&decided).await.unwrap();
     assert!(decisions.values().any(|decision| decision.exit == Exit::Cloud), "{decisions:?}");
-    group.program(Service::Cloud).expect("a cloud").pause().unwrap();
+    group.program(Service::Cloud).expect("a cloud").signal("STOP").unwrap();
     let open = ids(decided[9].0 + 1, 10);
     trigger_all(&mut client, &open).await.unwrap();
     let until = Instant::now() + WAIT_LIMIT;
@@ -102,7 +103,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
         sleep(Duration::from_millis(10)).await;
     }
     group.kill(Service::Leader);
-    group.program(Service::Cloud).expect("a cloud").resume().unwrap();
+    group.program(Service::Cloud).expect("a cloud").signal("CONT").unwrap();
     group.start(Service::Leader).unwrap();
     triggered.extend(decided.iter().chain(&open));
     last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();

@@ -13,6 +13,7 @@ use headwater_tests::group::{
 };
 use headwater_tests::other_programs::{loopback, silent_server};
 use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_device_is_missing_and_not_waited_for() {

@@ -4,6 +4,7 @@ use headwater_link::QoS;
 use headwater_tests::group::{client_of, decide_all, group_at, ids, start};
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
 
 async fn check(qos: QoS) {
     let folder = tempfile::tempdir().expect("a temporary folder");

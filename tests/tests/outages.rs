@@ -67,8 +67,8 @@ impl OutageGroup {
         for slot in Slot::first(usize::from(network.manifest().slots)) {
             let mut config = self.services.device_config(slot);
             config.capture = Capture::Clock { period_ms: PERIOD_MS };
-            config.keep_ms = KEEP_MS;
-            config.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
+            config.options.keep_ms = KEEP_MS;
+            config.options.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
             let frames = Arc::clone(&self.services.settings.frames);
             let frames = Frames::of_archive(frames, slot).expect("the frames have the slot");
             let device = Device::start(config, Arc::clone(&network), frames).await;
@@ -145,7 +145,7 @@ async fn check_outage_of_the_broker(configuration: Configuration) {
     group.wait_for_spools(10).await;
     group.start_broker();
     group.wait_for_decisions(40).await;
-    group.broker.take().expect("a broker").kill();
+    drop(group.broker.take().expect("a broker"));
     group.wait_for_spools(25).await;
     group.start_broker();
     group.wait_for_decisions(60).await;

@@ -5,6 +5,7 @@ use headwater_protocol::{SampleId, SlotSet};
 use headwater_tests::group::{client, ids, patient, programs, slot};
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_killed_with_sigkill_restarts_without_a_second_decision() {

@@ -16,6 +16,7 @@ use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, slot, start,
 };
 use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
 
 /// Samples between the switches of two devices.
 const SAMPLES: u64 = 20;

@@ -24,16 +24,8 @@ use tokio::net::TcpStream;
 pub struct Connection {
     pub(crate) stream: TcpStream,
     wire: Arc<WireCounters>,
-    acknowledgement: Acknowledgement,
-}
-
-/// Time at which received bytes are acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acknowledgement {
-    /// The kernel chooses, and may wait for 40 ms.
-    Delayed,
-    /// After every read.
-    Immediate,
+    /// Whether every read is acknowledged at once; otherwise the kernel may wait for 40 ms.
+    acknowledges_at_once: bool,
 }
 
 /// Bytes on the sockets of a connector since its start, with every protocol header above TCP.
@@ -48,31 +40,25 @@ pub struct WireBytes {
 /// Counters of one connector; they live across its connections.
 #[derive(Debug, Default)]
 pub(crate) struct WireCounters {
-    sent: AtomicU64,
-    received: AtomicU64,
-}
-
-impl WireCounters {
-    pub(crate) fn read(&self) -> WireBytes {
-        WireBytes { sent: self.sent.load(Relaxed), received: self.received.load(Relaxed) }
-    }
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
 }
 
 impl Connection {
     pub(crate) fn new(
         stream: TcpStream,
         wire: Arc<WireCounters>,
-        acknowledgement: Acknowledgement,
+        acknowledges_at_once: bool,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        let connection = Self { stream, wire, acknowledgement };
+        let connection = Self { stream, wire, acknowledges_at_once };
         connection.acknowledge();
         Ok(connection)
     }
 
     fn acknowledge(&self) {
         #[cfg(target_os = "linux")]
-        if self.acknowledgement == Acknowledgement::Immediate {
+        if self.acknowledges_at_once {
             // A socket that refuses the option still works, only slower.
             let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
         }

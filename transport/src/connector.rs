@@ -3,68 +3,38 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::connection::{Acknowledgement, Connection, WireBytes, WireCounters};
+use crate::connection::{Connection, WireBytes, WireCounters};
 use crate::endpoint::Endpoint;
 
-/// Opens connections and counts their bytes; clones share identity and counters.
-#[derive(Clone, Debug)]
+/// Opens connections and counts their bytes; clones share the counters.
+#[derive(Clone, Debug, Default)]
 pub struct Connector {
-    identity: watch::Receiver<Identity>,
     wire: Arc<WireCounters>,
 }
 
-/// Certificate and key of this process. A reload changes the value for later connections.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub enum Identity {
-    /// No certificate: TCP without TLS.
-    #[default]
-    None,
-}
-
 impl Connector {
-    /// A connector with an identity; each new connection uses the newest value of the channel.
-    pub fn new(identity: watch::Receiver<Identity>) -> Self {
-        Self { identity, wire: Arc::default() }
-    }
-
     /// Connects to the first address of the host that accepts, with `TCP_NODELAY`.
     ///
     /// # Errors
     /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS.
     pub async fn connect(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<Connection> {
         if endpoint.scheme().uses_tls() {
-            match *self.identity.borrow() {
-                Identity::None => {
-                    let reason = format!("{endpoint}: this build does not speak TLS yet");
-                    return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-                }
-            }
+            let reason = format!("{endpoint}: this build does not speak TLS yet");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
         let stream = within(limit, TcpStream::connect((endpoint.host(), endpoint.port()))).await?;
-        let acknowledgement = match endpoint.scheme().is_mqtt() {
-            true => Acknowledgement::Immediate,
-            false => Acknowledgement::Delayed,
-        };
-        Connection::new(stream, Arc::clone(&self.wire), acknowledgement)
+        Connection::new(stream, Arc::clone(&self.wire), endpoint.scheme().is_mqtt())
     }
 
     /// Bytes of all connections since the connector was made.
     pub fn wire(&self) -> WireBytes {
-        self.wire.read()
-    }
-}
-
-impl Default for Connector {
-    /// A connector without an identity.
-    fn default() -> Self {
-        Self::new(watch::channel(Identity::None).1)
+        WireBytes { sent: self.wire.sent.load(Relaxed), received: self.wire.received.load(Relaxed) }
     }
 }
 

@@ -13,7 +13,7 @@ mod http_client;
 mod http_server;
 
 pub use connection::{Connection, WireBytes};
-pub use connector::{Connector, Identity};
+pub use connector::Connector;
 pub use endpoint::{Endpoint, EndpointError, Scheme};
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};

@@ -1,12 +1,13 @@
 //! The site of the demo: a broker and every service of one group.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use headwater_group::start::{
     DeviceTotals, InProcessGroup, InProcessSettings, ProgramGroup, ProgramPaths, ProgramSettings, Service,
-    SiteSettings,
+    SiteSettings, find_program,
 };
 use headwater_inference::policy::Policy;
 use headwater_link::QoS;
@@ -68,8 +69,8 @@ impl DemoSite {
         let settings = ProgramSettings {
             site,
             paths: program_paths(args)?,
-            bundle: inputs.bundle_file(folder.path())?,
-            frames: inputs.frames_file(folder.path())?,
+            bundle: inputs.bundle_origin.file(&folder.path().join("bundle.hwb"))?,
+            frames: inputs.frames_origin.file(&folder.path().join("frames.tar.gz"))?,
             policy: Some(policy_file),
             // The programs log to the demo's stderr, so only errors by default.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
@@ -113,14 +114,16 @@ impl DemoSite {
     }
 }
 
+/// Each program by its own argument, in the folder of the arguments, or beside this program.
 fn program_paths(args: &DemoArgs) -> anyhow::Result<ProgramPaths> {
-    let ProgramPaths { device, aggregator, cloud } = match &args.programs {
-        Some(folder) => ProgramPaths::in_folder(folder),
-        None => ProgramPaths::beside_this_program()?,
+    let path = |own: &Option<PathBuf>, name| match (own, &args.programs) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, Some(folder)) => Ok(folder.join(name)),
+        (None, None) => find_program(name),
     };
     Ok(ProgramPaths {
-        device: args.device_program.clone().unwrap_or(device),
-        aggregator: args.aggregator_program.clone().unwrap_or(aggregator),
-        cloud: args.cloud_program.clone().unwrap_or(cloud),
+        device: path(&args.device_program, "headwater-device")?,
+        aggregator: path(&args.aggregator_program, "headwater-aggregator")?,
+        cloud: path(&args.cloud_program, "headwater-cloud")?,
     })
 }

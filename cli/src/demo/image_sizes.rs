@@ -4,25 +4,16 @@ use anyhow::Context;
 use headwater_samples::archive::{Archive, Frame};
 use headwater_samples::image_codec::{jpeg_len, webp_len};
 
+use super::report::BytesReport;
+
 /// Quality of the compressed images, on the encoders' scale of 1 to 100.
-pub(super) const QUALITY: u8 = 75;
+const QUALITY: u8 = 75;
 
-/// Mean bytes of one view.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct ImageSizes {
-    /// Pixels.
-    pub(super) raw: f64,
-    /// JPEG.
-    pub(super) jpeg: f64,
-    /// Lossy WebP.
-    pub(super) webp: f64,
-}
-
-/// Mean sizes over every view of an archive, without broken frames.
+/// Mean sizes over every view of an archive, without broken frames: pixels, JPEG and lossy WebP.
 ///
 /// # Errors
 /// When an encoder refuses a view.
-pub(super) fn image_sizes(archive: &Archive) -> anyhow::Result<ImageSizes> {
+pub(super) fn image_sizes(archive: &Archive) -> anyhow::Result<BytesReport> {
     let (mut views, mut raw, mut jpeg, mut webp) = (0usize, 0, 0, 0);
     for sample in 0..archive.len() {
         for slot in 0..archive.slots() {
@@ -35,5 +26,5 @@ pub(super) fn image_sizes(archive: &Archive) -> anyhow::Result<ImageSizes> {
         }
     }
     let mean = |sum: usize| sum as f64 / views.max(1) as f64;
-    Ok(ImageSizes { raw: mean(raw), jpeg: mean(jpeg), webp: mean(webp) })
+    Ok(BytesReport { raw: mean(raw), jpeg: mean(jpeg), webp: mean(webp), ..BytesReport::default() })
 }

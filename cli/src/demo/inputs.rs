@@ -1,5 +1,6 @@
 //! Bundle and frames of a run, in memory and as files for other programs.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,28 +20,22 @@ const MAX_RECORDED: usize = 2000;
 pub(super) struct Inputs {
     pub(super) bundle: Arc<Bundle>,
     pub(super) frames: Arc<Archive>,
-    bundle_origin: Origin,
-    frames_origin: Origin,
+    pub(super) bundle_origin: Origin,
+    pub(super) frames_origin: Origin,
 }
 
 /// Where an input was read from.
-enum Origin {
+pub(super) enum Origin {
     File(PathBuf),
-    Memory(Vec<u8>),
+    Memory(Cow<'static, [u8]>),
 }
 
 /// Reads the bundle and the frames that the arguments name. The program contains the defaults.
 pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
-    let (bundle, bundle_origin) = match &args.bundle {
-        Some(path) => {
-            let bundle =
-                Bundle::open(path).with_context(|| format!("opening the bundle {}", path.display()))?;
-            (bundle, Origin::File(path.clone()))
-        }
-        None => {
-            let bundle = Bundle::from_bytes(shipped::BUNDLE).context("opening the shipped bundle")?;
-            (bundle, Origin::Memory(shipped::BUNDLE.to_vec()))
-        }
+    let bundle = shipped::open_bundle(args.bundle.as_deref())?;
+    let in_memory = |frames: Cow<'static, [u8]>, name: &str| -> anyhow::Result<_> {
+        let archive = Archive::read(&frames, name, &ArchiveOptions::default())?;
+        Ok((archive, Origin::Memory(frames)))
     };
     let (frames, frames_origin) = match (&args.frames, &args.data, &args.data_dir) {
         (Some(path), ..) => {
@@ -48,16 +43,11 @@ pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
                 Archive::open(path).with_context(|| format!("opening the frames {}", path.display()))?;
             (frames, Origin::File(path.clone()))
         }
-        (None, Some(name), Some(dir)) => {
-            let bytes = test_part(name, dir, &bundle)?;
-            let frames = Archive::read(&bytes, name, &ArchiveOptions::default())?;
-            (frames, Origin::Memory(bytes))
-        }
-        _ => {
-            let frames = Archive::read(shipped::FRAMES, "the shipped frames", &ArchiveOptions::default());
-            (frames.context("opening the shipped frames")?, Origin::Memory(shipped::FRAMES.to_vec()))
-        }
+        (None, Some(name), Some(dir)) => in_memory(test_part(name, dir, &bundle)?.into(), name)?,
+        _ => in_memory(shipped::FRAMES.into(), "the shipped frames").context("opening the shipped frames")?,
     };
+    let shipped_bundle = || Origin::Memory(shipped::BUNDLE.into());
+    let bundle_origin = args.bundle.clone().map_or_else(shipped_bundle, Origin::File);
     Ok(Inputs { bundle: Arc::new(bundle), frames: Arc::new(frames), bundle_origin, frames_origin })
 }
 
@@ -75,20 +65,9 @@ fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>>
     Ok(recorded(&*data, Part::Test, MAX_RECORDED)?.finish(Vec::new())?)
 }
 
-impl Inputs {
-    /// Path of the bundle. A bundle from memory is written into `folder`.
-    pub(super) fn bundle_file(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        self.bundle_origin.file(&folder.join("bundle.hwb"))
-    }
-
-    /// Path of the frames. Frames from memory are written into `folder`.
-    pub(super) fn frames_file(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        self.frames_origin.file(&folder.join("frames.tar.gz"))
-    }
-}
-
 impl Origin {
-    fn file(&self, path: &Path) -> anyhow::Result<PathBuf> {
+    /// Path of the input. An input from memory is written to `path`.
+    pub(super) fn file(&self, path: &Path) -> anyhow::Result<PathBuf> {
         match self {
             Self::File(path) => {
                 std::path::absolute(path).with_context(|| format!("finding {}", path.display()))

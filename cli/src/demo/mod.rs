@@ -29,16 +29,6 @@ pub use table::Table;
 /// # Errors
 /// [`BadUsage`] for arguments that do not fit the network; otherwise the service and its failure.
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
-    let report = report(args)?;
-    let answer = if args.json { serde_json::to_string_pretty(&report)? } else { Table(&report).to_string() };
-    crate::print(&(answer + "\n"))
-}
-
-/// Runs the demo.
-///
-/// # Errors
-/// As [`run`].
-pub fn report(args: &DemoArgs) -> anyhow::Result<DemoReport> {
     let inputs = inputs::read(args)?;
     let (bundle, frames) = (&inputs.bundle, &inputs.frames);
     let mut policy = match &args.policy {
@@ -66,7 +56,9 @@ pub fn report(args: &DemoArgs) -> anyhow::Result<DemoReport> {
         .enable_all()
         .build()
         .context("starting the async runtime")?;
-    runtime.block_on(run::run(args, &inputs, policy))
+    let report = runtime.block_on(run::run(args, &inputs, policy))?;
+    let answer = if args.json { serde_json::to_string_pretty(&report)? } else { Table(&report).to_string() };
+    crate::print(&(answer + "\n"))
 }
 
 fn read_policy(path: &Path) -> anyhow::Result<Policy> {

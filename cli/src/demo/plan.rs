@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use headwater_group::start::Service;
 use headwater_protocol::{EdgeIndex, Slot};
-use thiserror::Error;
+
+use crate::BadUsage;
 
 /// Samples per second, or as fast as decisions come back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,22 +33,28 @@ pub struct Kill {
 }
 
 impl FromStr for Rate {
-    type Err = PlanError;
-    fn from_str(text: &str) -> Result<Self, PlanError> {
+    type Err = BadUsage;
+    fn from_str(text: &str) -> Result<Self, BadUsage> {
         if text == "max" {
             return Ok(Self::Max);
         }
         match text.parse::<f64>() {
             Ok(rate) if rate > 0.0 && rate <= MAX_RATE => Ok(Self::PerSecond(rate)),
-            _ => Err(PlanError::Rate(text.into())),
+            _ => Err(BadUsage(format!(
+                "expected `max` or samples per second above 0 and up to {MAX_RATE}, found {text:?}"
+            ))),
         }
     }
 }
 
 impl FromStr for Kill {
-    type Err = PlanError;
-    fn from_str(text: &str) -> Result<Self, PlanError> {
-        let wrong = || PlanError::Kill(text.into());
+    type Err = BadUsage;
+    fn from_str(text: &str) -> Result<Self, BadUsage> {
+        let wrong = || {
+            BadUsage(format!(
+                "expected SERVICE@TIME such as `cloud@2s`, `device:2@4s`, `edge:0@3s` or `device:0@500ms`, found {text:?}"
+            ))
+        };
         let (service, at) = text.split_once('@').ok_or_else(wrong)?;
         let service = match service.split_once(':') {
             None if service == "cloud" => Service::Cloud,
@@ -73,26 +80,13 @@ fn duration(text: &str) -> Option<Duration> {
     (0.0..=3600.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// A rate or a kill that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PlanError {
-    /// Neither a rate nor `max`.
-    #[error("expected `max` or samples per second above 0 and up to 10000, found {0:?}")]
-    Rate(String),
-    /// Not of the form `SERVICE@TIME`.
-    #[error(
-        "expected SERVICE@TIME such as `cloud@2s`, `device:2@4s`, `edge:0@3s` or `device:0@500ms`, found {0:?}"
-    )]
-    Kill(String),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn check_kill(text: &str, service: Service, ms: u64) {
-        assert_eq!(text.parse(), Ok(Kill { service, at: Duration::from_millis(ms) }));
+        assert_eq!(text.parse::<Kill>().unwrap(), Kill { service, at: Duration::from_millis(ms) });
     }
 
     #[test]
@@ -113,16 +107,18 @@ mod tests {
             "cloud@-1s",
             "cloud@NaNs",
         ] {
-            assert_eq!(bad.parse::<Kill>(), Err(PlanError::Kill(bad.into())));
+            let error = bad.parse::<Kill>().unwrap_err().to_string();
+            assert!(error.contains("SERVICE@TIME") && error.ends_with(&format!("found {bad:?}")), "{error}");
         }
     }
 
     #[test]
     fn a_rate_is_a_number_above_zero_or_max() {
-        assert_eq!("max".parse(), Ok(Rate::Max));
-        assert_eq!("30".parse(), Ok(Rate::PerSecond(30.0)));
+        assert_eq!("max".parse::<Rate>().unwrap(), Rate::Max);
+        assert_eq!("30".parse::<Rate>().unwrap(), Rate::PerSecond(30.0));
         for bad in ["0", "-1", "NaN", "inf", "fast", "20000"] {
-            assert!(bad.parse::<Rate>().is_err(), "{bad}");
+            let error = bad.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.contains("up to 10000, found"), "{error}");
         }
     }
 }

@@ -8,8 +8,6 @@ use headwater_protocol::{Degraded, Dropped, Exit, Stages};
 use headwater_samples::archive::Archive;
 use serde::Serialize;
 
-use super::image_sizes::ImageSizes;
-
 /// Report of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DemoReport {
@@ -41,17 +39,25 @@ impl DemoReport {
     pub(super) fn new(
         account: &SampleAccount,
         devices: DeviceTotals,
-        sizes: ImageSizes,
+        sizes: BytesReport,
         frames: &Archive,
     ) -> Self {
+        let per_view = |bytes: u64| bytes as f64 / devices.views.max(1) as f64;
+        let bytes = BytesReport {
+            body: per_view(devices.body_bytes),
+            payload: per_view(devices.payload_bytes),
+            wire_sent: per_view(devices.wire_sent),
+            wire_received: per_view(devices.wire_received),
+            ..sizes
+        };
         let mut report = Self {
-            samples: account.triggered_count(),
-            decided: account.decided_count(),
+            samples: account.triggered_count,
+            decided: account.decided_count,
             dropped: account.dropped(),
             lost: account.unsettled_count(),
             duplicated: account.contradicted_count(),
             decisions_per_second: account.decisions_per_second(),
-            bytes: BytesReport::new(devices, sizes),
+            bytes,
             ..Self::default()
         };
         let (mut right, mut cloud_bytes) = (0, 0);
@@ -162,23 +168,6 @@ pub struct BytesReport {
     pub wire_received: f64,
     /// Body bytes from the leader to the cloud, per sample.
     pub cloud: f64,
-}
-
-impl BytesReport {
-    /// Bytes per view; `cloud` is not known yet.
-    fn new(devices: DeviceTotals, sizes: ImageSizes) -> Self {
-        let per_view = |bytes: u64| bytes as f64 / devices.views.max(1) as f64;
-        Self {
-            raw: sizes.raw,
-            jpeg: sizes.jpeg,
-            webp: sizes.webp,
-            body: per_view(devices.body_bytes),
-            payload: per_view(devices.payload_bytes),
-            wire_sent: per_view(devices.wire_sent),
-            wire_received: per_view(devices.wire_received),
-            cloud: 0.0,
-        }
-    }
 }
 
 impl Percentiles {

@@ -45,13 +45,13 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let frame_count = inputs.frames.len() as u64;
     let first = first_sample(frame_count);
     if services.needs_trial_samples() {
-        client.set_wait_limit(READY_LIMIT);
+        client.wait_limit = READY_LIMIT;
         let trial = SampleId(first.0 - TRIAL_RUNS * frame_count);
         tokio::select! {
             complete = client.wait_for_complete_decision(trial) => { complete?; }
             ended = wait_until_ended(&mut services) => bail!(ended),
         }
-        client.take_account();
+        client.begin_account();
     }
     let mut run = Run::new(args, client, first, lost_after);
     run.run_to_end(&mut services).await?;

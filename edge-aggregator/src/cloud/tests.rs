@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use headwater_protocol::v2::{FeatureShape, InferResponse, decode_request, encode_response};
+use headwater_protocol::v2::{FeatureShape, InferResponse, encode_response, open_request};
 use headwater_settings::{Bounded, defaults};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -58,7 +58,7 @@ async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
         let (head, body) = request(socket).await;
         let length = field(&head, HEADER_LENGTH).parse().unwrap();
         let shape = FeatureShape { slots: 1, ..SHAPE };
-        let (asked, _) = decode_request(&body, Some(length), &shape).unwrap();
+        let (asked, _) = open_request(&body, Some(length)).unwrap().read(&shape).unwrap();
         assert_eq!((asked.network, asked.batch.features), (Some(NEXT), vec![1, 2, 3]));
         answers(socket, NEXT, &[0.5, 1.5]).await;
     };
@@ -142,7 +142,7 @@ async fn two_questions_go_over_one_connection_in_the_open_inference_protocol() {
             let (head, body) = request(socket).await;
             assert!(head.starts_with("post /v2/models/m/infer http/1.1"), "{head}");
             let length = field(&head, HEADER_LENGTH).parse().unwrap();
-            let (asked, _) = decode_request(&body, Some(length), &SHAPE).unwrap();
+            let (asked, _) = open_request(&body, Some(length)).unwrap().read(&SHAPE).unwrap();
             assert_eq!((asked.network, asked.batch.presence), (Some(NETWORK), vec![true, false]));
             assert_eq!(asked.batch.features, [1, 2, 3, 4, 5, 6]);
             assert!(asked.deadline_ms.is_some_and(|ms| (1..=30_000).contains(&ms)));

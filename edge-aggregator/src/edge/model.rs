@@ -5,7 +5,7 @@ use std::thread;
 
 use headwater_inference::edge::EdgeJob;
 use headwater_inference::leader::Generation;
-use headwater_inference::sections::{EdgeOutput, EdgeSection};
+use headwater_inference::sections::{EdgeSection, TierOutput};
 use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
@@ -22,7 +22,7 @@ pub(crate) struct EdgeReply {
     /// Slots whose features are in the answer.
     pub(crate) slots: SlotSet,
     /// Scores and feature map; `None` where no features came or the section failed.
-    pub(crate) output: Option<EdgeOutput>,
+    pub(crate) output: Option<TierOutput>,
     /// Whether the section failed.
     pub(crate) failed: bool,
 }

@@ -9,7 +9,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_link::{BrokerAddress, Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
     NetworkId, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
@@ -22,7 +22,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// The names, network and broker of one group.
 pub(crate) struct Group {
-    pub(crate) broker: BrokerAddress,
+    pub(crate) broker: Endpoint,
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) limits: Limits,
     topics: Topics,
@@ -61,7 +61,7 @@ impl Group {
         Self::named("gate", broker, threshold)
     }
 
-    pub(crate) fn named(name: &str, broker: BrokerAddress, threshold: f32) -> Self {
+    pub(crate) fn named(name: &str, broker: Endpoint, threshold: f32) -> Self {
         let threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         let local = ExitPolicy { threshold, ..ExitPolicy::default() };
         // Longer than a busy machine may stall: a window ends by time only where a device sends nothing.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use headwater_edge_aggregator::{
     Aggregator, AggregatorConfig, AggregatorError, GroupConfig, GroupReport, JournalConfig, LeaderReport,
 };
-use headwater_link::BrokerAddress;
+use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{SampleId, SlotSet};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ struct TwoGroups {
 }
 
 impl TwoGroups {
-    fn new(broker: &BrokerAddress) -> Self {
+    fn new(broker: &Endpoint) -> Self {
         let groups = ["north", "south"].map(|name| Group::named(name, broker.clone(), SURE));
         Self { groups, folder: TempDir::new().unwrap() }
     }
@@ -76,7 +76,7 @@ async fn wait_until_filled(aggregator: &Aggregator, slots: &[usize]) {
 
 /// Interleaves samples of both groups with the same ids and different classes, and checks that each group decides all its own samples
 /// and none of the other group's.
-async fn each_group_decides_its_own_samples(broker: &BrokerAddress) {
+async fn each_group_decides_its_own_samples(broker: &Endpoint) {
     let two = TwoGroups::new(broker);
     let aggregator = Aggregator::start(two.config()).await.unwrap();
     let [mut north, mut south] = two.observers().await;
@@ -130,7 +130,7 @@ async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
 }
 
 /// A Mosquitto of the test; killed when dropped.
-struct Mosquitto(Child, BrokerAddress);
+struct Mosquitto(Child, Endpoint);
 
 impl Mosquitto {
     /// `None` where no Mosquitto is installed.
@@ -147,7 +147,7 @@ impl Mosquitto {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        let broker = Self(child, BrokerAddress::mqtt("127.0.0.1", port).unwrap());
+        let broker = Self(child, Endpoint::mqtt("127.0.0.1", port).unwrap());
         timeout(LIMIT, wait).await.expect("mosquitto listens");
         Some(broker)
     }

@@ -3,23 +3,23 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use headwater_inference::sections::DeviceOutput;
+use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
 use headwater_protocol::{Body, SampleId};
 use headwater_samples::View;
-use headwater_samples::archive::Frame;
+use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
 use super::late_sending::is_permanent;
-use crate::answer_buffer::BufferedAnswer;
 use crate::publisher::{Age, Encoded};
 use crate::recent_samples::Admission;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
-use crate::source::{CapturedFrame, SourceEvent};
+use crate::source::SourceEvent;
 use crate::spool::{GiveUpReason, Spool};
 use crate::timestamp::since_1970;
+use crate::unsettled_answers::BufferedAnswer;
 
 impl Agent {
     /// Captures a sample. A sample that is not in view is answered at once, without the section.
@@ -32,24 +32,24 @@ impl Agent {
             }
             Admission::Backwards => return self.refuse_backwards(sample),
         }
-        if self.source.is_over() {
+        if self.source.is_over {
             return;
         }
         self.publisher.report().captured += 1;
         match self.source.capture(sample, now_us) {
-            CapturedFrame::Now(Frame::View(view)) => {
+            Some(Frame::View(view)) => {
                 let submitted = self.section.submit(sample, now_us, view);
                 self.on_submitted(submitted);
             }
-            CapturedFrame::Now(Frame::NotInView) => {
+            Some(Frame::NotInView) => {
                 self.answer(sample, now_us, Body::NotInView, Vec::new());
             }
             // No message: the leader counts the slot as missing.
-            CapturedFrame::Now(Frame::Broken { name, reason }) => {
+            Some(Frame::Broken(BrokenFrame { name, reason })) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.publisher.report().broken_frames += 1;
             }
-            CapturedFrame::LaterOrNever => {}
+            None => {}
         }
     }
 
@@ -95,7 +95,7 @@ impl Agent {
     /// True while frames are taken from the source. A frame that is a sample waits for a free place in the section's queue. It also waits
     /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
-        let is_safe = self.has_been_connected || self.unsettled.spool().is_some_and(Spool::is_on_disk);
+        let is_safe = self.has_been_connected || self.unsettled.spool.as_ref().is_some_and(Spool::is_on_disk);
         self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 
@@ -103,7 +103,7 @@ impl Agent {
     pub(super) fn on_result(&mut self, result: JobResult) {
         let JobResult { sample, captured_us, output } = result;
         let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
-        let (reply, DeviceOutput { scores, features }) = match replied {
+        let (reply, TierOutput { scores, features }) = match replied {
             Ok(replied) => replied,
             Err(reason) => {
                 let mut report = self.publisher.report();
@@ -138,7 +138,7 @@ impl Agent {
             Ok(()) => self.unsettled.keep_sent(sample, kept, now),
             Err(error) if is_permanent(&error) => {
                 self.publisher.report().count_dropped(&error);
-                self.give_up(sample, GiveUpReason::Refused, &error.to_string());
+                self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
             }
             Err(error) => {
                 if !self.unsettled.keep_unsent(sample, kept, now) {

@@ -23,7 +23,7 @@ impl Agent {
         if self.is_connected() && self.unsettled.spooled() > 0 {
             return Some(next);
         }
-        let surplus_us = self.unsettled.surplus_from_us()?;
+        let surplus_us = self.unsettled.memory.surplus_from_us()?;
         Some(next.max(self.start + Duration::from_micros(surplus_us)))
     }
 
@@ -39,7 +39,8 @@ impl Agent {
     }
 
     fn send_late(&mut self, now: Timestamp) {
-        let due = self.unsettled.spool_mut().map(|spool| spool.due(now.us, MAX_MESSAGES)).unwrap_or_default();
+        let due =
+            self.unsettled.spool.as_mut().map(|spool| spool.due(now.us, MAX_MESSAGES)).unwrap_or_default();
         let mut messages = 0;
         for sample in due {
             if messages >= MAX_MESSAGES {
@@ -48,7 +49,7 @@ impl Agent {
             match self.send_sample_late(sample, now) {
                 Ok(sent) => messages += sent,
                 Err(error) if is_permanent(&error) => {
-                    self.give_up(sample, GiveUpReason::Refused, &error.to_string());
+                    self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
                 }
                 // The sample stays due.
                 Err(_) => return,
@@ -62,21 +63,21 @@ impl Agent {
         for message in &messages {
             self.publisher.publish(message)?;
         }
-        if let Some(spool) = self.unsettled.spool_mut() {
+        if let Some(spool) = &mut self.unsettled.spool {
             spool.sent_late(sample, now.us);
         }
         Ok(messages.len())
     }
 
     fn late_messages(&mut self, sample: SampleId, now: Timestamp) -> Vec<Encoded> {
-        let Some(spooled) = self.unsettled.spool_mut().and_then(|spool| spool.read(sample)) else {
+        let Some(spooled) = self.unsettled.spool.as_mut().and_then(|spool| spool.read(sample)) else {
             return Vec::new();
         };
         if let SpooledSample::Answer { captured_unix_ms, answer, features } = spooled {
             let age = Age { ms: now.age_ms(captured_unix_ms), is_late: true };
             match self.encode_again(sample, age, &answer, &features) {
                 Ok(messages) => return messages,
-                Err(reason) => self.give_up(sample, GiveUpReason::Unreadable, &reason),
+                Err(reason) => self.give_up(sample, GiveUpReason::UNREADABLE, &reason),
             }
         }
         let age = Age { ms: 0, is_late: true };
@@ -100,7 +101,7 @@ impl Agent {
     }
 
     pub(super) fn give_up(&mut self, sample: SampleId, reason: GiveUpReason, detail: &str) {
-        if let Some(spool) = self.unsettled.spool_mut() {
+        if let Some(spool) = &mut self.unsettled.spool {
             spool.give_up(sample, reason, detail);
         }
     }

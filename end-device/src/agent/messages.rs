@@ -7,6 +7,7 @@ use tracing::{debug, warn};
 
 use super::Agent;
 use crate::publisher::Age;
+use crate::report::count_first;
 use crate::spool::Spool;
 
 impl Agent {
@@ -62,10 +63,7 @@ impl Agent {
         }
         let now = self.now();
         match self.unsettled.features(sample, now).filter(|_| is_our_network) {
-            Some(features) => {
-                let age = Age { ms: features.age_ms, is_late: features.is_late };
-                self.publisher.send(sample, age, Body::Features(&features.bits));
-            }
+            Some(features) => self.publisher.send(sample, features.age, Body::Features(&features.bits)),
             // An answer at once spares the leader the wait.
             None => self.publisher.send(sample, Age { ms: 0, is_late: false }, Body::Gone),
         }
@@ -98,12 +96,12 @@ impl Agent {
 
     /// The highest known id; it completes the low half of an id in a header.
     fn newest(&self) -> SampleId {
-        let spooled = self.unsettled.spool().and_then(Spool::newest);
+        let spooled = self.unsettled.spool.as_ref().and_then(Spool::newest);
         self.recent.newest().max(spooled.unwrap_or_default())
     }
 
     fn refuse(&self, fault: Fault, topic: &str, reason: &str) {
-        if self.publisher.report().count_fault(fault) {
+        if count_first(&mut self.publisher.report().faults, fault.code()) {
             warn!(
                 fault = fault.code(),
                 topic, reason, "message refused; later ones with this fault are only counted"

@@ -5,18 +5,21 @@ mod source;
 use std::path::PathBuf;
 
 use headwater_inference::bundle::Bundle;
-use headwater_link::{Endpoint, QoS};
+use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
-    AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Settings, Sources, Stop,
-    word,
+    AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Mistake, Settings,
+    Sources, Stop, word,
 };
 use serde::Deserialize;
 
 use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 use crate::error::DeviceError;
 use crate::source::Source;
-pub use source::SourceSettings;
+pub use source::{
+    Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings, SourceWord, StdinFormat,
+    StdinSettings, WatchSettings,
+};
 
 /// One camera of a group: takes a frame when triggered, runs its section of the network, sends class scores, and keeps the features
 /// until the aggregator requests them.
@@ -53,6 +56,14 @@ pub struct DeviceSettings {
     /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
+    /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
+    /// it) or "source" (each frame of a folder, watch or stdin is a sample, named by the milliseconds of the clock; for a group of one).
+    #[conf(long, env, value_parser = word, default_value = "trigger")]
+    pub capture: CaptureWord,
+    /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
+    /// captures, which it counts and logs.
+    #[conf(long, env)]
+    pub period_ms: Option<Bounded<1, MAX_MS>>,
     /// Settings with a default.
     #[conf(flatten)]
     pub options: DeviceOptions,
@@ -71,7 +82,7 @@ pub struct DeviceSettings {
 }
 
 /// Settings with a default.
-#[derive(Clone, Debug, Conf)]
+#[derive(Clone, Debug, PartialEq, Conf)]
 pub struct DeviceOptions {
     /// Engine of the section: "packed" (its packed form, many times faster; tract if the bundle has none), "tract" (its ONNX) or "ort"
     /// (its ONNX in ONNX Runtime; tract if there is no library).
@@ -81,14 +92,6 @@ pub struct DeviceOptions {
     /// named must load.
     #[conf(long, env)]
     pub onnxruntime: Option<PathBuf>,
-    /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
-    /// it) or "source" (each frame of a folder, watch or stdin is a sample, named by the milliseconds of the clock; for a group of one).
-    #[conf(long, env, value_parser = word, default_value = "trigger")]
-    pub capture: CaptureWord,
-    /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
-    /// captures, which it counts and logs.
-    #[conf(long, env)]
-    pub period_ms: Option<Bounded<1, MAX_MS>>,
     /// Action for a frame of an archive that cannot be read: "skip" (no answer for its samples) or "fatal" (the device does not start).
     #[conf(long, env, value_parser = word, default_value = "skip")]
     pub on_broken_frame: OnBrokenFrame,
@@ -97,36 +100,36 @@ pub struct DeviceOptions {
     #[conf(long, env)]
     pub state_dir: Option<PathBuf>,
     /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
-    #[conf(long, env, default_value = "0")]
-    pub upward_qos: Bounded<0, 1>,
+    #[conf(long, env, value_parser = qos, default_value = "0")]
+    pub upward_qos: QoS,
     /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
-    #[conf(long, env, default_value = "1024")]
-    pub keep_samples: Bounded<1, 65_536, usize>,
+    #[conf(long, env, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
+    pub keep_samples: usize,
     /// Milliseconds that an unsettled sample stays in memory; then it goes to the spool and is sent again, late. Must outlast the
     /// aggregator's window and its waits.
-    #[conf(long, env, default_value = "5000")]
-    pub keep_ms: Bounded<1, 600_000>,
+    #[conf(long, env, value_parser = number::<1, 600_000, u64>, default_value = "5000")]
+    pub keep_ms: u64,
     /// Views that may wait for the section; one more sheds the oldest, which is counted.
-    #[conf(long, env, default_value = "128")]
-    pub queue_samples: Bounded<1, 4096, usize>,
+    #[conf(long, env, value_parser = number::<1, 4096, usize>, default_value = "128")]
+    pub queue_samples: usize,
     /// Seconds between pings on an idle connection; longer notices a dead broker later.
-    #[conf(long, env, default_value = "10")]
-    pub keep_alive_s: Bounded<1, 3600, u16>,
+    #[conf(long, env, value_parser = number::<1, 3600, u16>, default_value = "10")]
+    pub keep_alive_s: u16,
     /// Milliseconds that a shutdown may take to answer captured frames and disconnect.
-    #[conf(long, env, default_value = "2000")]
-    pub grace_ms: Bounded<1, 60_000>,
+    #[conf(long, env, value_parser = number::<1, 60_000, u64>, default_value = "2000")]
+    pub grace_ms: u64,
     /// The spool.
     #[conf(flatten, prefix)]
     pub spool: SpoolSettings,
 }
 
 /// Section `[spool]`.
-#[derive(Clone, Debug, Conf)]
+#[derive(Clone, Debug, PartialEq, Conf)]
 pub struct SpoolSettings {
     /// Bytes of the spool, which holds unsettled samples that could not be sent, or are too many or too old for memory. Over it the oldest
     /// are given up, and the leader learns of it. A sample counts as at least 512 bytes. In memory at most 1 MiB. 0: no spool.
-    #[conf(long, env, default_value = "67108864")]
-    pub max_bytes: Bounded<0, MAX_SPOOL_BYTES>,
+    #[conf(long, env, value_parser = number::<0, MAX_SPOOL_BYTES, u64>, default_value = "67108864")]
+    pub max_bytes: u64,
 }
 
 /// Word of the setting `capture`.
@@ -177,64 +180,25 @@ impl Settings for DeviceSettings {
 
     fn check(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
-        match (self.options.capture, self.options.period_ms) {
-            (CaptureWord::Clock, None) => {
-                mistakes.push("period_ms: missing, and capture is \"clock\"".into());
-            }
-            (CaptureWord::Trigger | CaptureWord::Source, Some(_)) => {
-                mistakes.push("period_ms: only with capture = \"clock\"".into());
-            }
-            (CaptureWord::Clock, Some(_)) | (CaptureWord::Trigger | CaptureWord::Source, None) => {}
+        match (self.capture == CaptureWord::Clock, self.period_ms.is_some()) {
+            (true, false) => mistakes.push("period_ms: missing, and capture is \"clock\"".into()),
+            (false, true) => mistakes.push("period_ms: only with capture = \"clock\"".into()),
+            (true, true) | (false, false) => {}
         }
-        self.source.check(self.options.capture(), &mut mistakes);
+        self.source.check(self.capture(), &mut mistakes);
         mistakes
     }
 }
 
 impl Settings for DeviceOptions {}
 
-impl DeviceOptions {
-    fn capture(&self) -> Capture {
-        match (self.capture, self.period_ms) {
-            (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms: period_ms.get() },
-            (CaptureWord::Clock, None) | (CaptureWord::Trigger, _) => Capture::Trigger,
-            (CaptureWord::Source, _) => Capture::Source,
-        }
-    }
-
-    /// Configuration of a device, under the bundle's policy.
-    pub(crate) fn config(self, required: RequiredSettings) -> DeviceConfig {
-        let RequiredSettings { site, group, id, slot, broker } = required;
-        DeviceConfig {
-            site,
-            group,
-            id,
-            slot,
-            broker,
-            policy: None,
-            capture: self.capture(),
-            engine: self.engine,
-            onnxruntime: self.onnxruntime,
-            on_broken_frame: self.on_broken_frame,
-            upward_qos: if self.upward_qos.get() == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce },
-            keep_samples: self.keep_samples.get(),
-            keep_ms: self.keep_ms.get(),
-            spool_bytes: self.spool.max_bytes.get(),
-            queue_samples: self.queue_samples.get(),
-            state_dir: self.state_dir,
-            keep_alive_s: self.keep_alive_s.get(),
-            grace_ms: self.grace_ms.get(),
-        }
-    }
+/// Reads a number of these bounds.
+fn number<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) -> Result<T, Mistake> {
+    text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
 }
 
-/// Settings without a default.
-pub(crate) struct RequiredSettings {
-    pub(crate) site: SiteId,
-    pub(crate) group: GroupId,
-    pub(crate) id: DeviceId,
-    pub(crate) slot: Slot,
-    pub(crate) broker: Endpoint,
+fn qos(text: &str) -> Result<QoS, Mistake> {
+    number::<0, 1, u8>(text).and_then(|qos| QoS::try_from(qos).map_err(Mistake))
 }
 
 /// The files and folders that the settings name, opened.
@@ -267,18 +231,28 @@ impl DeviceSettings {
     /// # Panics
     /// Never: the declared range of `slot` is that of slots.
     pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
-        let slot = Slot::new(self.slot.get()).expect("the declared range of slots");
-        let mut config = self.options.clone().config(RequiredSettings {
+        let mut config = DeviceConfig {
             site: self.site.clone(),
             group: self.group.clone(),
             id: self.id.clone(),
-            slot,
+            slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
             broker: self.broker.address.clone(),
-        });
+            policy: None,
+            capture: self.capture(),
+            options: self.options.clone(),
+        };
         if let Some(path) = &self.policy {
             config.read_policy(path)?;
         }
         Ok(config)
+    }
+
+    fn capture(&self) -> Capture {
+        match (self.capture, self.period_ms) {
+            (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms: period_ms.get() },
+            (CaptureWord::Clock, None) | (CaptureWord::Trigger, _) => Capture::Trigger,
+            (CaptureWord::Source, _) => Capture::Source,
+        }
     }
 
     /// Opens the policy, the bundle and the source of frames.
@@ -287,13 +261,13 @@ impl DeviceSettings {
     /// [`DeviceError`] of the first part that cannot be used.
     pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
         let config = self.config()?;
-        if let Some(dir) = config.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        if let Some(dir) = config.options.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
             return Err(DeviceError::state(dir, "expected a folder, found a file"));
         }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|source| DeviceError::Bundle { path: self.bundle.clone(), source: Box::new(source) })?;
-        let source_config = self.source.config(config.capture);
-        let source = Source::open(&source_config, config.slot, &bundle.manifest().preprocessing)?;
+        let view = &bundle.manifest().preprocessing;
+        let source = Source::open(&self.source, config.capture, config.slot, view)?;
         Ok(OpenedSettings { config, bundle, source })
     }
 }
@@ -358,7 +332,8 @@ mod tests {
         let found = config(&[]);
         let DeviceConfig { site, group, id, slot, broker, .. } = found.clone();
         assert_eq!(found, DeviceConfig::new(site, group, id, slot, broker));
-        assert_eq!((found.keep_samples, found.spool_bytes, found.grace_ms), (1024, 64 << 20, 2000));
+        let options = &found.options;
+        assert_eq!((options.keep_samples, options.spool.max_bytes, options.grace_ms), (1024, 64 << 20, 2000));
         assert_eq!(found.broker.to_string(), "mqtt://127.0.0.1:1883");
     }
 
@@ -366,7 +341,7 @@ mod tests {
     fn a_flag_wins_over_the_file() {
         let config = config(&["--slot", "5", "--id", "7", "--upward-qos", "1"]);
         assert_eq!((config.slot, config.id.to_string().as_str()), (Slot::new(5).unwrap(), "7"));
-        assert_eq!(config.upward_qos, QoS::AtLeastOnce);
+        assert_eq!(config.options.upward_qos, QoS::AtLeastOnce);
     }
 
     #[test]

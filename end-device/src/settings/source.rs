@@ -1,6 +1,7 @@
 //! Section `[source]`: the source of frames. A key of one kind of source is a mistake with another.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use headwater_samples::image_codec::MAX_SIDE_PX;
 use headwater_samples::roi::Roi;
@@ -10,9 +11,7 @@ use serde::Deserialize;
 
 use super::{DeviceSettings, MAX_MS};
 use crate::config::Capture;
-use crate::source::{
-    Existing, FolderEnd, HttpAuth, Secret, SourceConfig, SourceKind, StdinFormat, StdinFrames, snapshot_url,
-};
+use crate::source::snapshot_url;
 
 /// Section `[source]`.
 #[derive(Clone, Debug, Conf)]
@@ -58,6 +57,16 @@ pub struct FolderSettings {
     pub end: FolderEnd,
 }
 
+/// Action of a folder after its last image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FolderEnd {
+    /// Lists the folder again and starts with its first image.
+    Loop,
+    /// Ends the device cleanly.
+    End,
+}
+
 /// Section `[source.watch]`.
 #[derive(Clone, Debug, Conf)]
 pub struct WatchSettings {
@@ -68,6 +77,16 @@ pub struct WatchSettings {
     /// the next, or at once if it was renamed into the folder. Every scan reads the whole folder, so move away images that are done.
     #[conf(long, env, default_value = "200")]
     pub poll_ms: Bounded<10, MAX_MS>,
+}
+
+/// Treatment of the images that are in a watched folder at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Existing {
+    /// Skips them.
+    Skip,
+    /// Takes them as frames.
+    Take,
 }
 
 /// Section `[source.http]`.
@@ -88,7 +107,7 @@ pub struct HttpSettings {
 }
 
 /// Section `[source.stdin]`.
-#[derive(Clone, Debug, Conf)]
+#[derive(Clone, Copy, Debug, Conf)]
 pub struct StdinSettings {
     /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). The device
     /// stops at the end of the input.
@@ -97,6 +116,18 @@ pub struct StdinSettings {
     /// Width and height of raw frames, as 320x240. Left out: those of the view.
     #[conf(long, env, value_parser = frame_size)]
     pub size: Option<[u32; 2]>,
+}
+
+/// Format of frames on standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdinFormat {
+    /// Raw pixels of three bytes; all frames have the same size.
+    Rgb24,
+    /// Raw pixels of one byte; all frames have the same size.
+    Gray,
+    /// JPEG or PNG files one after the other.
+    Mjpeg,
 }
 
 /// Word of the setting `source.kind`.
@@ -138,10 +169,6 @@ impl SourceWord {
             Self::Stdin => "stdin",
         }
     }
-
-    fn has_own_timing(self) -> bool {
-        matches!(self, Self::Folder | Self::Watch | Self::Stdin)
-    }
 }
 
 impl SourceSettings {
@@ -159,37 +186,19 @@ impl SourceSettings {
             }
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
         }
-        if capture == Capture::Source && !self.kind.has_own_timing() {
+        let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
+        if capture == Capture::Source && !has_own_timing {
             mistakes.push(format!(
                 "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
             ));
         }
     }
 
-    /// The source that checked settings choose.
-    pub(super) fn config(&self, capture: Capture) -> SourceConfig {
-        let clock_ms = if let Capture::Clock { period_ms } = capture { Some(period_ms) } else { None };
-        let path = self.path.clone().unwrap_or_default();
-        let kind = match (self.kind, &self.http.url) {
-            (SourceWord::Folder, _) => {
-                SourceKind::Folder { path, period_ms: self.folder.period_ms.get(), end: self.folder.end }
-            }
-            (SourceWord::Watch, _) => {
-                SourceKind::Watch { path, existing: self.watch.existing, poll_ms: self.watch.poll_ms.get() }
-            }
-            (SourceWord::Http, Some(url)) => {
-                let default_ms = clock_ms.map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
-                let timeout_ms = self.http.timeout_ms.map_or(default_ms, Bounded::get);
-                SourceKind::Http { url: url.clone(), timeout_ms, auth: self.http.auth() }
-            }
-            (SourceWord::Stdin, _) => {
-                SourceKind::Stdin(StdinFrames { format: self.stdin.format, size: self.stdin.size })
-            }
-            (SourceWord::Archive | SourceWord::Http, _) => SourceKind::Archive { path },
-        };
+    /// Longest age of a frame that answers: as set, or two periods of the clock or the folder, or a second.
+    pub(crate) fn max_age(&self, capture: Capture) -> Duration {
         let folder_ms = (self.kind == SourceWord::Folder).then(|| self.folder.period_ms.get());
-        let default_ms = clock_ms.max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
-        SourceConfig { kind, roi: self.roi, max_age_ms: self.max_age_ms.map_or(default_ms, Bounded::get) }
+        let default_ms = capture.period_ms().max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
+        Duration::from_millis(self.max_age_ms.map_or(default_ms, Bounded::get))
     }
 }
 
@@ -198,7 +207,7 @@ impl HttpSettings {
         if self.url.is_none() {
             mistakes.push("source.http.url: missing, and source.kind is \"http\"".into());
         }
-        if let (Capture::Clock { period_ms }, Some(timeout_ms)) = (capture, self.timeout_ms)
+        if let (Some(period_ms), Some(timeout_ms)) = (capture.period_ms(), self.timeout_ms)
             && timeout_ms.get() >= period_ms
         {
             let reason = format!("expected less than period_ms, {period_ms}, found {timeout_ms}");
@@ -210,12 +219,11 @@ impl HttpSettings {
         }
     }
 
-    fn auth(&self) -> HttpAuth {
-        match (&self.auth_file, &self.auth) {
-            (Some(file), _) => HttpAuth::File(file.clone()),
-            (None, Some(pair)) => HttpAuth::Given(Secret(pair.clone())),
-            (None, None) => HttpAuth::None,
-        }
+    /// Longest time of a request: as set, or three quarters of the clock's period, or a second.
+    #[cfg(feature = "http")]
+    pub(crate) fn timeout(&self, capture: Capture) -> Duration {
+        let default_ms = capture.period_ms().map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
+        Duration::from_millis(self.timeout_ms.map_or(default_ms, Bounded::get))
     }
 }
 

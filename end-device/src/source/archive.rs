@@ -19,16 +19,12 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Reads the frames of one slot from a `.tar.gz` archive or a folder of the same layout, in the shape the network takes.
+    /// Reads the frames of one slot from a `.tar.gz` archive or a folder of the same layout, and cuts the region of interest out of
+    /// each.
     ///
     /// # Errors
     /// [`DeviceError::Frames`] when they cannot be read, [`DeviceError::NoFrames`] when there is no sample.
-    pub fn open(path: &Path, slot: Slot, view: &Preprocessing) -> Result<Self, DeviceError> {
-        Self::open_cut(path, slot, view, None)
-    }
-
-    /// Reads frames as [`Frames::open`] does, and cuts the region of interest out of each.
-    pub(crate) fn open_cut(
+    pub fn open(
         path: &Path,
         slot: Slot,
         view: &Preprocessing,

@@ -1,15 +1,15 @@
 //! A folder of images, played in the order of their names at a fixed rate.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use headwater_samples::roi::{self, RoiError};
 
-use super::config::FolderEnd;
 use super::frame_channel::{FrameProducer, FrameSender};
 use super::image_files::{self, MAX_FILES};
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
+use crate::settings::{FolderEnd, FolderSettings};
 
 /// Player of the images of a folder.
 pub(crate) struct FolderPlayer {
@@ -22,13 +22,12 @@ pub(crate) struct FolderPlayer {
 impl FolderPlayer {
     /// Checks that the folder has an image, and that the region of interest lies in the first one.
     pub(crate) fn open(
-        path: &Path,
-        period_ms: u64,
-        end: FolderEnd,
+        path: PathBuf,
+        settings: &FolderSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
         let fail = |reason: &str| DeviceError::source_of_frames(path.display(), reason);
-        let files = image_files::list(path).map_err(|error| fail(&error.to_string()))?;
+        let files = image_files::list(&path).map_err(|error| fail(&error.to_string()))?;
         if files.is_more {
             return Err(fail(&format!("expected at most {MAX_FILES} images, found more; split the folder")));
         }
@@ -42,7 +41,8 @@ impl FolderPlayer {
                 return Err(DeviceError::source_of_frames(first.display(), error));
             }
         }
-        Ok(Self { path: path.into(), period: Duration::from_millis(period_ms.max(1)), end, preprocessor })
+        let period = Duration::from_millis(settings.period_ms.get());
+        Ok(Self { path, period, end: settings.end, preprocessor })
     }
 }
 

@@ -1,8 +1,7 @@
 //! Repeated scans of a watched folder: which files are new and complete. No file is read here.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,14 +31,12 @@ pub(crate) struct FolderScan {
 struct KnownFile {
     stamp: FileStamp,
     is_taken: bool,
-    /// Mark of the newest scan that found the file; marks alternate from scan to scan.
-    mark: bool,
 }
 
 impl FolderScan {
     /// A scan that skips these files.
     pub(crate) fn skipping(files: &[ScannedFile], now: SystemTime) -> Self {
-        let known = |file: &ScannedFile| KnownFile { stamp: file.stamp, is_taken: true, mark: false };
+        let known = |file: &ScannedFile| KnownFile { stamp: file.stamp, is_taken: true };
         Self { known: files.iter().map(|file| (key(&file.path), known(file))).collect(), last: Some(now) }
     }
 
@@ -47,28 +44,26 @@ impl FolderScan {
     /// complete at once when it is new but was written before the last scan: it was renamed into the folder.
     pub(crate) fn complete_files(&mut self, files: &[ScannedFile], now: SystemTime) -> Vec<PathBuf> {
         let mut complete = Vec::new();
-        let mark = self.known.values().next().is_none_or(|known| !known.mark);
+        // Files that have left the folder are not in the new map.
+        let mut known = HashMap::with_capacity(files.len());
         for ScannedFile { path, stamp } in files {
-            let is_complete = match self.known.entry(key(path)) {
-                Entry::Vacant(entry) => {
+            let key = key(path);
+            let (is_complete, is_taken) = match self.known.get(&key) {
+                None => {
                     let was_renamed_in = self.last.is_some_and(|last| stamp.written < last);
-                    entry.insert(KnownFile { stamp: *stamp, is_taken: was_renamed_in, mark });
-                    was_renamed_in
+                    (was_renamed_in, was_renamed_in)
                 }
-                Entry::Occupied(mut known) => {
-                    let known = known.get_mut();
-                    let is_unchanged = known.stamp == *stamp;
-                    let is_complete = is_unchanged && !known.is_taken;
-                    *known = KnownFile { stamp: *stamp, is_taken: is_unchanged, mark };
-                    is_complete
+                Some(before) => {
+                    let is_unchanged = before.stamp == *stamp;
+                    (is_unchanged && !before.is_taken, is_unchanged)
                 }
             };
+            known.insert(key, KnownFile { stamp: *stamp, is_taken });
             if is_complete {
                 complete.push(path.clone());
             }
         }
-        // A file without this scan's mark has left the folder.
-        self.known.retain(|_, known| known.mark == mark);
+        self.known = known;
         self.last = Some(now);
         complete
     }

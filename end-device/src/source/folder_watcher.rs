@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::config::Existing;
 use super::faults::FrameFault;
 use super::folder_scan::{FileStamp, FolderScan, ScannedFile};
 use super::frame_channel::{FrameProducer, FrameSender};
 use super::image_files::{self, MAX_FILES};
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
+use crate::settings::{Existing, WatchSettings};
 
 /// Watcher that scans a folder again and again.
 pub(crate) struct FolderWatcher {
@@ -24,17 +24,16 @@ pub(crate) struct FolderWatcher {
 impl FolderWatcher {
     /// Scans the folder once, so that files that come from now on are new.
     pub(crate) fn open(
-        path: &Path,
-        existing: Existing,
-        poll_ms: u64,
+        path: PathBuf,
+        settings: &WatchSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let (files, _) = scan(path).map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
-        let scan = match existing {
+        let (files, _) = scan(&path).map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
+        let scan = match settings.existing {
             Existing::Skip => FolderScan::skipping(&files, SystemTime::now()),
             Existing::Take => FolderScan::default(),
         };
-        Ok(Self { path: path.into(), poll: Duration::from_millis(poll_ms.max(1)), scan, preprocessor })
+        Ok(Self { path, poll: Duration::from_millis(settings.poll_ms.get()), scan, preprocessor })
     }
 
     /// Sends the new files; false when the channel is closed.
@@ -44,13 +43,13 @@ impl FolderWatcher {
             Ok((files, is_more)) => {
                 if is_more {
                     let detail = format_args!("{name}: more than {MAX_FILES} images");
-                    frames.faults.count(FrameFault::TooManyFiles, detail);
+                    frames.faults.count_fault(FrameFault::TOO_MANY_FILES, detail);
                 }
                 files
             }
             // A missing folder, such as a share that is not mounted, may come back.
             Err(error) => {
-                frames.faults.count(FrameFault::Unreadable, format_args!("{name}: {error}"));
+                frames.faults.count_fault(FrameFault::UNREADABLE, format_args!("{name}: {error}"));
                 return true;
             }
         };

@@ -1,16 +1,15 @@
 //! Channel of frames from a source's own thread to the agent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use headwater_samples::View;
 use tokio::sync::{mpsc, watch};
 
 use super::FrameUse;
-use super::faults::FaultCounter;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
 
 /// Frames that may wait for the agent when each is a sample; beyond them the source waits.
 const MAX_WAITING: usize = 2;
@@ -37,7 +36,7 @@ pub(crate) struct TimedView {
 /// The producer's end of the channel.
 pub(crate) struct FrameSender {
     channel: SenderKind,
-    pub(crate) faults: FaultCounter,
+    pub(crate) faults: SharedReport,
 }
 
 enum SenderKind {
@@ -51,17 +50,6 @@ pub(crate) enum FrameReceiver {
     Newest(watch::Receiver<Option<Arc<TimedView>>>),
     /// Keeps each frame; the producer waits for the agent.
     Each(mpsc::Receiver<TimedView>),
-}
-
-/// Whether a source ended regularly.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SourceEnd(Arc<AtomicBool>);
-
-impl SourceEnd {
-    /// True when the source came to its end, false when it broke off.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 impl FrameSender {
@@ -96,15 +84,15 @@ impl FrameSender {
     }
 }
 
-/// Starts the producer on its thread.
+/// Starts the producer on its thread, which returns whether the source came to its end or broke off.
 ///
 /// # Errors
 /// [`DeviceError::Thread`].
 pub(crate) fn start(
     producer: Box<dyn FrameProducer>,
     frame_use: FrameUse,
-    faults: FaultCounter,
-) -> Result<(FrameReceiver, SourceEnd), DeviceError> {
+    faults: SharedReport,
+) -> Result<(FrameReceiver, JoinHandle<bool>), DeviceError> {
     let (channel, receiver) = match frame_use {
         FrameUse::EverySample => {
             let (sender, receiver) = mpsc::channel(MAX_WAITING);
@@ -115,14 +103,12 @@ pub(crate) fn start(
             (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
         }
     };
-    let end = SourceEnd::default();
-    let set_end = end.clone();
     let frames = FrameSender { channel, faults };
-    let run = move || match producer.run(&frames) {
-        // The flag is set before the sender is dropped: the agent reads the flag when the channel closes.
-        Ok(()) => set_end.0.store(true, Ordering::Release),
-        Err(reason) => tracing::error!(reason, "the source of frames broke off"),
+    // The agent joins the thread when the channel closes, at the end of this closure.
+    let run = move || {
+        let ended = producer.run(&frames);
+        ended.inspect_err(|reason| tracing::error!(reason, "the source of frames broke off")).is_ok()
     };
-    thread::Builder::new().name("source".into()).spawn(run).map_err(DeviceError::Thread)?;
-    Ok((receiver, end))
+    let thread = thread::Builder::new().name("source".into()).spawn(run).map_err(DeviceError::Thread)?;
+    Ok((receiver, thread))
 }

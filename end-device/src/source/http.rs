@@ -7,20 +7,24 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use bytes::Bytes;
 use headwater_protocol::SampleId;
 use headwater_samples::View;
 use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::config::{HttpAuth, MAX_FRAME_BYTES};
-use super::faults::{FaultCounter, FrameFault};
+use super::MAX_FRAME_BYTES;
+use super::faults::FrameFault;
 use super::preprocess::Preprocessor;
+use crate::config::Capture;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
+use crate::settings::HttpSettings;
 
 /// Requests under way. A camera slower than the captures does not get more and more of them.
 const MAX_REQUESTS: usize = 4;
@@ -44,7 +48,7 @@ pub(crate) struct Snapshot {
 /// Requests under way and their results.
 pub(crate) struct SnapshotRequests {
     client: Arc<SnapshotClient>,
-    faults: FaultCounter,
+    faults: SharedReport,
     under_way: JoinSet<()>,
     sender: mpsc::Sender<Snapshot>,
     snapshots: mpsc::Receiver<Snapshot>,
@@ -53,42 +57,44 @@ pub(crate) struct SnapshotRequests {
 impl SnapshotClient {
     /// Makes a client, and reads user and password if they are in a file.
     pub(crate) fn open(
-        url: &Endpoint,
-        timeout_ms: u64,
-        auth: &HttpAuth,
+        settings: &HttpSettings,
+        capture: Capture,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let pair = match auth {
-            HttpAuth::None => None,
-            HttpAuth::Given(secret) => Some(secret.0.clone()),
-            HttpAuth::File(path) => {
+        let url = settings
+            .url
+            .clone()
+            .ok_or_else(|| DeviceError::source_of_frames("http", "expected source.http.url, found none"))?;
+        let pair = match &settings.auth_file {
+            Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
                 Some(text.lines().next().unwrap_or_default().to_owned())
             }
+            None => settings.auth.clone(),
         };
         let authorization = pair.map(|pair| basic_authorization(&pair)).transpose().map_err(|reason| {
             DeviceError::source_of_frames("user and password of the snapshot URL", reason)
         })?;
-        let timeout = Duration::from_millis(timeout_ms.max(1));
+        let timeout = settings.timeout(capture);
         // A connection per request: the next capture may be far away.
         let config = HttpClientConfig { connect_timeout: timeout, idle_timeout: timeout, max_idle: 0 };
         let http = config.client(Connector::default());
-        Ok(Self { url: url.clone(), http, authorization, timeout, preprocessor })
+        Ok(Self { url, http, authorization, timeout, preprocessor })
     }
 
-    pub(crate) fn start(self, faults: FaultCounter) -> SnapshotRequests {
+    pub(crate) fn start(self, faults: SharedReport) -> SnapshotRequests {
         let (sender, snapshots) = mpsc::channel(MAX_REQUESTS);
         SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new(), sender, snapshots }
     }
 
     /// Requests a snapshot; a fault is counted.
-    async fn view(&self, faults: &FaultCounter) -> Option<View> {
+    async fn view(&self, faults: &SharedReport) -> Option<View> {
         let fetched = tokio::time::timeout(self.timeout, self.fetch()).await.unwrap_or_else(|_| {
-            Err((FrameFault::Timeout, format!("no answer within {} ms", self.timeout.as_millis())))
+            Err((FrameFault::TIMEOUT, format!("no answer within {} ms", self.timeout.as_millis())))
         });
         let bytes = fetched
-            .map_err(|(fault, detail)| faults.count(fault, format_args!("{}: {detail}", self.url)))
+            .map_err(|(fault, detail)| faults.count_fault(fault, format_args!("{}: {detail}", self.url)))
             .ok()?;
         let (preprocessor, name, faults) = (self.preprocessor, self.url.to_string(), faults.clone());
         let view = tokio::task::spawn_blocking(move || {
@@ -99,7 +105,7 @@ impl SnapshotClient {
         view.await.ok().flatten()
     }
 
-    async fn fetch(&self) -> Result<Vec<u8>, (FrameFault, String)> {
+    async fn fetch(&self) -> Result<Bytes, (FrameFault, String)> {
         let mut request = Request::get(self.url.uri().map_err(unreachable)?)
             .header(USER_AGENT, concat!("headwater-device/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "image/*")
@@ -110,14 +116,14 @@ impl SnapshotClient {
         let request = request.body(Full::default()).map_err(unreachable)?;
         let response = self.http.request(request).await.map_err(|error| {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            (FrameFault::Unreachable, format!("{error}{cause}"))
+            (FrameFault::UNREACHABLE, format!("{error}{cause}"))
         })?;
         body_of(response).await
     }
 }
 
 fn unreachable(error: impl std::fmt::Display) -> (FrameFault, String) {
-    (FrameFault::Unreachable, error.to_string())
+    (FrameFault::UNREACHABLE, error.to_string())
 }
 
 /// The header value for `user:password` (RFC 7617), marked as sensitive so that it is never printed.
@@ -131,33 +137,28 @@ fn basic_authorization(pair: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-async fn body_of(response: Response<Incoming>) -> Result<Vec<u8>, (FrameFault, String)> {
+async fn body_of(response: Response<Incoming>) -> Result<Bytes, (FrameFault, String)> {
     let status = response.status();
     if status != StatusCode::OK {
-        return Err((FrameFault::Status, format!("expected status 200, found {status}")));
+        return Err((FrameFault::STATUS, format!("expected status 200, found {status}")));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind: String = kind.chars().take(60).collect::<String>().to_ascii_lowercase();
     if ["text/", "multipart/", "application/json", "application/xml"].iter().any(|no| kind.starts_with(no)) {
-        return Err((FrameFault::NotAnImage, format!("expected an image, found {kind}")));
+        return Err((FrameFault::NOT_AN_IMAGE, format!("expected an image, found {kind}")));
     }
-    let oversize = || (FrameFault::Oversize, format!("expected at most {MAX_FRAME_BYTES} bytes, found more"));
-    let mut body = response.into_body();
-    if body.size_hint().lower() > MAX_FRAME_BYTES {
+    let oversize = || (FrameFault::OVERSIZE, format!("expected at most {MAX_FRAME_BYTES} bytes, found more"));
+    if response.body().size_hint().lower() > MAX_FRAME_BYTES {
         return Err(oversize());
     }
-    let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| (FrameFault::Cut, format!("in the middle of the body: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if (bytes.len() + data.len()) as u64 > MAX_FRAME_BYTES {
-            return Err(oversize());
-        }
-        bytes.extend_from_slice(&data);
-    }
+    let body = Limited::new(response.into_body(), MAX_FRAME_BYTES as usize).collect().await;
+    let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+        true => oversize(),
+        false => (FrameFault::CUT, format!("in the middle of the body: {error}")),
+    })?;
+    let bytes = body.to_bytes();
     if super::image_files::is_cut(&bytes) {
-        return Err((FrameFault::Cut, format!("the image ends after {} bytes", bytes.len())));
+        return Err((FrameFault::CUT, format!("the image ends after {} bytes", bytes.len())));
     }
     Ok(bytes)
 }
@@ -168,7 +169,7 @@ impl SnapshotRequests {
         while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
-            self.faults.count(FrameFault::Busy, detail);
+            self.faults.count_fault(FrameFault::BUSY, detail);
             return;
         }
         let (client, faults, sender) = (Arc::clone(&self.client), self.faults.clone(), self.sender.clone());

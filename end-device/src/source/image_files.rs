@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::config::MAX_FRAME_BYTES;
-use super::faults::{FaultCounter, FrameFault};
+use super::MAX_FRAME_BYTES;
+use super::faults::FrameFault;
 use super::frame_channel::FrameSender;
 use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::Preprocessor;
+use crate::report::SharedReport;
 
 /// Image files of a folder that are listed.
 pub(crate) const MAX_FILES: usize = 65_536;
@@ -56,18 +57,18 @@ pub(crate) fn send_file(path: &Path, preprocessor: &Preprocessor, frames: &Frame
     view.is_none_or(|view| frames.send(view))
 }
 
-fn read(path: &Path, name: &str, faults: &FaultCounter) -> Option<Vec<u8>> {
+fn read(path: &Path, name: &str, faults: &SharedReport) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FRAME_BYTES + 1).read_to_end(&mut bytes));
     let (fault, detail) = match read {
-        Err(error) => (FrameFault::Unreadable, error.to_string()),
+        Err(error) => (FrameFault::UNREADABLE, error.to_string()),
         Ok(length) if length as u64 > MAX_FRAME_BYTES => {
-            (FrameFault::Oversize, format!("expected at most {MAX_FRAME_BYTES} bytes, found more"))
+            (FrameFault::OVERSIZE, format!("expected at most {MAX_FRAME_BYTES} bytes, found more"))
         }
-        Ok(length) if is_cut(&bytes) => (FrameFault::Cut, format!("ends after {length} bytes")),
+        Ok(length) if is_cut(&bytes) => (FrameFault::CUT, format!("ends after {length} bytes")),
         Ok(_) => return Some(bytes),
     };
-    faults.count(fault, format_args!("{name}: {detail}"));
+    faults.count_fault(fault, format_args!("{name}: {detail}"));
     None
 }
 

@@ -1,12 +1,14 @@
 //! JPEG and PNG files in a stream, one after the other, separated by their own structure (ffmpeg's `image2pipe` writes nothing
 //! between them).
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 
 /// Start of a JPEG: the marker "start of image", and the first byte of the next marker.
 const JPEG: &[u8] = &[0xff, 0xd8, 0xff];
 /// Start of a PNG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// Error for bytes that violate the structure of the format.
+const BROKEN: ErrorKind = ErrorKind::InvalidData;
 
 /// Splitter of a stream into images. Memory: one image of at most `max_bytes`.
 pub(crate) struct ImageStream<R> {
@@ -27,21 +29,6 @@ pub(crate) enum StreamPart {
     Stray { bytes: u64 },
     /// An image that the end of the stream cut.
     Cut { bytes: u64 },
-}
-
-/// Reason for which reading an image stopped.
-enum Stop {
-    /// The bytes violate the structure of the format.
-    Broken,
-    /// The stream ended.
-    End,
-    Io(io::Error),
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 impl<R: Read> ImageStream<R> {
@@ -72,22 +59,23 @@ impl<R: Read> ImageStream<R> {
         Ok(Some(match read {
             Ok(()) if image.is_oversize() => StreamPart::Oversize { bytes },
             Ok(()) => StreamPart::Image(image.bytes),
-            Err(Stop::Broken) => StreamPart::Stray { bytes },
-            Err(Stop::End) => StreamPart::Cut { bytes },
-            Err(Stop::Io(error)) => return Err(error),
+            Err(error) => match error.kind() {
+                BROKEN => StreamPart::Stray { bytes },
+                ErrorKind::UnexpectedEof => StreamPart::Cut { bytes },
+                _ => return Err(error),
+            },
         }))
     }
 
     /// Reads up to the start of an image. Returns the number of bytes before it, and the start that was found.
     fn find_start(&mut self) -> io::Result<(u64, Option<&'static [u8]>)> {
-        let mut tail = Vec::with_capacity(PNG.len() + 1);
+        // No start has a zero.
+        let mut tail = [0; PNG.len()];
         let mut read = 0u64;
         while let Some(byte) = self.byte()? {
             read += 1;
-            if tail.len() == PNG.len() {
-                tail.remove(0);
-            }
-            tail.push(byte);
+            tail.rotate_left(1);
+            tail[PNG.len() - 1] = byte;
             if let Some(magic) = [JPEG, PNG].into_iter().find(|magic| tail.ends_with(magic)) {
                 return Ok((read - magic.len() as u64, Some(magic)));
             }
@@ -96,17 +84,17 @@ impl<R: Read> ImageStream<R> {
     }
 
     /// Reads the segments of a JPEG up to its end of image (ITU-T T.81, annex B).
-    fn jpeg(&mut self, image: &mut Image) -> Result<(), Stop> {
+    fn jpeg(&mut self, image: &mut Image) -> io::Result<()> {
         const START_OF_SCAN: u8 = 0xda;
         let mut marker = self.marker(image)?;
         loop {
             match marker {
                 0xd9 => return Ok(()),
-                0x00 | 0xd8 => return Err(Stop::Broken),
+                0x00 | 0xd8 => return Err(BROKEN.into()),
                 0x01 | 0xd0..=0xd7 => {}
                 _ => {
                     let length = u16::from_be_bytes([self.copy_byte(image)?, self.copy_byte(image)?]);
-                    self.copy(length.checked_sub(2).ok_or(Stop::Broken)?.into(), image)?;
+                    self.copy(length.checked_sub(2).ok_or(BROKEN)?.into(), image)?;
                 }
             }
             marker = self.next_marker(marker == START_OF_SCAN, image)?;
@@ -114,7 +102,7 @@ impl<R: Read> ImageStream<R> {
     }
 
     /// The marker after a segment. In the data of a scan, `ff 00` and restart markers are data.
-    fn next_marker(&mut self, is_scan: bool, image: &mut Image) -> Result<u8, Stop> {
+    fn next_marker(&mut self, is_scan: bool, image: &mut Image) -> io::Result<u8> {
         loop {
             match self.copy_byte(image)? {
                 0xff => {
@@ -124,13 +112,13 @@ impl<R: Read> ImageStream<R> {
                     }
                 }
                 _ if is_scan => {}
-                _ => return Err(Stop::Broken),
+                _ => return Err(BROKEN.into()),
             }
         }
     }
 
     /// The second byte of a marker, after any number of fill bytes.
-    fn marker(&mut self, image: &mut Image) -> Result<u8, Stop> {
+    fn marker(&mut self, image: &mut Image) -> io::Result<u8> {
         loop {
             let byte = self.copy_byte(image)?;
             if byte != 0xff {
@@ -140,7 +128,7 @@ impl<R: Read> ImageStream<R> {
     }
 
     /// Reads the chunks of a PNG up to its `IEND` (PNG specification, section 5.3).
-    fn png(&mut self, image: &mut Image) -> Result<(), Stop> {
+    fn png(&mut self, image: &mut Image) -> io::Result<()> {
         const CHECK_SUM_BYTES: u64 = 4;
         loop {
             let mut head = [0; 8];
@@ -150,7 +138,7 @@ impl<R: Read> ImageStream<R> {
             let [a, b, c, d, kind @ ..] = head;
             let length = u32::from_be_bytes([a, b, c, d]);
             if length > i32::MAX as u32 || !kind.iter().all(u8::is_ascii_alphabetic) {
-                return Err(Stop::Broken);
+                return Err(BROKEN.into());
             }
             self.copy(u64::from(length) + CHECK_SUM_BYTES, image)?;
             if &kind == b"IEND" {
@@ -159,40 +147,23 @@ impl<R: Read> ImageStream<R> {
         }
     }
 
-    fn copy(&mut self, mut count: u64, image: &mut Image) -> Result<(), Stop> {
-        while count > 0 {
-            let buffer = self.buffer()?;
-            let part = buffer.len().min(usize::try_from(count).unwrap_or(usize::MAX));
-            if part == 0 {
-                return Err(Stop::End);
-            }
-            image.push(&buffer[..part]);
-            self.input.consume(part);
-            count -= part as u64;
-        }
-        Ok(())
+    fn copy(&mut self, count: u64, image: &mut Image) -> io::Result<()> {
+        let copied = io::copy(&mut self.input.by_ref().take(count), image)?;
+        if copied < count { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    fn copy_byte(&mut self, image: &mut Image) -> Result<u8, Stop> {
-        let byte = self.byte()?.ok_or(Stop::End)?;
-        image.push(&[byte]);
+    fn copy_byte(&mut self, image: &mut Image) -> io::Result<u8> {
+        let byte = self.byte()?.ok_or(ErrorKind::UnexpectedEof)?;
+        image.write_all(&[byte])?;
         Ok(byte)
     }
 
     fn byte(&mut self) -> io::Result<Option<u8>> {
-        let byte = self.buffer()?.first().copied();
-        self.input.consume(usize::from(byte.is_some()));
-        Ok(byte)
-    }
-
-    /// Bytes in the buffer; none at the end of the stream.
-    fn buffer(&mut self) -> io::Result<&[u8]> {
-        loop {
-            match self.input.fill_buf() {
-                Ok(_) => return Ok(self.input.buffer()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut byte = [0];
+        match self.input.read_exact(&mut byte) {
+            Ok(()) => Ok(Some(byte[0])),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -205,17 +176,24 @@ struct Image {
 }
 
 impl Image {
-    fn push(&mut self, bytes: &[u8]) {
+    fn is_oversize(&self) -> bool {
+        self.length > self.max_bytes
+    }
+}
+
+impl Write for Image {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.length += bytes.len() as u64;
         if self.is_oversize() {
             self.bytes = Vec::new();
         } else {
             self.bytes.extend_from_slice(bytes);
         }
+        Ok(bytes.len())
     }
 
-    fn is_oversize(&self) -> bool {
-        self.length > self.max_bytes
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

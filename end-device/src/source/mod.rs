@@ -10,7 +10,6 @@
 //! are decoded off the async thread.
 
 mod archive;
-mod config;
 mod faults;
 mod folder_player;
 mod folder_scan;
@@ -34,14 +33,12 @@ use headwater_samples::roi::Roi;
 use headwater_transport::Endpoint;
 
 pub use archive::Frames;
-pub use config::{
-    Existing, FolderEnd, HttpAuth, MAX_FRAME_BYTES, Secret, SourceConfig, SourceKind, StdinFormat,
-    StdinFrames,
-};
-pub(crate) use faults::FaultCounter;
-pub(crate) use running::{CapturedFrame, RunningSource, SourceEvent};
+pub(crate) use running::{RunningSource, SourceEvent};
 
+use crate::config::Capture;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
+use crate::settings::{SourceSettings, SourceWord, StdinSettings};
 use frame_channel::FrameProducer;
 use preprocess::Preprocessor;
 use running::RunningKind;
@@ -70,6 +67,9 @@ pub(crate) enum FrameUse {
     LatestFrame,
 }
 
+/// Largest file or body of one frame, in bytes; as in an archive.
+pub const MAX_FRAME_BYTES: u64 = 4 << 20;
+
 /// Age up to which a frame answers, unless the settings give another.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
@@ -79,42 +79,46 @@ impl Source {
     /// # Errors
     /// [`DeviceError::Frames`], [`DeviceError::NoFrames`] for an archive; [`DeviceError::Source`] for any other source, also for a
     /// region of interest outside its frames if their size is known by now.
-    pub fn open(config: &SourceConfig, slot: Slot, view: &Preprocessing) -> Result<Self, DeviceError> {
-        let preprocessor = Preprocessor::new(view, config.roi);
+    pub fn open(
+        settings: &SourceSettings,
+        capture: Capture,
+        slot: Slot,
+        view: &Preprocessing,
+    ) -> Result<Self, DeviceError> {
+        let preprocessor = Preprocessor::new(view, settings.roi);
         let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
-        let kind = match &config.kind {
-            SourceKind::Archive { path } => {
-                CheckedKind::Archive(Frames::open_cut(path, slot, view, config.roi)?)
+        // Checked settings have a path where the kind needs one.
+        let path = settings.path.clone().unwrap_or_default();
+        let kind = match settings.kind {
+            SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, settings.roi)?),
+            SourceWord::Folder => {
+                producer(Box::new(folder_player::FolderPlayer::open(path, &settings.folder, preprocessor)?))
             }
-            SourceKind::Folder { path, period_ms, end } => {
-                producer(Box::new(folder_player::FolderPlayer::open(path, *period_ms, *end, preprocessor)?))
+            SourceWord::Watch => {
+                producer(Box::new(folder_watcher::FolderWatcher::open(path, &settings.watch, preprocessor)?))
             }
-            SourceKind::Watch { path, existing, poll_ms } => producer(Box::new(
-                folder_watcher::FolderWatcher::open(path, *existing, *poll_ms, preprocessor)?,
-            )),
             #[cfg(feature = "http")]
-            SourceKind::Http { url, timeout_ms, auth } => {
-                CheckedKind::Http(Box::new(http::SnapshotClient::open(url, *timeout_ms, auth, preprocessor)?))
-            }
+            SourceWord::Http => CheckedKind::Http(Box::new(http::SnapshotClient::open(
+                &settings.http,
+                capture,
+                preprocessor,
+            )?)),
             #[cfg(not(feature = "http"))]
-            SourceKind::Http { .. } => {
-                return Err(DeviceError::source_of_frames("http", WITHOUT_HTTP));
-            }
-            SourceKind::Stdin(frames) => {
-                producer(Box::new(stdin::Stdin::open(std::io::stdin(), *frames, preprocessor)?))
+            SourceWord::Http => return Err(DeviceError::source_of_frames("http", WITHOUT_HTTP)),
+            SourceWord::Stdin => {
+                producer(Box::new(stdin::Stdin::open(std::io::stdin(), settings.stdin, preprocessor)?))
             }
         };
-        let max_age = Duration::from_millis(config.max_age_ms);
-        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age, kind })
+        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age: settings.max_age(capture), kind })
     }
 
-    /// Frames from any reader, in the formats of [`SourceKind::Stdin`].
+    /// Frames from any reader, in the formats of standard input.
     ///
     /// # Errors
     /// [`DeviceError::Source`] for a region of interest outside the frames.
     pub fn of_reader(
         input: impl Read + Send + 'static,
-        frames: StdinFrames,
+        frames: StdinSettings,
         roi: Option<Roi>,
         slot: Slot,
         view: &Preprocessing,
@@ -151,18 +155,18 @@ impl Source {
     pub(crate) fn start(
         self,
         frame_use: FrameUse,
-        faults: FaultCounter,
+        faults: SharedReport,
     ) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),
             CheckedKind::Producer(producer) => {
-                let (frames, end) = frame_channel::start(producer, frame_use, faults.clone())?;
-                RunningKind::Producer { frames, end, max_age: self.max_age, faults }
+                let (frames, thread) = frame_channel::start(producer, frame_use, faults.clone())?;
+                RunningKind::Producer { frames, thread: Some(thread), max_age: self.max_age, faults }
             }
             #[cfg(feature = "http")]
             CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
         };
-        Ok(RunningSource::new(kind))
+        Ok(RunningSource { kind, is_over: false })
     }
 }
 

@@ -4,7 +4,8 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_samples::roi::{self, RawFormat, Roi, RoiError};
 use headwater_samples::{Shape, View};
 
-use super::faults::{FaultCounter, FrameFault};
+use super::faults::FrameFault;
+use crate::report::SharedReport;
 
 /// The shape of a view, and the region of the frame that becomes the view.
 #[derive(Clone, Copy, Debug)]
@@ -28,21 +29,21 @@ impl Preprocessor {
     }
 
     /// The view in an image file; `name` identifies the file in a fault.
-    pub(crate) fn image(&self, bytes: &[u8], name: &str, faults: &FaultCounter) -> Option<View> {
+    pub(crate) fn image(&self, bytes: &[u8], name: &str, faults: &SharedReport) -> Option<View> {
         counted(roi::decode(bytes, self.shape, self.roi), name, faults)
     }
 
     /// The view in raw pixels.
-    pub(crate) fn raw(&self, pixels: Vec<u8>, raw: RawFrames, faults: &FaultCounter) -> Option<View> {
+    pub(crate) fn raw(&self, pixels: Vec<u8>, raw: RawFrames, faults: &SharedReport) -> Option<View> {
         let view = roi::from_raw(pixels, raw.format, raw.size, self.shape, self.roi);
         counted(view, "standard input", faults)
     }
 }
 
-fn counted(view: Result<View, RoiError>, name: &str, faults: &FaultCounter) -> Option<View> {
+fn counted(view: Result<View, RoiError>, name: &str, faults: &SharedReport) -> Option<View> {
     let fault = match &view {
-        Err(RoiError::Outside { .. }) => FrameFault::RoiOutside,
-        _ => FrameFault::Broken,
+        Err(RoiError::Outside { .. }) => FrameFault::ROI_OUTSIDE,
+        _ => FrameFault::BROKEN,
     };
-    view.map_err(|error| faults.count(fault, format_args!("{name}: {error}"))).ok()
+    view.map_err(|error| faults.count_fault(fault, format_args!("{name}: {error}"))).ok()
 }

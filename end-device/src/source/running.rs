@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::pending;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headwater_protocol::SampleId;
@@ -9,32 +10,32 @@ use headwater_samples::View;
 use headwater_samples::archive::Frame;
 
 use super::archive::Frames;
-use super::faults::{FaultCounter, FrameFault};
-use super::frame_channel::{FrameReceiver, SourceEnd};
+use super::faults::FrameFault;
+use super::frame_channel::FrameReceiver;
 #[cfg(feature = "http")]
 use super::http::{Snapshot, SnapshotRequests};
+use crate::report::SharedReport;
 
 /// A running source.
 pub(crate) struct RunningSource {
-    kind: RunningKind,
-    is_over: bool,
+    pub(crate) kind: RunningKind,
+    /// True after [`SourceEvent::Ended`].
+    pub(crate) is_over: bool,
 }
 
 pub(crate) enum RunningKind {
     /// An archive, in which the sample id picks a frame.
     Archive(Frames),
     /// A producer on a separate thread.
-    Producer { frames: FrameReceiver, end: SourceEnd, max_age: Duration, faults: FaultCounter },
+    Producer {
+        frames: FrameReceiver,
+        thread: Option<JoinHandle<bool>>,
+        max_age: Duration,
+        faults: SharedReport,
+    },
     /// A camera that is asked for each frame.
     #[cfg(feature = "http")]
     Snapshots(Box<SnapshotRequests>),
-}
-
-/// The frame of a sample that is captured.
-pub(crate) enum CapturedFrame<'a> {
-    Now(Frame<'a>),
-    /// None now. A requested snapshot comes as an event; any other miss is counted.
-    LaterOrNever,
 }
 
 /// Event of a source.
@@ -49,59 +50,52 @@ pub(crate) enum SourceEvent {
 }
 
 impl RunningSource {
-    pub(crate) fn new(kind: RunningKind) -> Self {
-        Self { kind, is_over: false }
-    }
-
-    /// True after [`SourceEvent::Ended`].
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// The frame of a sample that is captured now.
+    /// The frame of a sample that is captured now. `None`: a requested snapshot comes as an event; any other miss is counted.
     #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "snapshots alone need the time"))]
-    pub(crate) fn capture(&mut self, sample: SampleId, captured_us: u64) -> CapturedFrame<'_> {
+    pub(crate) fn capture(&mut self, sample: SampleId, captured_us: u64) -> Option<Frame<'_>> {
         match &mut self.kind {
-            RunningKind::Archive(frames) => CapturedFrame::Now(frames.frame(sample)),
+            RunningKind::Archive(frames) => Some(frames.frame(sample)),
             RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, faults, .. }
                 if !self.is_over =>
             {
                 let newest = newest.borrow().clone();
                 let Some(newest) = newest else {
-                    faults.count(FrameFault::NoneYet, "a sample is due and no frame has come yet");
-                    return CapturedFrame::LaterOrNever;
+                    faults.count_fault(FrameFault::NONE_YET, "a sample is due and no frame has come yet");
+                    return None;
                 };
                 let age = newest.came.elapsed();
                 if age > *max_age {
                     let (age_ms, max_age_ms) = (age.as_millis(), max_age.as_millis());
                     let detail =
                         format_args!("the newest frame came {age_ms} ms ago, max_age_ms is {max_age_ms}");
-                    faults.count(FrameFault::Stale, detail);
-                    return CapturedFrame::LaterOrNever;
+                    faults.count_fault(FrameFault::STALE, detail);
+                    return None;
                 }
-                CapturedFrame::Now(Frame::View(Cow::Owned(newest.view.clone())))
+                Some(Frame::View(Cow::Owned(newest.view.clone())))
             }
             // Frames that are samples themselves answer no other sample.
-            RunningKind::Producer { .. } => CapturedFrame::LaterOrNever,
+            RunningKind::Producer { .. } => None,
             #[cfg(feature = "http")]
             RunningKind::Snapshots(requests) => {
                 requests.start(sample, captured_us);
-                CapturedFrame::LaterOrNever
+                None
             }
         }
     }
 
     /// Waits for the next event. Cancelling the wait loses nothing.
     pub(crate) async fn next(&mut self) -> SourceEvent {
-        let end = match &mut self.kind {
+        let thread = match &mut self.kind {
             RunningKind::Archive(_) => return pending().await,
-            RunningKind::Producer { frames: FrameReceiver::Each(each), end, .. } => match each.recv().await {
-                Some(frame) => return SourceEvent::OwnSample(frame.view),
-                None => end,
-            },
-            RunningKind::Producer { frames: FrameReceiver::Newest(newest), end, .. } => {
+            RunningKind::Producer { frames: FrameReceiver::Each(each), thread, .. } => {
+                match each.recv().await {
+                    Some(frame) => return SourceEvent::OwnSample(frame.view),
+                    None => thread,
+                }
+            }
+            RunningKind::Producer { frames: FrameReceiver::Newest(newest), thread, .. } => {
                 while newest.changed().await.is_ok() {}
-                end
+                thread
             }
             #[cfg(feature = "http")]
             RunningKind::Snapshots(requests) => {
@@ -109,6 +103,8 @@ impl RunningSource {
             }
         };
         self.is_over = true;
-        SourceEvent::Ended { is_clean: end.is_clean() }
+        // A thread that panicked broke off.
+        let is_clean = thread.take().is_some_and(|thread| thread.join().unwrap_or(false));
+        SourceEvent::Ended { is_clean }
     }
 }

@@ -1,15 +1,16 @@
 //! Frames on a pipe: raw pixels, or JPEG and PNG files one after the other.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 use headwater_samples::roi::RawFormat;
 
-use super::config::{MAX_FRAME_BYTES, StdinFormat, StdinFrames};
+use super::MAX_FRAME_BYTES;
 use super::faults::FrameFault;
 use super::frame_channel::{FrameProducer, FrameSender};
 use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::{Preprocessor, RawFrames};
 use crate::error::DeviceError;
+use crate::settings::{StdinFormat, StdinSettings};
 
 /// Name of the pipe in faults.
 const NAME: &str = "standard input";
@@ -26,7 +27,7 @@ impl<R: Read + Send> Stdin<R> {
     /// Opens the pipe. Raw frames without a size have that of the view; the region of interest must lie in them.
     pub(crate) fn open(
         input: R,
-        frames: StdinFrames,
+        frames: StdinSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
         let raw = match frames.format {
@@ -47,68 +48,51 @@ impl<R: Read + Send> Stdin<R> {
 impl<R: Read + Send> FrameProducer for Stdin<R> {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
         let ended = match self.raw {
-            Some(raw) => send_raw(self.input, raw, self.preprocessor, frames),
-            None => send_files(self.input, self.preprocessor, frames),
+            Some(raw) => self.send_raw(raw, frames),
+            None => self.send_files(frames),
         };
         ended.map_err(|error| format!("{NAME}: {error}"))
     }
 }
 
-fn send_raw(
-    mut input: impl Read,
-    raw: RawFrames,
-    preprocessor: Preprocessor,
-    frames: &FrameSender,
-) -> std::io::Result<()> {
-    let expected = raw.format.bytes(raw.size[0], raw.size[1]);
-    loop {
-        let mut pixels = vec![0; expected];
-        let found = read_full(&mut input, &mut pixels)?;
-        if found == 0 {
-            return Ok(());
-        }
-        if found < expected {
-            let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
-            frames.faults.count(FrameFault::Cut, detail);
-            return Ok(());
-        }
-        let view = preprocessor.raw(pixels, raw, &frames.faults);
-        if view.is_some_and(|view| !frames.send(view)) {
-            return Ok(());
-        }
-    }
-}
-
-fn send_files(input: impl Read, preprocessor: Preprocessor, frames: &FrameSender) -> std::io::Result<()> {
-    let mut images = ImageStream::new(input, MAX_FRAME_BYTES);
-    while let Some(part) = images.next_part()? {
-        let (fault, bytes) = match part {
-            StreamPart::Image(file) => {
-                let view = preprocessor.image(&file, NAME, &frames.faults);
-                if view.is_some_and(|view| !frames.send(view)) {
-                    return Ok(());
-                }
-                continue;
+impl<R: Read> Stdin<R> {
+    fn send_raw(mut self, raw: RawFrames, frames: &FrameSender) -> std::io::Result<()> {
+        let expected = raw.format.bytes(raw.size[0], raw.size[1]);
+        loop {
+            let mut pixels = Vec::with_capacity(expected);
+            let found = self.input.by_ref().take(expected as u64).read_to_end(&mut pixels)?;
+            if found == 0 {
+                return Ok(());
             }
-            StreamPart::Oversize { bytes } => (FrameFault::Oversize, bytes),
-            StreamPart::Stray { bytes } => (FrameFault::Stray, bytes),
-            StreamPart::Cut { bytes } => (FrameFault::Cut, bytes),
-        };
-        frames.faults.count(fault, format_args!("{NAME}: {bytes} bytes"));
-    }
-    Ok(())
-}
-
-/// Fills the buffer, or as much of it as the input has left.
-fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match input.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            if found < expected {
+                let detail = format_args!("{NAME}: the last frame has {found} of {expected} bytes");
+                frames.faults.count_fault(FrameFault::CUT, detail);
+                return Ok(());
+            }
+            let view = self.preprocessor.raw(pixels, raw, &frames.faults);
+            if view.is_some_and(|view| !frames.send(view)) {
+                return Ok(());
+            }
         }
     }
-    Ok(filled)
+
+    fn send_files(self, frames: &FrameSender) -> std::io::Result<()> {
+        let mut images = ImageStream::new(self.input, MAX_FRAME_BYTES);
+        while let Some(part) = images.next_part()? {
+            let (fault, bytes) = match part {
+                StreamPart::Image(file) => {
+                    let view = self.preprocessor.image(&file, NAME, &frames.faults);
+                    if view.is_some_and(|view| !frames.send(view)) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                StreamPart::Oversize { bytes } => (FrameFault::OVERSIZE, bytes),
+                StreamPart::Stray { bytes } => (FrameFault::STRAY, bytes),
+                StreamPart::Cut { bytes } => (FrameFault::CUT, bytes),
+            };
+            frames.faults.count_fault(fault, format_args!("{NAME}: {bytes} bytes"));
+        }
+        Ok(())
+    }
 }

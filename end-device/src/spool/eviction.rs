@@ -56,7 +56,7 @@ impl Spool {
         for sample in stored {
             let is_sent = self.samples.get(&sample).is_some_and(|entry| entry.is_sent);
             let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
-            self.insert_given_up(sample, entry, GiveUpReason::SpoolFull, "the spool is full");
+            self.insert_given_up(sample, entry, GiveUpReason::SPOOL_FULL, "the spool is full");
         }
         super::remove_segment(segment);
     }

@@ -11,12 +11,10 @@
 //! keeps the ids of those samples and reports them to the leader as given up. Times are microseconds since the device's start.
 
 mod eviction;
-mod give_up_counts;
-mod given_up_ids;
+mod given_up;
 mod record;
 mod recovery;
 mod segment;
-mod segment_files;
 mod send_schedule;
 #[cfg(test)]
 mod tests;
@@ -28,8 +26,8 @@ use std::path::{Path, PathBuf};
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::warn;
 
-pub(crate) use give_up_counts::{GiveUpCounts, GiveUpReason};
-use given_up_ids::GivenUpIds;
+use given_up::GivenUpIds;
+pub(crate) use given_up::{GiveUpCounts, GiveUpReason};
 use record::ParsedRecord;
 pub(crate) use record::Record;
 use segment::Segment;
@@ -52,7 +50,8 @@ pub(crate) struct Spool {
     without_segment: usize,
     /// File of their ids.
     ids: GivenUpIds,
-    counts: GiveUpCounts,
+    /// Samples given up so far.
+    pub(crate) counts: GiveUpCounts,
     folder: Option<PathBuf>,
     network: NetworkId,
     max_bytes: u64,
@@ -142,8 +141,8 @@ impl Spool {
         }
         let is_sent = due_us.is_some();
         let written = match self.make_space(record) {
-            true => self.write(record).map_err(|error| (GiveUpReason::Disk, error.to_string())),
-            false => Err((GiveUpReason::SpoolFull, format!("expected space for {} bytes", record.bytes()))),
+            true => self.write(record).map_err(|error| (GiveUpReason::DISK, error.to_string())),
+            false => Err((GiveUpReason::SPOOL_FULL, format!("expected space for {} bytes", record.bytes()))),
         };
         match written {
             Ok(position) => {
@@ -189,7 +188,7 @@ impl Spool {
             Some(Err(error)) => error.to_string(),
             None => "its segment is gone".into(),
         };
-        self.give_up(sample, GiveUpReason::Unreadable, &unreadable);
+        self.give_up(sample, GiveUpReason::UNREADABLE, &unreadable);
         Some(SpooledSample::GivenUp)
     }
 
@@ -233,11 +232,6 @@ impl Spool {
     /// Bytes of the segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().map(Segment::bytes).sum()
-    }
-
-    /// Samples given up so far.
-    pub(crate) fn counts(&self) -> &GiveUpCounts {
-        &self.counts
     }
 
     /// True when the spool outlives the process.
@@ -284,7 +278,7 @@ impl Spool {
         }
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
-            let path = self.folder.as_deref().map(|folder| segment_files::path(folder, self.last_number));
+            let path = self.folder.as_deref().map(|folder| recovery::segment_path(folder, self.last_number));
             match Segment::create(path, self.network) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 created => break created?,

@@ -1,16 +1,17 @@
-//! Recovery of the segments that an earlier process left in a folder.
+//! Recovery of the segments that an earlier process left in a folder: `00000001.seg`, `00000002.seg`, ...
 
 use std::collections::btree_map;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use headwater_protocol::{NetworkId, SampleId};
 use tracing::{info, warn};
 
 use super::eviction::without_segment;
-use super::given_up_ids::GivenUpIds;
+use super::given_up::GivenUpIds;
 use super::record::{ParsedRecord, Record};
-use super::segment::{HEADER_BYTES, OpenedSegment, Segment};
-use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, segment_files};
+use super::segment::{EarlierSegment, HEADER_BYTES, Segment};
+use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, given_up};
 use crate::error::DeviceError;
 
 impl Spool {
@@ -20,8 +21,7 @@ impl Spool {
     /// # Errors
     /// [`DeviceError::Stored`] when the folder cannot be used.
     pub(crate) fn open(folder: PathBuf, max_bytes: u64, network: NetworkId) -> Result<Self, DeviceError> {
-        let segments =
-            segment_files::segments(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
+        let segments = segments(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
         let (ids, given_up) =
             GivenUpIds::open(&folder).map_err(|error| DeviceError::spool(&folder, error))?;
         let mut spool = Self::new(Some(folder), max_bytes, network);
@@ -54,20 +54,19 @@ impl Spool {
 
     fn recover_segment(&mut self, number: u32, path: &Path) {
         let reason = match Segment::open(path) {
-            Ok(OpenedSegment::Segment(segment, network, records)) => {
+            Ok(Some(EarlierSegment { segment, network, records })) => {
                 self.segments.insert(number, segment);
                 self.recover_records(number, network, &records, path);
                 return self.remove_if_unused(number);
             }
-            Ok(OpenedSegment::Empty) => match std::fs::remove_file(path) {
+            Ok(None) => match fs::remove_file(path) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
-            Ok(OpenedSegment::NotASegment(reason)) => reason,
             Err(error) => error.to_string(),
         };
         warn!(file = %path.display(), reason, "a segment of the spool cannot be read: the file is left alone");
-        self.counts.count(GiveUpReason::Unreadable, &reason);
+        self.counts.count(GiveUpReason::UNREADABLE, &reason);
     }
 
     fn recover_records(&mut self, segment: u32, network: NetworkId, records: &[u8], path: &Path) {
@@ -77,10 +76,10 @@ impl Spool {
             let (sample, give_up, length) = match Record::parse(&records[at..]) {
                 ParsedRecord::Whole(record, length) => {
                     let is_other = network != self.network;
-                    (record.sample, is_other.then_some(GiveUpReason::OtherNetwork), length)
+                    (record.sample, is_other.then_some(GiveUpReason::OTHER_NETWORK), length)
                 }
-                ParsedRecord::Altered(sample, length) => (sample, Some(GiveUpReason::Unreadable), length),
-                ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::Unreadable), records.len() - at),
+                ParsedRecord::Altered(sample, length) => (sample, Some(GiveUpReason::UNREADABLE), length),
+                ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::UNREADABLE), records.len() - at),
                 ParsedRecord::End => return,
                 ParsedRecord::Unknown => {
                     let left = records.len() - at;
@@ -88,7 +87,7 @@ impl Spool {
                         file = %path.display(), offset = position.offset, left,
                         "a segment is cut or altered: the rest of it is ignored"
                     );
-                    return self.counts.count(GiveUpReason::Unreadable, "the end of a segment");
+                    return self.counts.count(GiveUpReason::UNREADABLE, "the end of a segment");
                 }
             };
             self.recover_sample(sample, position, give_up);
@@ -106,5 +105,56 @@ impl Spool {
         if let Some(reason) = give_up {
             self.give_up(sample, reason, "from an earlier process");
         }
+    }
+}
+
+/// Extension of a segment's file name.
+const EXTENSION: &str = "seg";
+
+/// The path of a segment.
+pub(super) fn segment_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:08}.{EXTENSION}"))
+}
+
+/// The segments of a folder in the order in which they were written. A missing folder is made; any other file is logged and left alone.
+///
+/// # Errors
+/// When the folder cannot be made or read.
+fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
+    fs::create_dir_all(folder)?;
+    let mut segments = Vec::new();
+    for file in fs::read_dir(folder)? {
+        let file = file?.path();
+        match number(&file) {
+            Some(number) => segments.push((number, file)),
+            None if file.file_name().is_some_and(|name| name == given_up::FILE) => {}
+            None => warn!(file = %file.display(), "not a segment of the spool: the file is left alone"),
+        }
+    }
+    segments.sort();
+    Ok(segments)
+}
+
+fn number(file: &Path) -> Option<u32> {
+    let name = file.file_name()?.to_str()?;
+    let number = name.strip_suffix(EXTENSION)?.strip_suffix('.')?.parse().ok()?;
+    // Only the spelling that `segment_path` writes is a segment.
+    (name == segment_path(Path::new(""), number).to_str()?).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_distinguished_from_other_files_and_come_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("made/here");
+        assert_eq!(segments(&folder).unwrap(), []);
+        for name in ["00000010.seg", "00000009.seg", "1.seg", "+0000001.seg", "x.seg", "00000001.seg.new"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let found: Vec<u32> = segments(&folder).unwrap().into_iter().map(|(number, _)| number).collect();
+        assert_eq!(found, [9, 10]);
     }
 }

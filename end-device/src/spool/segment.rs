@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId};
 
-use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record, RecordHeader};
+use super::record::{RECORD_HEADER_BYTES, Record, RecordHeader};
 
 /// Bytes before the first record.
 pub(super) const HEADER_BYTES: usize = MAGIC.len() + 32 + 4;
@@ -47,15 +47,13 @@ enum Storage {
     Memory(Vec<u8>),
 }
 
-/// Contents of a file that an earlier process left.
+/// A file that an earlier process left.
 #[derive(Debug)]
-pub(super) enum OpenedSegment {
-    /// A segment, its network, and the bytes of its records.
-    Segment(Segment, NetworkId, Vec<u8>),
-    /// Nothing: the process was killed before the first record.
-    Empty,
-    /// Something else, with a sentence that names it.
-    NotASegment(String),
+pub(super) struct EarlierSegment {
+    pub(super) segment: Segment,
+    pub(super) network: NetworkId,
+    /// Bytes of the records.
+    pub(super) records: Vec<u8>,
 }
 
 impl Segment {
@@ -81,28 +79,28 @@ impl Segment {
         Ok(Self { storage, bytes, live: 0, records: 0, ids: None })
     }
 
-    /// Opens and reads a file of an earlier process. It is never appended to.
+    /// Opens and reads a file of an earlier process, which is never appended to. `None` when the process was killed before the first
+    /// record.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub(super) fn open(path: &Path) -> io::Result<OpenedSegment> {
+    /// When the file cannot be read, or is something else.
+    pub(super) fn open(path: &Path) -> io::Result<Option<EarlierSegment>> {
         let found = fs::metadata(path)?.len();
         if found > MAX_FILE_BYTES {
             let reason = format!("expected a segment of at most {MAX_FILE_BYTES} bytes, found {found}");
-            return Ok(OpenedSegment::NotASegment(reason));
+            return Err(io::Error::other(reason));
         }
-        let mut contents = fs::read(path)?;
-        if contents.len() < HEADER_BYTES && contents.iter().zip(MAGIC).all(|(found, byte)| found == byte) {
-            return Ok(OpenedSegment::Empty);
+        let mut records = fs::read(path)?;
+        let bytes = records.len() as u64;
+        if records.len() < HEADER_BYTES && records.iter().zip(MAGIC).all(|(found, byte)| found == byte) {
+            return Ok(None);
         }
-        let Some(network) = network_of(&contents) else {
-            let reason = "expected a segment of the spool, found something else".into();
-            return Ok(OpenedSegment::NotASegment(reason));
-        };
+        let network = network_of(&records)
+            .ok_or_else(|| io::Error::other("expected a segment of the spool, found something else"))?;
+        records.drain(..HEADER_BYTES);
         let storage = Storage::File { path: path.to_path_buf(), writer: None };
-        let segment = Self { storage, bytes: contents.len() as u64, live: 0, records: 0, ids: None };
-        contents.drain(..HEADER_BYTES);
-        Ok(OpenedSegment::Segment(segment, network, contents))
+        let segment = Self { storage, bytes, live: 0, records: 0, ids: None };
+        Ok(Some(EarlierSegment { segment, network, records }))
     }
 
     /// Appends a record; returns its offset.
@@ -152,28 +150,25 @@ impl Segment {
     /// When it cannot be read.
     pub(super) fn read(&self, offset: u32) -> io::Result<Vec<u8>> {
         match &self.storage {
-            Storage::Memory(bytes) => {
-                let rest = bytes.get(offset as usize..).unwrap_or_default();
-                let length = match Record::parse(rest) {
-                    ParsedRecord::Whole(_, length) | ParsedRecord::Altered(_, length) => length,
-                    ParsedRecord::Torn(_) | ParsedRecord::Unknown | ParsedRecord::End => 0,
-                };
-                Ok(rest[..length].to_vec())
-            }
+            Storage::Memory(bytes) => self.read_record(bytes.get(offset as usize..).unwrap_or_default()),
             Storage::File { path, .. } => {
                 let mut file = File::open(path)?;
                 file.seek(SeekFrom::Start(offset.into()))?;
-                let mut header = [0; RECORD_HEADER_BYTES];
-                file.read_exact(&mut header)?;
-                let mut bytes = header.to_vec();
-                if let Some(header) = RecordHeader::parse(&header) {
-                    // A header never makes us read more than was written.
-                    let rest = (header.rest_bytes() as u64).min(self.bytes);
-                    file.take(rest).read_to_end(&mut bytes)?;
-                }
-                Ok(bytes)
+                self.read_record(file)
             }
         }
+    }
+
+    fn read_record(&self, mut input: impl Read) -> io::Result<Vec<u8>> {
+        let mut header = [0; RECORD_HEADER_BYTES];
+        input.read_exact(&mut header)?;
+        let mut bytes = header.to_vec();
+        if let Some(header) = RecordHeader::parse(&header) {
+            // A header never makes us read more than was written.
+            let rest = (header.rest_bytes() as u64).min(self.bytes);
+            input.take(rest).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
     }
 
     /// Length of the segment.
@@ -215,6 +210,7 @@ fn network_of(contents: &[u8]) -> Option<NetworkId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::ParsedRecord;
     use super::*;
 
     const NETWORK: NetworkId = NetworkId([7; 32]);
@@ -251,9 +247,7 @@ mod tests {
         let mut segment = Segment::create(Some(path.clone()), NETWORK).unwrap();
         segment.append(&record(1)).unwrap();
         drop(segment);
-        let OpenedSegment::Segment(mut segment, network, records) = Segment::open(&path).unwrap() else {
-            panic!()
-        };
+        let EarlierSegment { mut segment, network, records } = Segment::open(&path).unwrap().unwrap();
         assert_eq!(network, NETWORK);
         assert_eq!(Record::parse(&records), ParsedRecord::Whole(record(1), records.len()));
         check_reads(&segment, HEADER_BYTES as u32, record(1));
@@ -266,14 +260,12 @@ mod tests {
         let path = dir.path().join("00000001.seg");
         for end in 0..HEADER_BYTES {
             fs::write(&path, &header(NETWORK)[..end]).unwrap();
-            assert!(matches!(Segment::open(&path).unwrap(), OpenedSegment::Empty), "cut at {end}");
+            assert!(Segment::open(&path).unwrap().is_none(), "cut at {end}");
             let mut altered = header(NETWORK);
             altered[end] ^= 1;
             fs::write(&path, altered).unwrap();
-            assert!(
-                matches!(Segment::open(&path).unwrap(), OpenedSegment::NotASegment(_)),
-                "altered at {end}"
-            );
+            let error = Segment::open(&path).unwrap_err();
+            assert!(error.to_string().contains("found something else"), "altered at {end}: {error}");
         }
     }
 

@@ -75,7 +75,7 @@ fn is_given_up(spool: &mut Spool, sample: u64) -> bool {
 }
 
 fn given_up(spool: &Spool) -> Vec<(&'static str, u64)> {
-    spool.counts().by_reason.iter().map(|(reason, count)| (*reason, *count)).collect()
+    spool.counts.by_reason.iter().map(|(reason, count)| (*reason, *count)).collect()
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn the_ids_of_given_up_samples_are_bounded() {
     let mut spool = Spool::in_memory(0, NETWORK);
     let most = MAX_GIVEN_UP as u64;
     (0..most + 3).for_each(|sample| put(&mut spool, sample));
-    assert_eq!((spool.len() as u64, spool.counts().lost), (most, 3));
+    assert_eq!((spool.len() as u64, spool.counts.lost), (most, 3));
     assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
     spool.settle(&notice(None, 0, &[3]));
     put(&mut spool, most + 3);
-    assert_eq!(spool.counts().lost, 3);
+    assert_eq!(spool.counts.lost, 3);
 }
 
 #[test]
@@ -413,8 +413,8 @@ fn a_sample_given_up_by_the_agent_is_due_again() {
     put(&mut spool, 1);
     spool.sent_late(SampleId(1), 0);
     assert_eq!(due(&mut spool, 1, 9), [0; 0]);
-    spool.give_up(SampleId(1), GiveUpReason::Refused, "too large");
-    spool.give_up(SampleId(2), GiveUpReason::Refused, "too large");
+    spool.give_up(SampleId(1), GiveUpReason::REFUSED, "too large");
+    spool.give_up(SampleId(2), GiveUpReason::REFUSED, "too large");
     assert_eq!(due(&mut spool, 1, 9), [1, 2]);
     assert_eq!(given_up(&spool), [("refused", 2)]);
 }

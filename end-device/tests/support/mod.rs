@@ -5,15 +5,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_end_device::{Device, DeviceConfig, DeviceHandle, Frames};
+use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames, Sent};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
-use headwater_inference::sections::{DeviceOutput, DeviceSection};
+use headwater_inference::sections::{DeviceSection, TierOutput};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Limits, Message, NetworkTag, SampleId, Settled,
+    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkTag, SampleId, Settled,
     SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
@@ -64,14 +64,14 @@ pub(crate) fn write_frames(path: &Path) {
 }
 
 /// Output of the section for a sample.
-pub(crate) fn expected(sample: u64, slot: u8) -> DeviceOutput {
+pub(crate) fn expected(sample: u64, slot: u8) -> TierOutput {
     let slot = Slot::new(slot).expect("below 64");
     let mut section = DeviceSection::load(&bundle(), slot, &TractEngine::new()).expect("the section");
     let view = view(sample, slot.index()).expect("a sample in view");
     section.run(&view, 1).expect("one view").remove(0)
 }
 
-pub(crate) fn scores_bytes(output: &DeviceOutput) -> Vec<u8> {
+pub(crate) fn scores_bytes(output: &TierOutput) -> Vec<u8> {
     output.scores.iter().flat_map(|score| score.to_le_bytes()).collect()
 }
 
@@ -89,6 +89,11 @@ pub(crate) fn frames(slot: u8) -> Frames {
     write_frames(&path);
     let archive = Archive::open(&path).expect("frames as written");
     Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
+}
+
+/// Messages of a kind.
+pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
+    report.sent.get(kind.name()).copied().unwrap_or_default()
 }
 
 /// A device that is connected.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,19 +75,6 @@ enum Running {
     Cloud(CloudHandle),
 }
 
-/// Runs a group until `shutdown` ends.
-///
-/// # Errors
-/// [`StartError`] for a service that does not start, or had stopped by itself.
-pub async fn run(
-    settings: InProcessSettings,
-    shutdown: impl Future<Output = ()>,
-) -> Result<DeviceTotals, StartError> {
-    let group = InProcessGroup::start(settings).await?;
-    shutdown.await;
-    group.shutdown().await
-}
-
 impl InProcessGroup {
     /// Starts every service. Does not wait until the services have found each other.
     ///
@@ -116,8 +102,7 @@ impl InProcessGroup {
     /// [`StartError::Service`] names the service.
     pub async fn start_service(&mut self, service: Service) -> Result<(), StartError> {
         let started = self.start_handle(service).await;
-        let running =
-            started.map_err(|source| StartError::Service { action: "starting", service, source })?;
+        let running = started.map_err(StartError::service("starting", service))?;
         if let Running::Cloud(cloud) = &running {
             self.cloud_listen = cloud.addr();
         }
@@ -151,9 +136,7 @@ impl InProcessGroup {
             }
             Some(Running::Edge(edge)) => _ = edge.shutdown().await,
             Some(Running::Leader(leader)) => {
-                let stopped = leader.shutdown().await;
-                let refused = |error| StartError::Service { action: "stopping", service, source: error };
-                stopped.map_err(|error| refused(error.into()))?;
+                leader.shutdown().await.map_err(StartError::service("stopping", service))?;
             }
             Some(Running::Cloud(cloud)) => _ = cloud.shutdown().await,
             None => {}
@@ -271,7 +254,7 @@ impl InProcessGroup {
     pub fn device_config(&self, slot: Slot) -> DeviceConfig {
         let SiteSettings { site, group, broker, qos, queue_samples, .. } = self.settings.site.clone();
         let mut config = DeviceConfig::new(site, group, device_id(slot), slot, broker);
-        (config.upward_qos, config.queue_samples) = (qos, queue_samples);
+        (config.options.upward_qos, config.options.queue_samples) = (qos, queue_samples);
         config
     }
 

@@ -8,7 +8,7 @@ mod service;
 mod settings;
 
 pub use device_totals::DeviceTotals;
-pub use in_process::{InProcessGroup, InProcessSettings, run};
+pub use in_process::{InProcessGroup, InProcessSettings};
 pub use program::{Program, find_program, free_port};
 pub use programs::{ProgramGroup, ProgramPaths, ProgramSettings};
 pub use service::{Service, StartError};

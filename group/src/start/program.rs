@@ -42,27 +42,6 @@ impl Program {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Sends SIGSTOP: the process exists and does nothing, until [`Program::resume`].
-    ///
-    /// # Errors
-    /// As [`Program::start`].
-    pub fn pause(&self) -> Result<(), StartError> {
-        self.signal("STOP")
-    }
-
-    /// Sends SIGCONT.
-    ///
-    /// # Errors
-    /// As [`Program::start`].
-    pub fn resume(&self) -> Result<(), StartError> {
-        self.signal("CONT")
-    }
-
-    /// Sends SIGKILL and waits for the end.
-    pub fn kill(self) {
-        drop(self);
-    }
-
     /// Sends SIGTERM, waits for the end, and returns the program's standard output where it is piped.
     ///
     /// # Errors
@@ -85,8 +64,11 @@ impl Program {
         Ok(output)
     }
 
-    /// Calls the shell's own `kill`, which needs no library.
-    fn signal(&self, signal: &str) -> Result<(), StartError> {
+    /// Sends a signal such as `STOP` or `CONT` by the shell's own `kill`, which needs no library.
+    ///
+    /// # Errors
+    /// [`StartError::Io`] when the operating system does not start a shell.
+    pub fn signal(&self, signal: &str) -> Result<(), StartError> {
         let command = format!("kill -{signal} {}", self.id());
         let status = Command::new("sh").args(["-c", &command]).status();
         status.map_err(StartError::io(format!("sending SIG{signal} to {}", self.name)))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,18 +38,13 @@ impl ProgramPaths {
     /// # Errors
     /// [`StartError::NoProgram`] for a program that is not there.
     pub fn beside_this_program() -> Result<Self, StartError> {
-        let [device, aggregator, cloud] = NAMES.map(find_program);
-        Ok(Self { device: device?, aggregator: aggregator?, cloud: cloud? })
-    }
-
-    /// Programs in another folder.
-    pub fn in_folder(folder: &Path) -> Self {
-        let [device, aggregator, cloud] = NAMES.map(|name| folder.join(name));
-        Self { device, aggregator, cloud }
+        Ok(Self {
+            device: find_program("headwater-device")?,
+            aggregator: find_program("headwater-aggregator")?,
+            cloud: find_program("headwater-cloud")?,
+        })
     }
 }
-
-const NAMES: [&str; 3] = ["headwater-device", "headwater-aggregator", "headwater-cloud"];
 
 /// Settings of a [`ProgramGroup`].
 #[derive(Clone, Debug)]
@@ -134,12 +129,8 @@ impl ProgramGroup {
         for (service, program) in self.running {
             let output = program.terminate(LIMIT).await?;
             if let Service::Device(_) = service {
-                let report = serde_json::from_str(&output).map_err(|error| StartError::Service {
-                    action: "reading the report of",
-                    service,
-                    source: error.into(),
-                })?;
-                totals.add(&report);
+                let report = serde_json::from_str(&output);
+                totals.add(&report.map_err(StartError::service("reading the report of", service))?);
             }
         }
         Ok(totals)

@@ -71,6 +71,13 @@ pub enum StartError {
 }
 
 impl StartError {
+    pub(super) fn service<E: Into<Box<dyn Error + Send + Sync>>>(
+        action: &'static str,
+        service: Service,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::Service { action, service, source: source.into() }
+    }
+
     pub(super) fn io(operation: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { operation: operation.into(), source }
     }

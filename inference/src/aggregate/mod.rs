@@ -9,16 +9,12 @@
 //! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean of no present source are an error;
 //! the caller then answers from the class prior. Nothing here allocates.
 
-mod bits;
-mod scores;
 #[cfg(test)]
 mod tests;
 
-use headwater_protocol::{Source, SourceSet};
+use headwater_kernels::{packed_len, unpack_signs};
+use headwater_protocol::SourceSet;
 use thiserror::Error;
-
-pub use bits::{concat_bits, max_of_bits, mean_of_bits};
-pub use scores::{concat, concat_maps, max, mean};
 
 /// Inputs that cannot be aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -44,21 +40,181 @@ pub enum AggregateError {
     },
 }
 
+/// Elementwise maximum over the present rows. A NaN counts only where every present row has one.
+///
+/// # Shapes
+/// - `rows`: `[slots, n]`; absent rows are not read
+/// - `out`: `[n]`
+///
+/// # Errors
+/// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] when `rows` is no multiple of `out`.
+pub fn max(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
+    fold(rows, present, out, f32::max)
+}
+
+/// Elementwise mean over the present rows. Shapes and errors as for [`max`].
+///
+/// # Errors
+/// As for [`max`].
+pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
+    fold(rows, present, out, |joined, value| joined + value)?;
+    divide(out, present & SourceSet::first(rows.len() / out.len().max(1)));
+    Ok(())
+}
+
+/// Concatenated rows, absent rows 0, then 0 or 1 for each row: absent or present.
+///
+/// # Shapes
+/// - `rows`: `[slots, n]`; absent rows are not read
+/// - `out`: `[slots * n + slots]`
+///
+/// # Errors
+/// [`AggregateError::Length`] when the buffers do not fit `slots`.
+pub fn concat(rows: &[f32], slots: usize, present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
+    concat_maps(rows, slots, 1, present, out)
+}
+
+/// Maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
+///
+/// # Shapes
+/// - `rows`: `[slots, f, h, w]`; absent maps are not read
+/// - `plane`: elements of one channel, `h * w`
+/// - `out`: `[slots * f + slots, h, w]`
+///
+/// # Errors
+/// [`AggregateError::Length`] when the buffers do not fit `slots` and `plane`.
+pub fn concat_maps(
+    rows: &[f32],
+    slots: usize,
+    plane: usize,
+    present: SourceSet,
+    out: &mut [f32],
+) -> Result<(), AggregateError> {
+    check_length("concatenated rows", rows.len() + slots * plane, out.len())?;
+    let n = rows.len() / slots.max(1);
+    check_length("rows", slots * n, rows.len())?;
+    concat_rows(slots, plane, present, out, |slot, joined| {
+        joined.copy_from_slice(&rows[slot * n..(slot + 1) * n]);
+    });
+    Ok(())
+}
+
+/// Maximum over the present bit-packed ±1 maps: +1 where any present map has +1.
+///
+/// # Shapes
+/// - `maps`: `[slots, ceil(n / 8)]` bytes; absent maps are not read
+/// - `out`: `[n]`, values ±1
+///
+/// # Errors
+/// As for [`max`].
+pub fn max_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
+    let slots = check_maps(maps, present, out.len())?;
+    let bytes = packed_len(out.len());
+    for (at, values) in out.chunks_mut(8).enumerate() {
+        let joined = present_rows(present, slots).fold(0, |joined, slot| joined | maps[slot * bytes + at]);
+        unpack_signs(&[joined], values);
+    }
+    Ok(())
+}
+
+/// Mean over the present bit-packed ±1 maps. Shapes as for [`max_of_bits`], values in `[-1, 1]`.
+///
+/// # Errors
+/// As for [`max`].
+pub fn mean_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
+    let slots = check_maps(maps, present, out.len())?;
+    let bytes = packed_len(out.len());
+    out.fill(0.0);
+    for slot in present_rows(present, slots) {
+        for (byte, values) in maps[slot * bytes..(slot + 1) * bytes].iter().zip(out.chunks_mut(8)) {
+            let mut signs = [0.0; 8];
+            unpack_signs(&[*byte], &mut signs);
+            values.iter_mut().zip(signs).for_each(|(sum, sign)| *sum += sign);
+        }
+    }
+    divide(out, present & SourceSet::first(slots));
+    Ok(())
+}
+
+/// Bit-packed ±1 maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
+///
+/// # Shapes
+/// - `maps`: `[slots, ceil(n / 8)]` bytes, `n = f * plane`; absent maps are not read
+/// - `plane`: elements of one channel's map, `h * w`
+/// - `out`: `[slots * f + slots, h, w]`
+///
+/// # Errors
+/// [`AggregateError::Length`] when the buffers do not fit `slots` and `plane`.
+pub fn concat_bits(
+    maps: &[u8],
+    slots: usize,
+    plane: usize,
+    present: SourceSet,
+    out: &mut [f32],
+) -> Result<(), AggregateError> {
+    let n = out.len().saturating_sub(slots * plane) / slots.max(1);
+    check_length("concatenated maps", slots * n + slots * plane, out.len())?;
+    check_length("feature maps", slots * packed_len(n), maps.len())?;
+    let bytes = packed_len(n);
+    concat_rows(slots, plane, present, out, |slot, joined| {
+        unpack_signs(&maps[slot * bytes..(slot + 1) * bytes], joined);
+    });
+    Ok(())
+}
+
+fn fold(
+    rows: &[f32],
+    present: SourceSet,
+    out: &mut [f32],
+    join: impl Fn(f32, f32) -> f32,
+) -> Result<(), AggregateError> {
+    let n = out.len();
+    let slots = rows.len() / n.max(1);
+    check_length("scores", (slots * n).max(n), rows.len())?;
+    let mut slots = present_rows(present, slots);
+    let first = slots.next().ok_or(AggregateError::NoView)?;
+    out.copy_from_slice(&rows[first * n..(first + 1) * n]);
+    for slot in slots {
+        for (joined, &value) in out.iter_mut().zip(&rows[slot * n..(slot + 1) * n]) {
+            *joined = join(*joined, value);
+        }
+    }
+    Ok(())
+}
+
+/// Number of maps in `maps`, at least one of them present.
+fn check_maps(maps: &[u8], present: SourceSet, elements: usize) -> Result<usize, AggregateError> {
+    let bytes = packed_len(elements).max(1);
+    let slots = maps.len() / bytes;
+    check_length("feature maps", (slots * bytes).max(bytes), maps.len())?;
+    if (present & SourceSet::first(slots)).is_empty() { Err(AggregateError::NoView) } else { Ok(slots) }
+}
+
 fn divide(sums: &mut [f32], present: SourceSet) {
     let count = present.len() as f32;
     sums.iter_mut().for_each(|sum| *sum /= count);
 }
 
-fn write_mask(mask: &mut [f32], present: SourceSet, plane: usize) {
-    for (source, values) in mask.chunks_exact_mut(plane.max(1)).enumerate() {
-        let is_present = Source::try_from(source as u8).is_ok_and(|source| present.contains(source));
-        values.fill(if is_present { 1.0 } else { 0.0 });
+/// Joins the rows that `write` gives along the channel axis, absent rows 0, then one constant plane of 0 or 1 a slot.
+fn concat_rows(
+    slots: usize,
+    plane: usize,
+    present: SourceSet,
+    out: &mut [f32],
+    write: impl Fn(usize, &mut [f32]),
+) {
+    out.fill(0.0);
+    let (joined, mask) = out.split_at_mut(out.len() - slots * plane);
+    let n = joined.len() / slots.max(1);
+    for slot in present_rows(present, slots) {
+        write(slot, &mut joined[slot * n..(slot + 1) * n]);
+        mask[slot * plane..(slot + 1) * plane].fill(1.0);
     }
 }
 
 /// Indices of the present sources among the first `sources`, in rising order.
 pub(crate) fn present_rows(present: SourceSet, sources: usize) -> impl Iterator<Item = usize> {
-    (present & SourceSet::first(sources)).iter().map(Source::index)
+    (present & SourceSet::first(sources)).positions().map(usize::from)
 }
 
 fn check_length(what: &'static str, expected: usize, found: usize) -> Result<(), AggregateError> {

@@ -22,9 +22,26 @@ const MAX_MEMBERS: usize = 2 * (Slot::MAX + 3) + 5;
 
 /// A member: its name and the position of its bytes in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Member<'a> {
-    pub(super) name: &'a str,
+pub(super) struct Member {
+    pub(super) name: String,
     pub(super) range: Range<usize>,
+}
+
+impl Member {
+    /// Whether the member is the ONNX of a section, stored or deflated.
+    pub(super) fn is_onnx_of(&self, section: &str) -> bool {
+        matches!(self.name.strip_prefix(section), Some(".onnx" | ".onnx.deflate"))
+    }
+
+    /// Whether the member is the packed form of a section.
+    pub(super) fn is_packed_of(&self, section: &str) -> bool {
+        self.name.strip_prefix(section) == Some(".packed")
+    }
+
+    /// Bytes of the member in its file.
+    pub(super) fn bytes_in<'a>(&self, file: &'a [u8]) -> &'a [u8] {
+        &file[self.range.clone()]
+    }
 }
 
 /// The file of these members. A name has at most 99 ASCII bytes.
@@ -40,11 +57,11 @@ pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
 }
 
 /// The members of a file; every byte around them is checked.
-pub(super) fn read(file: &[u8]) -> Result<Vec<Member<'_>>, BundleError> {
+pub(super) fn read(file: &[u8]) -> Result<Vec<Member>, BundleError> {
     let mut members = Vec::new();
     let mut at = 0;
     loop {
-        let after = || members.last().map_or_else(String::new, |m: &Member<'_>| format!(" after {}", m.name));
+        let after = || members.last().map_or_else(String::new, |m: &Member| format!(" after {}", m.name));
         let part = format!("header of member {}{}", members.len(), after());
         let Some(block) = file.get(at..at + BLOCK) else {
             return Err(truncated(&part, at + BLOCK, file));
@@ -70,7 +87,7 @@ pub(super) fn read(file: &[u8]) -> Result<Vec<Member<'_>>, BundleError> {
             return Err(truncated(name, start.saturating_add(size as usize), file));
         };
         check_bytes(file, end, &END[..padded - end], || format!("padding after {name}"))?;
-        members.push(Member { name, range: start..end });
+        members.push(Member { name: name.to_owned(), range: start..end });
         at = padded;
     }
 }

@@ -12,7 +12,7 @@ use super::{BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, check_
 pub(super) struct Verified<'a> {
     pub(super) network: &'a [u8],
     pub(super) policy: &'a [u8],
-    pub(super) sections: &'a [Member<'a>],
+    pub(super) sections: &'a [Member],
     pub(super) report: Option<&'a [u8]>,
 }
 
@@ -25,11 +25,11 @@ pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
 }
 
 /// Finds the JSON members and checks them against `hashes.json`.
-pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member<'a>]) -> Result<Verified<'a>, BundleError> {
+pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verified<'a>, BundleError> {
     let (Some(first), Some(second), Some(last)) = (members.first(), members.get(1), members.last()) else {
         return Err(misplaced(members));
     };
-    if (first.name, second.name, last.name) != (NETWORK, POLICY, HASHES) {
+    if [first, second, last].map(|member| member.name.as_str()) != [NETWORK, POLICY, HASHES] {
         return Err(misplaced(members));
     }
     let inner = &members[2..members.len() - 1];
@@ -37,9 +37,9 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member<'a>]) -> Result<Ve
         Some((last, sections)) if last.name == REPORT => (sections, Some(last)),
         _ => (inner, None),
     };
-    let stored = |member: &Member<'_>| -> Result<&'a [u8], BundleError> {
-        check_limit(member.name, MAX_JSON_BYTES, member.range.len() as u64)?;
-        Ok(&file[member.range.clone()])
+    let stored = |member: &Member| -> Result<&'a [u8], BundleError> {
+        check_limit(&member.name, MAX_JSON_BYTES, member.range.len() as u64)?;
+        Ok(member.bytes_in(file))
     };
     let verified = Verified {
         network: stored(first)?,
@@ -85,8 +85,8 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
     })
 }
 
-fn misplaced(members: &[Member<'_>]) -> BundleError {
-    let names: Vec<&str> = members.iter().map(|member| member.name).collect();
+fn misplaced(members: &[Member]) -> BundleError {
+    let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     BundleError::Members {
         expected: format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}"),
         found: if names.is_empty() { "none".into() } else { names.join(", ") },

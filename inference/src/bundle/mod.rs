@@ -29,13 +29,13 @@ mod writer;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::ops::Range;
 use std::path::Path;
 
 use headwater_protocol::{NetworkId, PolicyId};
 
 use crate::manifest::{NetworkManifest, SectionManifest};
 use crate::policy::Policy;
+use archive::Member;
 
 pub use error::BundleError;
 pub use networks::{Generation, Networks, NetworksError, PerNetwork};
@@ -60,8 +60,7 @@ pub struct Bundle {
     network_id: NetworkId,
     policy: Policy,
     policy_id: PolicyId,
-    /// Position in `bytes` of each section of the manifest; `None` for one that is not in this bundle.
-    sections: Vec<Option<StoredSection>>,
+    members: Vec<Member>,
     report: Option<serde_json::Value>,
 }
 
@@ -74,15 +73,6 @@ pub struct SectionBytes<'a> {
     pub onnx: Cow<'a, [u8]>,
     /// The packed form, where the section has one.
     pub packed: Option<&'a [u8]>,
-}
-
-#[derive(Clone, Debug)]
-struct StoredSection {
-    member: String,
-    range: Range<usize>,
-    deflated: bool,
-    /// Member and range of the packed form.
-    packed: Option<(String, Range<usize>)>,
 }
 
 impl Bundle {
@@ -120,9 +110,9 @@ impl Bundle {
         let policy: Policy = parse(POLICY, verified.policy)?;
         policy.check()?;
         let report = verified.report.map(|stored| parse(REPORT, stored)).transpose()?;
-        let sections = find_sections(&bytes, &manifest, verified.sections)?;
+        check_sections(&bytes, &manifest, verified.sections)?;
         let (network_id, policy_id) = (hashes::network_id(verified.network), Policy::id_of(verified.policy));
-        Ok(Self { manifest, network_id, policy, policy_id, sections, report, bytes })
+        Ok(Self { manifest, network_id, policy, policy_id, members, report, bytes })
     }
 
     /// Manifest of the network.
@@ -157,13 +147,12 @@ impl Bundle {
 
     /// Size of a section in the file; `None` for one that is not in this bundle.
     pub fn stored_section_bytes(&self, name: &str) -> Option<usize> {
-        self.stored_section(name).ok().map(|(_, stored)| stored.range.len())
+        self.stored_section(name).ok().map(|(_, onnx)| onnx.range.len())
     }
 
     /// Size of a section's packed form; `None` for a section without one or not in this bundle.
     pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
-        let (_, stored) = self.stored_section(name).ok()?;
-        stored.packed.as_ref().map(|(_, range)| range.len())
+        self.packed_form(name).map(<[u8]>::len)
     }
 
     /// A section, inflated.
@@ -172,17 +161,16 @@ impl Bundle {
     /// [`BundleError::NotInBundle`] or [`BundleError::UnknownSection`] for a section that is not in the bundle or not in the network;
     /// [`BundleError::Inflate`] or [`BundleError::Oversize`] for one that was deflated wrongly.
     pub fn section(&self, name: &str) -> Result<SectionBytes<'_>, BundleError> {
-        let (manifest, section) = self.stored_section(name)?;
-        let stored = &self.bytes[section.range.clone()];
+        let (manifest, member) = self.stored_section(name)?;
+        let stored = member.bytes_in(&self.bytes);
         let limit = deflate::max_onnx_bytes(manifest);
-        let onnx = if section.deflated {
-            Cow::Owned(deflate::inflate(&section.member, stored, limit)?)
+        let onnx = if member.name.ends_with(".deflate") {
+            Cow::Owned(deflate::inflate(&member.name, stored, limit)?)
         } else {
-            check_limit(&section.member, limit, stored.len() as u64)?;
+            check_limit(&member.name, limit, stored.len() as u64)?;
             Cow::Borrowed(stored)
         };
-        let packed = section.packed.as_ref().map(|(_, range)| &self.bytes[range.clone()]);
-        Ok(SectionBytes { manifest, onnx, packed })
+        Ok(SectionBytes { manifest, onnx, packed: self.packed_form(name) })
     }
 
     /// The same bundle with only the named sections. The network id stays.
@@ -193,81 +181,59 @@ impl Bundle {
         for name in names {
             self.stored_section(name)?;
         }
-        let dropped: Vec<&str> = self
-            .manifest
-            .sections
-            .iter()
-            .zip(&self.sections)
-            .filter(|(section, _)| !names.contains(&section.name.as_str()))
-            .filter_map(|(_, stored)| stored.as_ref())
-            .flat_map(|stored| {
-                let packed = stored.packed.as_ref().map(|(member, _)| member.as_str());
-                std::iter::once(stored.member.as_str()).chain(packed)
-            })
-            .collect();
-        let members = archive::read(&self.bytes)?;
-        let kept = members.iter().filter(|member| !dropped.contains(&member.name));
-        Ok(archive::write(kept.map(|member| (member.name, &self.bytes[member.range.clone()]))))
+        let is_kept = |member: &&Member| {
+            let mut sections = self.manifest.sections.iter().map(|section| section.name.as_str());
+            let section = sections.find(|name| member.is_onnx_of(name) || member.is_packed_of(name));
+            section.is_none_or(|name| names.contains(&name))
+        };
+        let kept = self.members.iter().filter(is_kept);
+        Ok(archive::write(kept.map(|member| (member.name.as_str(), member.bytes_in(&self.bytes)))))
     }
 
-    fn stored_section(&self, name: &str) -> Result<(&SectionManifest, &StoredSection), BundleError> {
-        let known = self.manifest.sections.iter().zip(&self.sections);
-        let Some((manifest, stored)) = known.into_iter().find(|(section, _)| section.name == name) else {
-            let known = self.manifest.sections.iter().map(|section| section.name.clone()).collect();
-            return Err(BundleError::UnknownSection { section: name.into(), known });
+    /// A section of the network, and the member with its ONNX.
+    fn stored_section(&self, name: &str) -> Result<(&SectionManifest, &Member), BundleError> {
+        let names = self.manifest.sections.iter().map(|section| &section.name);
+        let Some(manifest) = self.manifest.section(name) else {
+            return Err(BundleError::UnknownSection {
+                section: name.into(),
+                known: names.cloned().collect(),
+            });
         };
-        match stored {
-            Some(stored) => Ok((manifest, stored)),
-            None => {
-                let all = self.manifest.sections.iter().zip(&self.sections);
-                let held =
-                    all.filter(|(_, stored)| stored.is_some()).map(|(section, _)| section.name.clone());
-                Err(BundleError::NotInBundle { section: name.into(), held: held.collect() })
-            }
-        }
+        let onnx_of = |name: &str| self.members.iter().find(|member| member.is_onnx_of(name));
+        onnx_of(name).map(|onnx| (manifest, onnx)).ok_or_else(|| {
+            let held = names.filter(|name| onnx_of(name).is_some()).cloned().collect();
+            BundleError::NotInBundle { section: name.into(), held }
+        })
+    }
+
+    fn packed_form(&self, name: &str) -> Option<&[u8]> {
+        let packed = self.members.iter().find(|member| member.is_packed_of(name));
+        packed.map(|member| member.bytes_in(&self.bytes))
     }
 }
 
-/// Checks the hash of each section's members and finds their sections. Members must have the manifest's order.
-fn find_sections(
-    bytes: &[u8],
-    manifest: &NetworkManifest,
-    members: &[archive::Member<'_>],
-) -> Result<Vec<Option<StoredSection>>, BundleError> {
+/// Checks the hash of each section's members. Members must have the manifest's order.
+fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) -> Result<(), BundleError> {
     let mut rest = members.iter().peekable();
-    let mut sections = Vec::with_capacity(manifest.sections.len());
     for section in &manifest.sections {
-        let deflated_name = format!("{}.onnx.deflate", section.name);
-        let stored_name = format!("{}.onnx", section.name);
-        let Some(onnx) = rest.next_if(|member| member.name == deflated_name || member.name == stored_name)
-        else {
-            sections.push(None);
-            continue;
-        };
+        let Some(onnx) = rest.next_if(|member| member.is_onnx_of(&section.name)) else { continue };
         check_hash(bytes, onnx, &section.sha256)?;
-        let packed_name = format!("{}.packed", section.name);
-        let packed = rest.next_if(|member| member.name == packed_name);
+        let packed = rest.next_if(|member| member.is_packed_of(&section.name));
         match (packed, &section.packed_sha256) {
             (Some(packed), Some(expected)) => check_hash(bytes, packed, expected)?,
             (None, None) => {}
             (packed, expected) => {
-                let named = |is: bool| if is { packed_name.clone() } else { format!("no {packed_name}") };
+                let name = format!("{}.packed", section.name);
+                let named = |is: bool| if is { name.clone() } else { format!("no {name}") };
                 return Err(BundleError::Members {
                     expected: format!("{}, as network.json says", named(expected.is_some())),
                     found: named(packed.is_some()),
                 });
             }
         }
-        let stored = Some(StoredSection {
-            member: onnx.name.to_owned(),
-            range: onnx.range.clone(),
-            deflated: onnx.name == deflated_name,
-            packed: packed.map(|member| (member.name.to_owned(), member.range.clone())),
-        });
-        sections.push(stored);
     }
     match rest.next() {
-        None => Ok(sections),
+        None => Ok(()),
         Some(member) => Err(BundleError::Members {
             expected: "sections of network.json, each at most once and in its order".into(),
             found: member.name.escape_default().to_string(),
@@ -275,12 +241,12 @@ fn find_sections(
     }
 }
 
-fn check_hash(bytes: &[u8], member: &archive::Member<'_>, expected: &str) -> Result<(), BundleError> {
-    let found = hashes::hex_sha256(&bytes[member.range.clone()]);
+fn check_hash(bytes: &[u8], member: &Member, expected: &str) -> Result<(), BundleError> {
+    let found = hashes::hex_sha256(member.bytes_in(bytes));
     if found == expected {
         return Ok(());
     }
-    Err(BundleError::Altered { member: member.name.to_owned(), expected: expected.to_owned(), found })
+    Err(BundleError::Altered { member: member.name.clone(), expected: expected.to_owned(), found })
 }
 
 fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {

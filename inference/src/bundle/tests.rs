@@ -18,7 +18,7 @@ fn small() -> Vec<u8> {
 }
 
 fn names(bundle: &[u8]) -> Vec<String> {
-    archive::read(bundle).unwrap().iter().map(|member| member.name.to_owned()).collect()
+    archive::read(bundle).unwrap().iter().map(|member| member.name.clone()).collect()
 }
 
 #[track_caller]
@@ -31,7 +31,7 @@ fn check_refused(bytes: &[u8], message: &str) {
 fn with_member(bundle: &[u8], name: &str, contents: &[u8]) -> Vec<u8> {
     let members = archive::read(bundle).unwrap();
     let mut members: Vec<(&str, Vec<u8>)> =
-        members.iter().map(|member| (member.name, bundle[member.range.clone()].to_vec())).collect();
+        members.iter().map(|member| (member.name.as_str(), member.bytes_in(bundle).to_vec())).collect();
     for member in &mut members {
         if member.0 == name {
             member.1 = contents.to_vec();
@@ -212,7 +212,7 @@ fn members_out_of_order_are_refused() {
     let bundle = small();
     let members = archive::read(&bundle).unwrap();
     let in_order = |order: &[usize]| {
-        archive::write(order.iter().map(|&i| (members[i].name, &bundle[members[i].range.clone()])))
+        archive::write(order.iter().map(|&i| (members[i].name.as_str(), members[i].bytes_in(&bundle))))
     };
     assert!(Bundle::from_bytes(&in_order(&[0, 1, 2, 3, 4, 5, 6])).is_ok());
     for order in [
@@ -237,6 +237,13 @@ fn a_tier_may_have_a_bundle_of_its_own_sections() {
     let part = Bundle::from_bytes(&bytes).unwrap();
     assert_eq!(part.network_id(), whole.network_id());
     assert_eq!(part.section("device-1").unwrap().onnx, whole.section("device-1").unwrap().onnx);
+    let sections = whole.manifest().sections.iter();
+    let held: Vec<_> =
+        sections.filter(|s| part.stored_section_bytes(&s.name).is_some()).map(|s| &s.name).collect();
+    assert_eq!(held, ["device-1"]);
+    assert!(
+        whole.manifest().sections.iter().all(|section| whole.stored_section_bytes(&section.name).is_some())
+    );
     let error = part.section("cloud").unwrap_err().to_string();
     assert!(error.contains("cloud is not in this bundle (it holds device-1)"), "{error}");
     let error = part.section("edge").unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::manifest::InputKind;
+use crate::manifest::{InputKind, SectionManifest};
 
 /// A section that does not load or run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -55,4 +55,27 @@ pub enum EngineError {
         /// Error of the engine.
         reason: String,
     },
+}
+
+impl EngineError {
+    pub(super) fn load(section: &SectionManifest, engine: &'static str, reason: String) -> Self {
+        Self::Load { section: section.name.clone(), engine, reason }
+    }
+
+    pub(super) fn run(section: &SectionManifest, engine: &'static str, batch: usize, reason: String) -> Self {
+        Self::Run { section: section.name.clone(), engine, batch, reason }
+    }
+
+    /// Refuses a section in which a property differs from its manifest.
+    pub(super) fn check(
+        section: &SectionManifest,
+        what: impl Into<String>,
+        expected: String,
+        found: String,
+    ) -> Result<(), Self> {
+        if expected == found {
+            return Ok(());
+        }
+        Err(Self::Mismatch { section: section.name.clone(), what: what.into(), expected, found })
+    }
 }

@@ -14,16 +14,11 @@ pub enum Input<'a> {
 
 impl Input<'_> {
     /// Number of elements.
-    pub fn len(&self) -> usize {
+    pub fn elements(&self) -> usize {
         match self {
             Self::Pixels(pixels) => pixels.len(),
             Self::Floats(floats) => floats.len(),
         }
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Kind of the elements.
@@ -46,7 +41,7 @@ impl Input<'_> {
     /// Checks that the input has `batch` samples of a section.
     pub(super) fn check(&self, manifest: &SectionManifest, batch: usize) -> Result<(), EngineError> {
         let expected = batch.saturating_mul(manifest.input_len());
-        if self.kind() == manifest.input.kind && self.len() == expected {
+        if self.kind() == manifest.input.kind && self.elements() == expected {
             return Ok(());
         }
         Err(EngineError::Input {
@@ -54,7 +49,7 @@ impl Input<'_> {
             batch,
             kind: manifest.input.kind,
             expected,
-            found: format!("{} {:?}", self.len(), self.kind()),
+            found: format!("{} {:?}", self.elements(), self.kind()),
         })
     }
 }

@@ -39,7 +39,7 @@ impl Outputs {
     pub fn start(&mut self, section: &SectionManifest) {
         self.buffers.truncate(section.outputs.len());
         for (i, output) in section.outputs.iter().enumerate() {
-            let (kind, elements) = (output.kind, output.len());
+            let (kind, elements) = (output.kind, output.elements());
             match self.buffers.get_mut(i) {
                 Some(buffer) => {
                     (buffer.kind, buffer.elements) = (kind, elements);

@@ -23,10 +23,10 @@ pub(super) struct ClosedSamples {
     samples: BTreeSet<SampleId>,
     /// Every sample up to this id is closed, unless it is open.
     floor: Option<SampleId>,
-    /// Samples of late messages that no published notice has named.
-    late: BTreeSet<SampleId>,
+    /// Samples of late messages that no published notice has named, lowest first.
+    pub(super) late: BTreeSet<SampleId>,
     revisable: VecDeque<Decision>,
-    settled: Settled,
+    pub(super) settled: Settled,
 }
 
 impl ClosedSamples {
@@ -54,10 +54,6 @@ impl ClosedSamples {
         self.settled.highest = self.settled.highest.max(highest);
     }
 
-    pub(super) fn settled(&self) -> &Settled {
-        &self.settled
-    }
-
     /// Takes the account of a journal: every sample up to `floor` is closed, and so is each in `closed`.
     pub(super) fn restore(&mut self, settled: Settled, floor: SampleId, closed: Vec<SampleId>) {
         self.floor = (floor > SampleId(0)).then_some(floor);
@@ -81,11 +77,6 @@ impl ClosedSamples {
         if self.late.len() < MAX_SAMPLES {
             self.late.insert(sample);
         }
-    }
-
-    /// Late samples that no published notice has named, lowest first.
-    pub(super) fn late(&self) -> impl ExactSizeIterator<Item = SampleId> + '_ {
-        self.late.iter().copied()
     }
 
     /// Takes out the late samples of a published notice.
@@ -148,7 +139,7 @@ mod tests {
             let mut closed = ClosedSamples::default();
             let settled = Settled { highest: SampleId(9), decided: 4, ..Settled::default() };
             closed.restore(settled.clone(), SampleId(floor), vec![SampleId(7), SampleId(9)]);
-            assert_eq!(closed.settled(), &settled, "what is restored is counted already");
+            assert_eq!(closed.settled, settled, "what is restored is counted already");
             assert_eq!(closed.contains(SampleId(floor)), is_closed);
             let found = [6, 7, 8, 9, 10].map(|sample| closed.contains(SampleId(sample)));
             assert_eq!(found, [false, true, false, true, false]);
@@ -160,11 +151,11 @@ mod tests {
     fn a_bounded_number_of_late_samples_waits_for_the_notice() {
         let mut closed = ClosedSamples::default();
         (1..=LAST + 5).for_each(|sample| closed.add_late(SampleId(sample)));
-        assert_eq!((closed.late().len(), closed.late().last()), (MAX_SAMPLES, Some(SampleId(LAST))));
+        assert_eq!((closed.late.len(), closed.late.last()), (MAX_SAMPLES, Some(&SampleId(LAST))));
         closed.remove_late(&[SampleId(1), SampleId(3)]);
-        assert_eq!(closed.late().len(), MAX_SAMPLES - 2);
+        assert_eq!(closed.late.len(), MAX_SAMPLES - 2);
         closed.add_late(SampleId(LAST + 7));
-        assert_eq!(closed.late().last(), Some(SampleId(LAST + 7)));
+        assert_eq!(closed.late.last(), Some(&SampleId(LAST + 7)));
     }
 
     #[test]
@@ -196,13 +187,13 @@ mod tests {
         let mut closed = closed([2, 5, 8]);
         closed.dropped(SampleId(3), Dropped::Shed);
         closed.settle(Some(SampleId(2)), SampleId(8));
-        assert_eq!(closed.settled().highest, SampleId(0), "nothing is closed below the open sample");
+        assert_eq!(closed.settled.highest, SampleId(0), "nothing is closed below the open sample");
         closed.settle(Some(SampleId(5)), SampleId(8));
-        assert_eq!(closed.settled().highest, SampleId(3));
+        assert_eq!(closed.settled.highest, SampleId(3));
         closed.settle(None, SampleId(9));
-        assert_eq!(closed.settled().highest, SampleId(9));
+        assert_eq!(closed.settled.highest, SampleId(9));
         closed.settle(Some(SampleId(4)), SampleId(9));
-        assert_eq!(closed.settled().highest, SampleId(9));
-        assert_eq!((closed.settled().decided, closed.settled().dropped[&Dropped::Shed]), (3, 1));
+        assert_eq!(closed.settled.highest, SampleId(9));
+        assert_eq!((closed.settled.decided, closed.settled.dropped[&Dropped::Shed]), (3, 1));
     }
 }

@@ -9,57 +9,46 @@ use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 
 /// A device's answer to one sample.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum DeviceAnswer<'a> {
-    /// One score a class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DeviceAnswer<'a> {
+    /// Scores of one view, one a class.
     Summary(&'a [f32]),
     /// The device is up and has no view.
     NotInView,
-    /// The view itself.
+    /// The view of a device that has no section (configuration a), [`LeaderConfig::packed_bytes`](super::LeaderConfig) long.
     Input(&'a [u8]),
-    /// The device decided by itself.
+    /// The decision of a device with an exit (configurations b and d).
     Decided(DeviceDecision),
-    /// The device had a view and gave the sample up.
+    /// The device had a view and gave the sample up, because its spool was full.
     GivenUp,
 }
 
-/// The device that sent a message, and the sample that the message is about.
+/// The sender of a device's message, the sample that it is about, and when it was sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerSender {
+pub(super) struct DeviceMessage {
     /// The network that the device runs.
     pub(super) generation: Generation,
     pub(super) slot: Slot,
     pub(super) sample: SampleId,
-}
-
-/// When a message was sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerTiming {
     /// Time from capture to sending, ms.
     pub(super) age_ms: u16,
     /// Whether the message comes from a spool, after the sample's time.
     pub(super) late: bool,
 }
 
-impl AnswerTiming {
-    /// A message from a spool.
-    pub(super) const LATE: Self = Self { age_ms: 0, late: true };
-}
-
 impl Leader {
     pub(super) fn device_answer(
         &mut self,
         context: &mut EventContext<'_>,
-        sender: AnswerSender,
-        timing: AnswerTiming,
+        message: DeviceMessage,
         answer: DeviceAnswer<'_>,
     ) {
-        if !self.fits(sender, answer) {
+        if !self.fits(message, answer) {
             self.counts.misfits += 1;
             return;
         }
-        let Some(open) = self.open_for(context, sender, timing) else { return };
-        let slot = sender.slot;
+        let Some(open) = self.open_for(context, message) else { return };
+        let slot = message.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
                 open.presence.set(slot, SlotPresence::Present);
@@ -71,47 +60,47 @@ impl Leader {
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(context, sender, decision),
+            DeviceAnswer::Decided(decision) => return self.device_decided(context, message, decision),
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
             DeviceAnswer::NotInView => open.presence.set(slot, SlotPresence::NotInView),
         }
-        self.close_window_if_complete(context, sender.sample);
+        self.close_window_if_complete(context, message.sample);
     }
 
     fn device_decided(
         &mut self,
         context: &mut EventContext<'_>,
-        sender: AnswerSender,
+        message: DeviceMessage,
         decision: DeviceDecision,
     ) {
-        let Some(open) = self.open.get_mut(&sender.sample) else { return };
-        open.presence.set(sender.slot, SlotPresence::Present);
+        let Some(open) = self.open.get_mut(&message.sample) else { return };
+        open.presence.set(message.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
         open.stages.window_us = open.elapsed(context.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
-            self.networks[sender.generation].devices.window_closed(answered);
+            self.networks[message.generation].devices.window_closed(answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(context, sender.sample, answer, Some(policy));
+        self.decide_under(context, message.sample, answer, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
-    fn fits(&self, sender: AnswerSender, answer: DeviceAnswer<'_>) -> bool {
-        let Some(network) = self.networks.get(sender.generation) else { return false };
+    fn fits(&self, message: DeviceMessage, answer: DeviceAnswer<'_>) -> bool {
+        let Some(network) = self.networks.get(message.generation) else { return false };
         let configuration = network.config.configuration;
         let has_section = configuration.has_device_section();
         let fits_network = match answer {
-            DeviceAnswer::Summary(scores) => scores.len() == network.sizes.classes && has_section,
+            DeviceAnswer::Summary(scores) => scores.len() == network.config.classes() && has_section,
             DeviceAnswer::Input(pixels) => pixels.len() == network.config.packed_bytes && !has_section,
             DeviceAnswer::Decided(decision) => {
-                usize::from(decision.class) < network.sizes.classes && configuration.has(Exit::Device)
+                usize::from(decision.class) < network.config.classes() && configuration.has(Exit::Device)
             }
             DeviceAnswer::NotInView | DeviceAnswer::GivenUp => true,
         };
-        fits_network && sender.slot.index() < network.sizes.slots
+        fits_network && message.slot.index() < network.config.slots
     }
 
     /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
@@ -119,16 +108,15 @@ impl Leader {
     pub(super) fn open_for(
         &mut self,
         context: &mut EventContext<'_>,
-        sender: AnswerSender,
-        timing: AnswerTiming,
+        message: DeviceMessage,
     ) -> Option<&mut OpenSample> {
-        let AnswerSender { generation, slot, sample } = sender;
+        let DeviceMessage { generation, slot, sample, late, .. } = message;
         if self.open.contains_key(&sample) {
             // Later answers also confirm the id: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
         } else if self.closed.contains(sample) {
             self.counts.after_close += 1;
-            if timing.late {
+            if late {
                 self.closed.add_late(sample);
             }
             return None;
@@ -137,7 +125,7 @@ impl Leader {
             self.counts.implausible_slots.insert(slot);
             return None;
         } else {
-            self.open_sample(context, sender, timing);
+            self.open_sample(context, message);
         }
         if self
             .open
@@ -151,7 +139,7 @@ impl Leader {
             self.counts.other_network += 1;
             return None;
         }
-        open.is_awaited_late |= timing.late;
+        open.is_awaited_late |= late;
         if open.stage != Stage::Window {
             self.counts.after_close += 1;
             return None;
@@ -166,8 +154,7 @@ impl Leader {
     /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
         let Some(open) = self.open.remove(&sample) else { return };
-        let mut moved = self.networks[generation].new_sample(generation);
-        moved.reset(sample, open.captured);
+        let mut moved = self.networks[generation].new_sample(generation, sample, open.captured);
         (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
         (moved.is_past_deadline, moved.is_from_spool) = (open.is_past_deadline, open.is_from_spool);
         (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
@@ -175,9 +162,8 @@ impl Leader {
         self.open.insert(sample, moved);
     }
 
-    fn open_sample(&mut self, context: &mut EventContext<'_>, sender: AnswerSender, timing: AnswerTiming) {
-        let AnswerSender { generation, sample, .. } = sender;
-        let AnswerTiming { age_ms, late } = timing;
+    fn open_sample(&mut self, context: &mut EventContext<'_>, message: DeviceMessage) {
+        let DeviceMessage { generation, sample, age_ms, late, .. } = message;
         // The current network's bound holds for the samples of both networks.
         if self.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.open.first_key_value()
@@ -186,12 +172,11 @@ impl Leader {
         }
         let now = context.now;
         let network = &mut self.networks[generation];
-        let mut open = network.new_sample(generation);
-        let policy = &network.config.policy;
         // The age of a late sample says nothing about its deadline, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
-        open.reset(sample, captured);
+        let mut open = network.new_sample(generation, sample, captured);
+        let policy = &network.config.policy;
         open.is_past_deadline = late || age_us > u64::from(policy.deadline_ms) * 1000;
         open.is_from_spool = late;
         open.deadline = if open.is_past_deadline { now } else { captured }.plus_ms(policy.deadline_ms);

@@ -1,8 +1,8 @@
 //! Stages after an unsure first exit: features, edges, cloud.
 
-use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet, SourceSet};
+use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet};
 
-use super::device_answers::{AnswerSender, AnswerTiming};
+use super::device_answers::DeviceMessage;
 use super::machine::EventContext;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
@@ -18,14 +18,16 @@ pub(super) struct EdgeSender {
 }
 
 /// Output of an edge's section.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EdgeAnswer<'a> {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EdgeAnswer<'a> {
     /// Slots whose features are in it.
-    pub(super) slots: SlotSet,
-    pub(super) scores: &'a [f32],
-    pub(super) map: &'a [u8],
+    pub slots: SlotSet,
+    /// One score a class.
+    pub scores: &'a [f32],
+    /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`](super::LeaderConfig) long.
+    pub map: &'a [u8],
     /// Bytes of the message's body; 0 for an edge in the leader's process.
-    pub(super) body_bytes: u64,
+    pub body_bytes: u64,
 }
 
 impl Leader {
@@ -66,14 +68,13 @@ impl Leader {
     pub(super) fn features(
         &mut self,
         context: &mut EventContext<'_>,
-        sender: AnswerSender,
-        timing: AnswerTiming,
+        message: DeviceMessage,
         bits: Option<&[u8]>,
     ) {
-        let AnswerSender { generation, slot, sample } = sender;
+        let DeviceMessage { generation, slot, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };
         let packed = network.config.packed_bytes;
-        if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= network.sizes.slots {
+        if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= network.config.slots {
             self.counts.misfits += 1;
             return;
         }
@@ -82,7 +83,7 @@ impl Leader {
         let has_edges = !network.config.edges.is_empty();
         if pushes && bits.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
-            self.open_for(context, sender, timing);
+            self.open_for(context, message);
         }
         let takes = |open: &OpenSample| {
             let is_new = !open.delivered.contains(slot);
@@ -119,7 +120,7 @@ impl Leader {
         let EdgeSender { generation, edge, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
         let edge_slots = network.config.edges.get(edge.index()).copied().unwrap_or_default();
-        let classes = network.sizes.classes;
+        let classes = network.config.classes();
         let fits = |answer: &EdgeAnswer<'_>| {
             answer.slots.is_subset(edge_slots)
                 && !answer.slots.is_empty()
@@ -174,7 +175,7 @@ impl Leader {
         open.stages.edge_us = open.elapsed(context.now);
         let network = &mut self.networks[open.generation];
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
-            exit.scores(&open.edge_scores, open.edges, &mut network.logits).ok()?;
+            exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
             Some(network.config.policy.edge.assess(&network.logits, open.delivered.len() as u32))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(context, sample) };
@@ -193,8 +194,7 @@ impl Leader {
         let Some(open) = self.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let config = &self.networks[generation].config;
-        let present =
-            if config.edges.is_empty() { open.delivered.into() } else { SourceSet::from(open.edges) };
+        let present = if config.edges.is_empty() { open.delivered.sources() } else { open.edges.sources() };
         if open.stage == Stage::Features {
             open.stages.features_us = open.elapsed(context.now);
         }
@@ -225,7 +225,7 @@ impl Leader {
             return self.revise(context, sample, logits);
         };
         let network = &self.networks[open.generation];
-        if logits.len() != network.sizes.classes {
+        if logits.len() != network.config.classes() {
             self.counts.misfits += 1;
             return self.cloud_failed(context, sample, Degraded::CloudRefused);
         }

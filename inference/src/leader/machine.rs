@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::closed::ClosedSamples;
-use super::device_answers::{AnswerSender, AnswerTiming, DeviceAnswer};
-use super::escalation::{EdgeAnswer, EdgeSender};
+use super::device_answers::DeviceMessage;
+use super::escalation::EdgeSender;
 use super::journal::Recovered;
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
@@ -106,7 +106,7 @@ impl Leader {
         actions: &mut Vec<Action>,
     ) {
         let context = &mut EventContext { now, actions };
-        let sender = |slot, sample| AnswerSender { generation, slot, sample };
+        let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
             Event::DeviceUp { slot } => {
                 if let Some(network) = self.networks.get_mut(generation) {
@@ -114,41 +114,21 @@ impl Leader {
                 }
             }
             Event::DeviceDown { slot } => self.device_down(context, generation, slot),
-            Event::Summary { slot, sample, age_ms, late, scores } => {
-                let answer = DeviceAnswer::Summary(scores);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
-            }
-            Event::NotInView { slot, sample, age_ms, late } => {
-                let answer = DeviceAnswer::NotInView;
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
-            }
-            Event::Input { slot, sample, age_ms, late, pixels } => {
-                let answer = DeviceAnswer::Input(pixels);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
-            }
-            Event::DeviceDecided { slot, sample, age_ms, late, decision } => {
-                let answer = DeviceAnswer::Decided(decision);
-                self.device_answer(context, sender(slot, sample), AnswerTiming { age_ms, late }, answer);
-            }
-            Event::GivenUp { slot, sample } => {
-                self.device_answer(context, sender(slot, sample), AnswerTiming::LATE, DeviceAnswer::GivenUp);
+            Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
+                self.device_answer(context, sent(slot, sample, age_ms, late), answer);
             }
             Event::Features { slot, sample, late, bits } => {
-                self.features(context, sender(slot, sample), AnswerTiming { age_ms: 0, late }, Some(bits));
+                self.features(context, sent(slot, sample, 0, late), Some(bits));
             }
-            Event::Gone { slot, sample } => self.features_gone(context, sender(slot, sample)),
+            Event::Gone { slot, sample } => self.features(context, sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
                 }
             }
             Event::EdgeDown { edge } => self.edge_down(context, generation, edge),
-            Event::EdgeAnswer { edge, sample, slots, scores, map, body_bytes } => {
-                let answer = EdgeAnswer { slots, scores, map, body_bytes };
-                self.edge_answer(context, EdgeSender { generation, edge, sample }, Some(answer));
-            }
-            Event::EdgeGone { edge, sample } => {
-                self.edge_answer(context, EdgeSender { generation, edge, sample }, None);
+            Event::EdgeAnswer { edge, sample, answer } => {
+                self.edge_answer(context, EdgeSender { generation, edge, sample }, answer);
             }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(context, sample, logits),
             Event::CloudFailed { sample, reason } => self.cloud_failed(context, sample, reason),
@@ -166,7 +146,7 @@ impl Leader {
 
     /// The account of decided and dropped samples.
     pub fn settled(&self) -> &Settled {
-        self.closed.settled()
+        &self.closed.settled
     }
 
     /// The newest sample that was opened.
@@ -186,7 +166,7 @@ impl Leader {
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples.
     pub fn notice(&self) -> SettledNotice {
-        let late = self.closed.late().take(SettledNotice::MAX_LATE).collect();
+        let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         SettledNotice { account: self.settled().clone(), since: self.since, late }
     }
 
@@ -197,7 +177,7 @@ impl Leader {
 
     /// Number of closed late samples that no published notice named.
     pub fn unpublished_late(&self) -> usize {
-        self.closed.late().len()
+        self.closed.late.len()
     }
 
     /// Every sample up to this id is closed, unless it is open.
@@ -232,16 +212,12 @@ impl Leader {
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
-                self.features_gone(context, AnswerSender { generation, slot, sample });
+                let message = DeviceMessage { generation, slot, sample, age_ms: 0, late: false };
+                self.features(context, message, None);
             } else {
                 self.close_window_if_complete(context, sample);
             }
         }
-    }
-
-    /// Ends the wait for features that a device does not keep any more.
-    fn features_gone(&mut self, context: &mut EventContext<'_>, sender: AnswerSender) {
-        self.features(context, sender, AnswerTiming { age_ms: 0, late: false }, None);
     }
 
     fn end_due_stages(&mut self, context: &mut EventContext<'_>) {

@@ -47,16 +47,18 @@ pub(crate) mod timers;
 mod window;
 
 use headwater_protocol::{
-    Decision, Degraded, DeviceDecision, Dropped, EdgeIndex, NetworkId, PolicyId, SampleId, Slot, SlotSet,
+    Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, PolicyId, SampleId, Slot, SlotSet,
 };
 
 use crate::bundle::Bundle;
 use crate::engine::Engine;
-use crate::manifest::{Configuration, EdgeTier};
+use crate::manifest::Configuration;
 use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
 pub use crate::bundle::Generation;
+pub use device_answers::DeviceAnswer;
+pub use escalation::EdgeAnswer;
 pub use machine::{Counts, Leader};
 
 /// Microseconds since the leader started.
@@ -111,6 +113,7 @@ impl LeaderConfig {
     /// Configuration for the network of a bundle, under the bundle's policy.
     pub fn of(bundle: &Bundle, max_open_samples: usize) -> Self {
         let manifest = bundle.manifest();
+        let groups = manifest.edge.iter().flat_map(|edge| &edge.groups);
         Self {
             network: bundle.network_id(),
             policy_id: bundle.policy_id(),
@@ -119,7 +122,7 @@ impl LeaderConfig {
             class_prior: manifest.class_prior.clone(),
             configuration: manifest.configuration,
             slots: usize::from(manifest.slots),
-            edges: manifest.edge.iter().flat_map(EdgeTier::slots_by_edge).collect(),
+            edges: groups.map(|slots| slots.iter().copied().collect()).collect(),
             packed_bytes: manifest.features.packed_bytes(),
             cloud_map_bytes: manifest.cloud_map().packed_bytes(),
             max_open_samples,
@@ -131,6 +134,11 @@ impl LeaderConfig {
     pub fn with_policy(mut self, policy: Policy, policy_id: PolicyId) -> Self {
         (self.policy, self.policy_id) = (policy, policy_id);
         self
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.labels.len()
     }
 
     /// Number of maps that the cloud joins: one for each slot, or one for each edge.
@@ -153,7 +161,10 @@ impl Exits {
     /// # Errors
     /// When the bundle does not hold a section they need or the engine refuses it.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
-        Ok(Self { local: ScoresExit::local(bundle, engine)?, edge: ScoresExit::edge(bundle, engine)? })
+        Ok(Self {
+            local: ScoresExit::load(bundle, Exit::Local, engine)?,
+            edge: ScoresExit::load(bundle, Exit::Edge, engine)?,
+        })
     }
 }
 
@@ -170,55 +181,18 @@ pub enum Event<'a> {
         /// Its slot.
         slot: Slot,
     },
-    /// Scores of one view.
-    Summary {
+    /// A device's answer to a sample.
+    DeviceAnswer {
         /// Slot of the device.
         slot: Slot,
         /// The sample.
         sample: SampleId,
-        /// Time from capture to sending, ms.
+        /// Time from capture to sending, ms; without meaning in a late message.
         age_ms: u16,
         /// Whether the message comes from the spool, after the sample's time.
         late: bool,
-        /// One score a class.
-        scores: &'a [f32],
-    },
-    /// The device is up and has no view.
-    NotInView {
-        /// Slot of the device.
-        slot: Slot,
-        /// The sample.
-        sample: SampleId,
-        /// Time from capture to sending, ms.
-        age_ms: u16,
-        /// Whether the message comes from the spool, after the sample's time.
-        late: bool,
-    },
-    /// The view of a device that has no section (configuration a).
-    Input {
-        /// Slot of the device.
-        slot: Slot,
-        /// The sample.
-        sample: SampleId,
-        /// Time from capture to sending, ms.
-        age_ms: u16,
-        /// Whether the message comes from the spool, after the sample's time.
-        late: bool,
-        /// The view, [`LeaderConfig::packed_bytes`] long.
-        pixels: &'a [u8],
-    },
-    /// A device with an exit decided by itself (configurations b and d).
-    DeviceDecided {
-        /// Slot of the device.
-        slot: Slot,
-        /// The sample.
-        sample: SampleId,
-        /// Time from capture to sending, ms.
-        age_ms: u16,
-        /// Whether the message comes from the spool, after the sample's time.
-        late: bool,
-        /// The device's answer.
-        decision: DeviceDecision,
+        /// The answer.
+        answer: DeviceAnswer<'a>,
     },
     /// Features, sent on request or unasked (configurations b and d).
     Features {
@@ -238,13 +212,6 @@ pub enum Event<'a> {
         /// The sample.
         sample: SampleId,
     },
-    /// A device had a view and gave the sample up because its spool was full.
-    GivenUp {
-        /// Slot of the device.
-        slot: Slot,
-        /// The sample.
-        sample: SampleId,
-    },
     /// An edge is up, or came back.
     EdgeUp {
         /// Its position.
@@ -255,27 +222,14 @@ pub enum Event<'a> {
         /// Its position.
         edge: EdgeIndex,
     },
-    /// Output of an edge's section.
+    /// An edge's answer to a sample.
     EdgeAnswer {
         /// Position of the edge.
         edge: EdgeIndex,
         /// The sample.
         sample: SampleId,
-        /// Slots whose features are in it.
-        slots: SlotSet,
-        /// One score a class.
-        scores: &'a [f32],
-        /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`] long.
-        map: &'a [u8],
-        /// Bytes of the message's body; 0 for an edge in the leader's process.
-        body_bytes: u64,
-    },
-    /// An edge got no features of the sample.
-    EdgeGone {
-        /// Position of the edge.
-        edge: EdgeIndex,
-        /// The sample.
-        sample: SampleId,
+        /// The answer; `None` when the edge got no features.
+        answer: Option<EdgeAnswer<'a>>,
     },
     /// The cloud's logits.
     CloudAnswer {

@@ -1,10 +1,10 @@
 //! The state that a leader keeps for each of its networks.
 
-use headwater_protocol::{EdgeSet, SlotSet};
+use headwater_protocol::{EdgeSet, SampleId};
 
 use super::devices::Devices;
-use super::open_sample::{OpenSample, Sizes};
-use super::{Exits, Generation, LeaderConfig};
+use super::open_sample::OpenSample;
+use super::{Exits, Generation, LeaderConfig, Micros};
 
 /// Largest number of closed samples kept for their buffers.
 const MAX_SPARE: usize = 64;
@@ -12,7 +12,6 @@ const MAX_SPARE: usize = 64;
 /// One network with its exits, and the devices and edges that run it.
 pub(super) struct NetworkState {
     pub(super) config: LeaderConfig,
-    pub(super) sizes: Sizes,
     pub(super) exits: Exits,
     /// Logits of an exit; a field so that no event allocates.
     pub(super) logits: Vec<f32>,
@@ -25,17 +24,22 @@ pub(super) struct NetworkState {
 
 impl NetworkState {
     pub(super) fn new(config: LeaderConfig, exits: Exits) -> Self {
-        let classes = config.labels.len();
-        let maps_bytes = config.cloud_sources() * config.cloud_map_bytes;
-        let sizes = Sizes { slots: config.slots, classes, edges: config.edges.len(), maps_bytes };
-        let logits = vec![0.0; classes];
+        let logits = vec![0.0; config.classes()];
         let (devices, edges_up) = (Devices::new(), EdgeSet::EMPTY);
-        Self { config, sizes, exits, logits, devices, edges_up, spare: Vec::new() }
+        Self { config, exits, logits, devices, edges_up, spare: Vec::new() }
     }
 
     /// A sample with buffers of this network's sizes.
-    pub(super) fn new_sample(&mut self, generation: Generation) -> Box<OpenSample> {
-        self.spare.pop().unwrap_or_else(|| Box::new(OpenSample::new(self.sizes, generation)))
+    pub(super) fn new_sample(
+        &mut self,
+        generation: Generation,
+        sample: SampleId,
+        captured: Micros,
+    ) -> Box<OpenSample> {
+        let spare = self.spare.pop();
+        let mut open = spare.unwrap_or_else(|| Box::new(OpenSample::new(&self.config, generation)));
+        open.reset(sample, captured);
+        open
     }
 
     /// Keeps the buffers of a closed sample for the next one.
@@ -49,11 +53,6 @@ impl NetworkState {
     pub(super) fn label(&self, class: u16) -> String {
         self.config.labels.get(usize::from(class)).cloned().unwrap_or_default()
     }
-
-    /// Every slot of the network.
-    pub(super) fn every_slot(&self) -> SlotSet {
-        SlotSet::first(self.sizes.slots)
-    }
 }
 
 #[cfg(test)]
@@ -65,10 +64,10 @@ mod tests {
     fn a_bounded_number_of_closed_samples_is_kept_for_reuse() {
         let mut state = NetworkState::new(config(), Exits { local: None, edge: None });
         for _ in 0..=MAX_SPARE {
-            state.recycle(Box::new(OpenSample::new(state.sizes, Generation::Current)));
+            state.recycle(Box::new(OpenSample::new(&state.config, Generation::Current)));
         }
         assert_eq!(state.spare.len(), MAX_SPARE);
-        state.new_sample(Generation::Current);
+        state.new_sample(Generation::Current, SampleId(1), Micros(0));
         assert_eq!(state.spare.len(), MAX_SPARE - 1);
     }
 }

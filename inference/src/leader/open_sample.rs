@@ -4,10 +4,11 @@ use headwater_protocol::{
     Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotPresence, SlotSet, Stages,
 };
 
-use super::{Generation, Micros};
+use super::{Generation, LeaderConfig, Micros};
 use crate::cascade::ExitAnswer;
 
 /// State of one open sample. Its buffers are reused for later samples.
+#[derive(Default)]
 pub(super) struct OpenSample {
     /// The network that decides the sample; the buffers have its sizes.
     pub(super) generation: Generation,
@@ -50,9 +51,10 @@ pub(super) struct OpenSample {
 }
 
 /// Stage of an open sample, named after the messages that it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Summaries.
+    #[default]
     Window,
     /// Features.
     Features,
@@ -62,61 +64,34 @@ pub(super) enum Stage {
     Cloud,
 }
 
-/// Buffer sizes that follow from the network.
-#[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) slots: usize,
-    pub(super) classes: usize,
-    pub(super) edges: usize,
-    /// Bytes of the maps of all sources.
-    pub(super) maps_bytes: usize,
-}
-
 impl OpenSample {
-    pub(super) fn new(sizes: Sizes, generation: Generation) -> Self {
+    /// A sample with buffers of the network's sizes.
+    pub(super) fn new(config: &LeaderConfig, generation: Generation) -> Self {
         Self {
             generation,
-            sample: SampleId(0),
-            stage: Stage::Window,
-            captured: Micros(0),
-            due: Micros(0),
-            deadline: Micros(0),
-            is_past_deadline: false,
-            is_from_spool: false,
-            is_awaited_late: false,
-            given_up: SlotSet::EMPTY,
-            presence: Presence::missing(sizes.slots),
-            scores: vec![0.0; sizes.slots * sizes.classes],
-            maps: vec![0; sizes.maps_bytes],
-            delivered: SlotSet::EMPTY,
-            edges: EdgeSet::EMPTY,
-            owing_slots: SlotSet::EMPTY,
-            owing_edges: EdgeSet::EMPTY,
-            edge_scores: vec![0.0; sizes.edges * sizes.classes],
-            stages: Stages::default(),
-            bytes: HopBytes::default(),
-            best: None,
-            degraded: Vec::new(),
+            presence: Presence::missing(config.slots),
+            scores: vec![0.0; config.slots * config.classes()],
+            maps: vec![0; config.cloud_sources() * config.cloud_map_bytes],
+            edge_scores: vec![0.0; config.edges.len() * config.classes()],
+            ..Self::default()
         }
     }
 
     /// Begins another sample in the same buffers. Scores are not cleared: only those of present slots are read.
     pub(super) fn reset(&mut self, sample: SampleId, captured: Micros) {
-        self.sample = sample;
-        self.stage = Stage::Window;
-        self.captured = captured;
-        (self.is_past_deadline, self.is_from_spool, self.is_awaited_late) = (false, false, false);
-        self.given_up = SlotSet::EMPTY;
-        self.presence = Presence::missing(self.presence.slots());
         if !(self.delivered.is_empty() && self.edges.is_empty()) {
             self.maps.fill(0);
         }
-        (self.delivered, self.owing_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
-        (self.edges, self.owing_edges) = (EdgeSet::EMPTY, EdgeSet::EMPTY);
-        self.stages = Stages::default();
-        self.bytes = HopBytes::default();
-        self.best = None;
-        self.degraded.clear();
+        *self = Self {
+            generation: self.generation,
+            sample,
+            captured,
+            presence: Presence::missing(self.presence.slots()),
+            scores: std::mem::take(&mut self.scores),
+            maps: std::mem::take(&mut self.maps),
+            edge_scores: std::mem::take(&mut self.edge_scores),
+            ..Self::default()
+        };
     }
 
     /// Adds a reason for a lesser answer, once.

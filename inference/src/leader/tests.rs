@@ -6,7 +6,9 @@ use headwater_protocol::{
 };
 
 use super::journal::{Entry, replay};
-use super::{Action, Counts, Event, Exits, Generation, Leader, LeaderConfig, Micros};
+use super::{
+    Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+};
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
@@ -87,17 +89,23 @@ impl Group {
     }
 
     fn summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
-        self.event(Event::Summary {
+        self.event(Event::DeviceAnswer {
             slot: slot(index),
             sample: SampleId(sample),
             age_ms: 0,
             late: false,
-            scores,
+            answer: DeviceAnswer::Summary(scores),
         })
     }
 
     fn not_in_view(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(Event::NotInView { slot: slot(index), sample: SampleId(sample), age_ms: 0, late: false })
+        self.event(Event::DeviceAnswer {
+            slot: slot(index),
+            sample: SampleId(sample),
+            age_ms: 0,
+            late: false,
+            answer: DeviceAnswer::NotInView,
+        })
     }
 
     fn features(&mut self, index: u8, sample: u64) -> Vec<Action> {
@@ -328,12 +336,12 @@ fn settled_stops_below_the_oldest_open_sample() {
 #[test]
 fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
     let mut group = Group::new();
-    let actions = group.event(Event::Summary {
+    let actions = group.event(Event::DeviceAnswer {
         slot: slot(0),
         sample: SampleId(1),
         age_ms: 9000,
         late: false,
-        scores: &SURE,
+        answer: DeviceAnswer::Summary(&SURE),
     });
     assert_eq!(actions, [Action::Open(SampleId(1))]);
     let actions = group.after_ms(50);
@@ -370,7 +378,13 @@ fn alone() -> Leader {
 
 fn decided(class: u16) -> Event<'static> {
     let decision = DeviceDecision { class, confidence: 0.75, policy: PolicyId([9; 8]) };
-    Event::DeviceDecided { slot: slot(0), sample: SampleId(1), age_ms: 2, late: false, decision }
+    Event::DeviceAnswer {
+        slot: slot(0),
+        sample: SampleId(1),
+        age_ms: 2,
+        late: false,
+        answer: DeviceAnswer::Decided(decision),
+    }
 }
 
 #[test]
@@ -400,7 +414,8 @@ fn a_device_decision_in_another_configuration_or_of_an_unknown_class_is_a_misfit
 fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(1), slot(0));
-    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    let summary =
+        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
     leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     assert_eq!(actions, [Action::Open(sample)]);
     leader.handle(
@@ -420,7 +435,8 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
 #[test]
 fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_when_the_window_ends() {
     let (sample, slot) = (SampleId(1), slot(0));
-    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    let summary =
+        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
     let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(Micros(0), Generation::Current, features, &mut actions);
@@ -444,7 +460,8 @@ fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_
 fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(1), slot(0));
-    let summary = Event::Summary { slot, sample, age_ms: 0, late: false, scores: &UNSURE };
+    let summary =
+        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
     leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
     assert_eq!(

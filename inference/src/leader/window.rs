@@ -1,6 +1,6 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence};
+use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence, SlotSet};
 
 use super::Leader;
 use super::machine::EventContext;
@@ -13,7 +13,8 @@ impl Leader {
         let complete = self.open.get(&sample).is_some_and(|open| {
             let network = &self.networks[open.generation];
             // Devices come back from an outage one after the other, so a late sample waits for every slot.
-            let awaited = if open.is_from_spool { network.every_slot() } else { network.devices.awaited() };
+            let every = SlotSet::first(network.config.slots);
+            let awaited = if open.is_from_spool { every } else { network.devices.awaited() };
             let pushes = network.config.configuration.pushes_maps();
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
             open.stage == Stage::Window
@@ -57,9 +58,9 @@ impl Leader {
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
-            Exit::Device => has_scores.then(|| &open.scores[..network.sizes.classes]),
+            Exit::Device => has_scores.then(|| &open.scores[..network.config.classes()]),
             Exit::Local => network.exits.local.as_mut().and_then(|exit| {
-                let present = open.presence.present();
+                let present = open.presence.present().sources();
                 exit.scores(&open.scores, present, &mut network.logits).ok().map(|()| &network.logits[..])
             }),
             Exit::Edge | Exit::Cloud => None,

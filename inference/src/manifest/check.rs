@@ -1,5 +1,7 @@
 //! Checks of `network.json`: counts, shapes and sections that fit together.
 
+use std::fmt::Debug;
+
 use headwater_protocol::{Exit, Slot};
 use thiserror::Error;
 
@@ -68,7 +70,7 @@ impl NetworkManifest {
         let view = self.preprocessing;
         ensure(matches!(view.channels, 1 | 3), "preprocessing.channels", "1 or 3", view.channels)?;
         check_shape("preprocessing", &[view.channels, view.height, view.width].map(|n| n as usize))?;
-        check_map("features", &self.features)?;
+        check_shape("features", &self.features.shape())?;
         if self.configuration.has_device_section() {
             let is_view = self.features.encoding == FeatureEncoding::Pixels;
             ensure(!is_view, "features.encoding", "bits or f32, since devices run a section", "pixels")?;
@@ -79,8 +81,7 @@ impl NetworkManifest {
                 width: view.width,
                 encoding: FeatureEncoding::Pixels,
             };
-            let debug = |map: &FeatureMap| format!("{map:?}");
-            ensure(self.features == expected, "features", debug(&expected), debug(&self.features))?;
+            ensure_equal("features", &expected, &self.features)?;
         }
         match (&self.edge, self.configuration.has(Exit::Edge)) {
             (Some(edge), true) => self.check_edges(edge),
@@ -113,7 +114,7 @@ impl NetworkManifest {
         )?;
         let is_view = edge.features.encoding == FeatureEncoding::Pixels;
         ensure(!is_view, "edge.features.encoding", "bits or f32", "pixels")?;
-        check_map("edge.features", &edge.features)
+        check_shape("edge.features", &edge.features.shape())
     }
 
     fn check_sections(&self) -> Result<(), ManifestError> {
@@ -205,22 +206,12 @@ fn section(name: String, tier: Tier, input: SectionInput, outputs: Vec<SectionOu
     }
 }
 
-fn check_map(what: &str, map: &FeatureMap) -> Result<(), ManifestError> {
-    check_shape(what, &map.shape())
-}
-
 fn check_section(expected: &SectionManifest, found: &SectionManifest) -> Result<(), ManifestError> {
     let at = |field: &str| format!("section {}: {field}", expected.name);
-    let debug = |value: &dyn std::fmt::Debug| format!("{value:?}");
-    ensure(found.tier == expected.tier, at("tier"), debug(&expected.tier), debug(&found.tier))?;
-    ensure(found.slot == expected.slot, at("slot"), debug(&expected.slot), debug(&found.slot))?;
-    ensure(found.input == expected.input, at("input"), debug(&expected.input), debug(&found.input))?;
-    ensure(
-        found.outputs == expected.outputs,
-        at("outputs"),
-        debug(&expected.outputs),
-        debug(&found.outputs),
-    )?;
+    ensure_equal(at("tier"), &expected.tier, &found.tier)?;
+    ensure_equal(at("slot"), &expected.slot, &found.slot)?;
+    ensure_equal(at("input"), &expected.input, &found.input)?;
+    ensure_equal(at("outputs"), &expected.outputs, &found.outputs)?;
     check_shape(&at("input"), &found.input.shape)?;
     found.outputs.iter().try_for_each(|output| check_shape(&at(&output.name), &output.shape))
 }
@@ -229,6 +220,14 @@ fn check_shape(what: &str, shape: &[usize]) -> Result<(), ManifestError> {
     let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
     let fits = elements.is_some_and(|n| (1..=MAX_ELEMENTS).contains(&n));
     ensure(fits, what, format_args!("a shape of 1 to {MAX_ELEMENTS} elements"), format_args!("{shape:?}"))
+}
+
+fn ensure_equal<T: PartialEq + Debug>(
+    what: impl Into<String>,
+    expected: &T,
+    found: &T,
+) -> Result<(), ManifestError> {
+    ensure(found == expected, what, format_args!("{expected:?}"), format_args!("{found:?}"))
 }
 
 fn ensure(

@@ -2,8 +2,7 @@
 
 use headwater_protocol::Slot;
 
-use super::maps::encoded;
-use super::{SectionError, check_length, load};
+use super::{SectionError, TierOutput, check_length, load, tier_outputs};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::{FeatureMap, SectionManifest};
@@ -16,15 +15,6 @@ pub struct DeviceSection {
     outputs: Outputs,
     classes: usize,
     features: FeatureMap,
-}
-
-/// Output of a device section for one view.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeviceOutput {
-    /// Scores, one per class; none where devices have no section.
-    pub scores: Vec<f32>,
-    /// The map in its wire encoding: packed bits, floats, or the pixels of the view.
-    pub features: Vec<u8>,
 }
 
 impl DeviceSection {
@@ -53,21 +43,15 @@ impl DeviceSection {
     ///
     /// # Errors
     /// [`EngineError::Input`](crate::engine::EngineError::Input) or [`SectionError::Length`] when `views` has another length.
-    pub fn run(&mut self, views: &[u8], batch: usize) -> Result<Vec<DeviceOutput>, SectionError> {
-        let bytes = self.features.packed_bytes();
+    pub fn run(&mut self, views: &[u8], batch: usize) -> Result<Vec<TierOutput>, SectionError> {
         let Some(section) = &mut self.section else {
+            let bytes = self.features.packed_bytes();
             check_length("views", batch, batch.saturating_mul(bytes), views.len())?;
-            let views = views.chunks_exact(bytes);
-            return Ok(views
-                .map(|view| DeviceOutput { scores: Vec::new(), features: view.to_vec() })
-                .collect());
+            let output = |view: &[u8]| TierOutput { scores: Vec::new(), features: view.to_vec() };
+            return Ok(views.chunks_exact(bytes).map(output).collect());
         };
         section.run(batch, Input::Pixels(views), &mut self.outputs)?;
-        // The manifest check puts scores first, features second.
-        let scores = self.outputs.floats(0).chunks_exact(self.classes);
-        let features = encoded(&self.features, &self.outputs, 1);
-        let pairs = scores.zip(features.chunks_exact(bytes));
-        Ok(pairs.map(|(s, f)| DeviceOutput { scores: s.to_vec(), features: f.to_vec() }).collect())
+        Ok(tier_outputs(&self.outputs, self.classes, &self.features))
     }
 }
 

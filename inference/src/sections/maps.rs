@@ -1,12 +1,9 @@
 //! Joins the maps of several sources, in their wire encoding, into the input of the next section.
 
-use std::borrow::Cow;
-
 use headwater_protocol::SourceSet;
 
 use super::SectionError;
 use crate::aggregate::{self, AggregateError};
-use crate::engine::Outputs;
 use crate::manifest::{Aggregation, FeatureEncoding, FeatureMap};
 
 /// The join at the input of an edge or cloud section.
@@ -107,15 +104,5 @@ impl MapJoin {
             }
         }
         Ok(())
-    }
-}
-
-/// The maps that a section gave, in their wire encoding.
-pub(super) fn encoded<'a>(map: &FeatureMap, outputs: &'a Outputs, output: usize) -> Cow<'a, [u8]> {
-    match map.encoding {
-        FeatureEncoding::Bits => Cow::Borrowed(outputs.bits(output)),
-        FeatureEncoding::Pixels | FeatureEncoding::F32 => {
-            outputs.floats(output).iter().flat_map(|float| float.to_le_bytes()).collect()
-        }
     }
 }

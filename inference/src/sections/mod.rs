@@ -1,22 +1,31 @@
 //! The sections as run by the tiers: device, edge, exits over joined scores, cloud.
 
-mod cloud;
 mod device;
-mod edge;
+mod joined;
 mod maps;
 mod scores;
+
+use std::borrow::Cow;
 
 use thiserror::Error;
 
 use crate::aggregate::AggregateError;
 use crate::bundle::{Bundle, BundleError};
 use crate::engine::{Engine, EngineError, Input, Outputs, Section};
-use crate::manifest::InputKind;
+use crate::manifest::{FeatureEncoding, FeatureMap, InputKind};
 
-pub use cloud::CloudSection;
-pub use device::{DeviceOutput, DeviceSection};
-pub use edge::{EdgeOutput, EdgeSection};
+pub use device::DeviceSection;
+pub use joined::{CloudSection, EdgeSection};
 pub use scores::ScoresExit;
+
+/// Output of the section of a device or an edge for one sample.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TierOutput {
+    /// Scores, one per class; none where devices have no section.
+    pub scores: Vec<f32>,
+    /// The map in its wire encoding: packed bits, floats, or the pixels of a view.
+    pub features: Vec<u8>,
+}
 
 /// A section that cannot be loaded or run.
 #[derive(Debug, Error)]
@@ -83,6 +92,18 @@ fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Sect
     };
     section.run(1, zeros, &mut Outputs::new())?;
     Ok(section)
+}
+
+/// Output of each sample of a run. The manifest check puts scores first, features second.
+fn tier_outputs(outputs: &Outputs, classes: usize, map: &FeatureMap) -> Vec<TierOutput> {
+    let features: Cow<'_, [u8]> = match map.encoding {
+        FeatureEncoding::Bits => Cow::Borrowed(outputs.bits(1)),
+        FeatureEncoding::Pixels | FeatureEncoding::F32 => {
+            outputs.floats(1).iter().flat_map(|float| float.to_le_bytes()).collect()
+        }
+    };
+    let pairs = outputs.floats(0).chunks_exact(classes).zip(features.chunks_exact(map.packed_bytes()));
+    pairs.map(|(s, f)| TierOutput { scores: s.to_vec(), features: f.to_vec() }).collect()
 }
 
 fn check_length(what: &'static str, batch: usize, expected: usize, found: usize) -> Result<(), SectionError> {

@@ -24,42 +24,28 @@ enum Join {
 }
 
 impl ScoresExit {
-    /// The exit `local` of a network, over the scores of its slots; `None` where the network has no such exit.
+    /// The exit `local` over the scores of the slots of a network, or `edge` over those of its edges; `None` where the network has no such
+    /// exit.
     ///
     /// # Errors
-    /// When concatenation needs the section `local`, and the bundle lacks the section or the engine refuses the section.
-    pub fn local(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
+    /// When concatenation needs the section of that name, and the bundle lacks the section or the engine refuses the section.
+    pub fn load(bundle: &Bundle, exit: Exit, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
         let manifest = bundle.manifest();
-        if !manifest.configuration.has(Exit::Local) {
+        let join = match exit {
+            Exit::Local => Some((manifest.local_aggregation, usize::from(manifest.slots))),
+            Exit::Edge => manifest.edge.as_ref().map(|edge| (edge.fusion, edge.groups.len())),
+            Exit::Device | Exit::Cloud => None,
+        };
+        let (Some((aggregation, sources)), true) = (join, manifest.configuration.has(exit)) else {
             return Ok(None);
-        }
-        let sources = usize::from(manifest.slots);
-        Self::load(bundle, "local", manifest.local_aggregation, sources, engine).map(Some)
-    }
-
-    /// The exit `edge` of a network, over the scores of its edges; `None` where the network has no such exit.
-    ///
-    /// # Errors
-    /// When concatenation needs the section `edge`, and the bundle lacks the section or the engine refuses the section.
-    pub fn edge(bundle: &Bundle, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
-        let Some(edge) = &bundle.manifest().edge else { return Ok(None) };
-        Self::load(bundle, "edge", edge.fusion, edge.groups.len(), engine).map(Some)
-    }
-
-    fn load(
-        bundle: &Bundle,
-        name: &str,
-        aggregation: Aggregation,
-        sources: usize,
-        engine: &dyn Engine,
-    ) -> Result<Self, SectionError> {
-        let classes = bundle.manifest().classes();
+        };
+        let classes = manifest.classes();
         if aggregation != Aggregation::Cc {
-            return Self::masked(aggregation, sources, classes);
+            return Self::masked(aggregation, sources, classes).map(Some);
         }
-        let section = load(bundle, name, engine)?;
+        let section = load(bundle, exit.name(), engine)?;
         let input = vec![0.0; sources * classes + sources];
-        Ok(Self { join: Join::Section { section, input, outputs: Outputs::new() }, sources, classes })
+        Ok(Some(Self { join: Join::Section { section, input, outputs: Outputs::new() }, sources, classes }))
     }
 
     /// An exit without a section: maximum or mean over the present sources.
@@ -86,10 +72,9 @@ impl ScoresExit {
     pub fn scores(
         &mut self,
         scores: &[f32],
-        present: impl Into<SourceSet>,
+        present: SourceSet,
         out: &mut [f32],
     ) -> Result<(), SectionError> {
-        let present = present.into();
         check_length("scores", 1, self.sources * self.classes, scores.len())?;
         check_length("logits", 1, self.classes, out.len())?;
         match &mut self.join {
@@ -138,7 +123,8 @@ mod tests {
     #[test]
     fn a_local_exit_with_a_section_ignores_absent_scores() {
         let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
-        let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
+        let mut local =
+            ScoresExit::load(&bundle(&network), Exit::Local, &TractEngine::new()).unwrap().unwrap();
         let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
         let mut scores = [0.5; 12];
         scores[4..8].fill(0.0);
@@ -153,7 +139,8 @@ mod tests {
     fn an_empty_mask_is_an_error_for_every_aggregation() {
         for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
             let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
-            let mut local = ScoresExit::local(&bundle(&network), &TractEngine::new()).unwrap().unwrap();
+            let mut local =
+                ScoresExit::load(&bundle(&network), Exit::Local, &TractEngine::new()).unwrap().unwrap();
             // Slot 3 does not exist.
             let error = local.scores(&[0.0; 12], SourceSet::from_bits(0b1000), &mut [0.0; 4]).unwrap_err();
             assert!(matches!(error, SectionError::Aggregate(AggregateError::NoView)), "{error}");

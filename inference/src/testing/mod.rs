@@ -165,7 +165,7 @@ impl TinyNetwork {
         let x = graph.conv("x", [features.shape[0], shape[0], 3, 3], &mut || random.sign(), 1);
         let x = graph.max_pool(&x);
         let map = if features.kind == OutputKind::Bits { graph.sign(&x) } else { x };
-        let scores = graph.linear(&map, [self.classes, features.len()], &mut || random.small());
+        let scores = graph.linear(&map, [self.classes, features.elements()], &mut || random.small());
         graph.finish(&[&scores, &map])
     }
 }

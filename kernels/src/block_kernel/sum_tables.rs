@@ -51,7 +51,7 @@ impl BlockKernel for SumTables {
         Needs {
             signs: shape.filters * shape.conv.kernel * sizes.row_tables,
             tables: shape.conv.kernel * sizes.segments * sizes.row_tables,
-            sums: sizes.line,
+            sums: shape.input.channels * sizes.line,
             ..Needs::default()
         }
     }
@@ -77,15 +77,16 @@ impl BlockKernel for SumTables {
         let pooled_height = shape.output().height;
         let row_words = output.len() / shape.filters / pooled_height;
         let row_len = sizes.segments * sizes.row_tables;
-        let (tables, line) = (&mut scratch.tables[..kernel * row_len], &mut scratch.sums[..sizes.line]);
-        line.fill(0);
+        let tables = &mut scratch.tables[..kernel * row_len];
+        let lines = &mut scratch.sums[..shape.input.channels * sizes.line];
+        lines.fill(0);
         // The tables of the rows under the kernel form a ring: row `y` is at `y % kernel`.
         let mut rows_made = 0;
         for y in 0..shape.convolved().height {
             let (top, bottom) = shape.conv.inside(y, shape.input.height);
             while rows_made < y + bottom - shape.conv.pad {
                 let row = &mut tables[remainder(rows_made, kernel) * row_len..][..row_len];
-                fill_row(&sizes, block.input.pixels, rows_made, line, row);
+                fill_row(&sizes, block.input.pixels, rows_made, lines, row);
                 rows_made += 1;
             }
             // Worked out once for all filters.
@@ -241,15 +242,18 @@ impl Segment<'_> {
     }
 }
 
-/// Makes the tables of one row of pixels: `[segments, channels, groups]`. The padding in `line` stays zero.
+/// Makes the tables of one row of pixels: `[segments, channels, groups]`. The padding in `lines` stays zero.
 #[inline(always)]
-fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, line: &mut [i16], tables: &mut [SumTable]) {
-    let Sizes { shape, groups, .. } = *sizes;
-    let Map { channels, height, width } = shape.input;
-    for channel in 0..channels {
+fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, lines: &mut [i16], tables: &mut [SumTable]) {
+    let Sizes { shape, groups, line, .. } = *sizes;
+    let Map { height, width, .. } = shape.input;
+    // First all channels as numbers: a line that is read as soon as it is written would be waited for.
+    for (channel, line) in lines.chunks_exact_mut(line).enumerate() {
         let pixels = &pixels[(channel * height + row) * width..][..width];
         let inner = &mut line[shape.conv.pad..][..width];
         inner.iter_mut().zip(pixels).for_each(|(number, &pixel)| *number = i16::from(pixel));
+    }
+    for (channel, line) in lines.chunks_exact(line).enumerate() {
         for (segment, tables) in tables.chunks_exact_mut(sizes.row_tables).enumerate() {
             for (group, table) in tables[channel * groups..][..groups].iter_mut().enumerate() {
                 let neighbours = &line[segment * LANES + group * GROUP..][..LANES + GROUP - 1];

@@ -1,12 +1,11 @@
 //! Sorts the members of a `.tar.gz` or folder into labels and frames, within limits.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
 use std::path::Path;
 
+use super::ArchiveOptions;
 use super::labels::Labels;
 use super::member::{FrameId, Member};
-use super::options::ArchiveOptions;
 use crate::DataError;
 use crate::error::Mismatch;
 
@@ -142,15 +141,4 @@ impl<'a> Collector<'a> {
     fn wrong_labels(&self, mismatch: Mismatch) -> DataError {
         mismatch.invalid(format!("{}: labels.json", self.at()))
     }
-}
-
-/// Reads a file whose size [`Collector::judge`] has accepted. The buffer grows with the bytes that arrive.
-pub(super) fn read_whole(file: impl Read, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(size).read_to_end(&mut bytes)?;
-    if (bytes.len() as u64) < size {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    bytes.shrink_to_fit();
-    Ok(bytes)
 }

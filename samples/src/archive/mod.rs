@@ -10,43 +10,90 @@
 //! keeps it as [`Frame::Broken`], and the caller skips it or stops.
 
 mod collect;
-mod folder;
-mod frame;
 mod labels;
 mod member;
-mod options;
+mod read;
 mod recorded;
-mod tar_gz;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-pub use frame::{BrokenFrame, Frame};
 pub use labels::Labels;
-pub use options::{ArchiveLimits, ArchiveOptions, Decode};
 pub use recorded::recorded;
 pub use writer::{ArchiveWriter, FrameFormat};
 
-use collect::Collector;
-use frame::StoredFrame;
+use collect::{Collector, FrameFile};
 use member::FrameId;
 
 use crate::error::Mismatch;
-use crate::roi::Roi;
-use crate::{DataError, SampleViews, Shape};
+use crate::roi::{self, Roi, RoiError};
+use crate::{DataError, Shape, View};
 
 /// Frames in memory, for random access.
 pub struct Archive {
-    labels: Labels,
+    /// Content of `labels.json`.
+    pub labels: Labels,
     shape: Shape,
     slot: Option<usize>,
-    roi: Option<Roi>,
     /// A missing entry is a frame that is not in view.
-    frames: BTreeMap<FrameId, StoredFrame>,
+    frames: BTreeMap<FrameId, Result<View, BrokenFrame>>,
+}
+
+/// Limits of an archive. A frame beyond `member_bytes` is a broken frame, any other excess is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveLimits {
+    /// Number of files.
+    pub members: usize,
+    /// Longest file, in bytes.
+    pub member_bytes: u64,
+    /// Longest archive, inflated, in bytes.
+    pub total_bytes: u64,
+}
+
+impl Default for ArchiveLimits {
+    /// 200,000 files of up to 4 MiB, 256 MiB in all.
+    fn default() -> Self {
+        Self { members: 200_000, member_bytes: 4 << 20, total_bytes: 256 << 20 }
+    }
+}
+
+/// Options for opening an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveOptions {
+    /// Loads the frames of this slot only; `None` loads all.
+    pub slot: Option<usize>,
+    /// Shape of the views; `None` takes the one in `labels.json`.
+    pub shape: Option<Shape>,
+    /// Region that is cut out of each frame before resizing; `None` takes the whole frame.
+    pub roi: Option<Roi>,
+    /// Limits.
+    pub limits: ArchiveLimits,
+}
+
+/// View of one slot of one sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// The slot sees the sample. The pixels are borrowed where the archive keeps them.
+    View(Cow<'a, View>),
+    /// The slot does not see the sample.
+    NotInView,
+    /// The frame cannot be used.
+    Broken(BrokenFrame),
+}
+
+/// A broken frame, also as an error for callers that refuse an archive with broken frames.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("frame {name}: {reason}")]
+pub struct BrokenFrame {
+    /// Name in the archive.
+    pub name: String,
+    /// Reason.
+    pub reason: String,
 }
 
 impl Archive {
@@ -58,14 +105,6 @@ impl Archive {
         Self::open_with(path, &ArchiveOptions::default())
     }
 
-    /// Opens the frames of one slot and decodes them. Frames of other slots are never in memory.
-    ///
-    /// # Errors
-    /// [`DataError`]; a broken frame is no error.
-    pub fn open_slot(path: &Path, slot: usize) -> Result<Self, DataError> {
-        Self::open_with(path, &ArchiveOptions { slot: Some(slot), ..ArchiveOptions::default() })
-    }
-
     /// Opens an archive or folder.
     ///
     /// # Errors
@@ -73,10 +112,10 @@ impl Archive {
     pub fn open_with(path: &Path, options: &ArchiveOptions) -> Result<Self, DataError> {
         let mut members = Collector::new(path, options);
         if path.is_dir() {
-            folder::read(path, &mut members)?;
+            read::folder(path, &mut members)?;
         } else {
             let file = File::open(path).map_err(DataError::read(members.at()))?;
-            tar_gz::read(file, options.limits.total_bytes, &mut members)?;
+            read::tar_gz(file, options.limits.total_bytes, &mut members)?;
         }
         Self::collected(members, options)
     }
@@ -87,7 +126,7 @@ impl Archive {
     /// [`DataError`]; a broken frame is no error.
     pub fn read(file: &[u8], name: &str, options: &ArchiveOptions) -> Result<Self, DataError> {
         let mut members = Collector::new(Path::new(name), options);
-        tar_gz::read(file, options.limits.total_bytes, &mut members)?;
+        read::tar_gz(file, options.limits.total_bytes, &mut members)?;
         Self::collected(members, options)
     }
 
@@ -96,21 +135,19 @@ impl Archive {
         let (labels, files) = members.finish()?;
         let shape = options.shape.unwrap_or(labels.shape());
         let mut frames = BTreeMap::new();
-        for (id, file) in files {
-            let name = file.name.clone();
-            let frame = StoredFrame::new(file, shape, options).map_err(|error| {
-                Mismatch::new("a region within every frame", error.to_string())
-                    .options(format!("{at}: {name}"))
-            })?;
-            frames.insert(id, frame);
+        for (id, FrameFile { name, content }) in files {
+            let decoded = match content.map(|bytes| roi::decode(&bytes, shape, options.roi)) {
+                // The region is the caller's mistake, and the frame is not broken.
+                Ok(Err(error @ RoiError::Outside { .. })) => {
+                    let mismatch = Mismatch::new("a region within every frame", error.to_string());
+                    return Err(mismatch.options(format!("{at}: {name}")));
+                }
+                Ok(decoded) => decoded.map_err(|error| error.to_string()),
+                Err(reason) => Err(reason),
+            };
+            frames.insert(id, decoded.map_err(|reason| BrokenFrame { name, reason }));
         }
-        Ok(Self { frames, labels, shape, slot: options.slot, roi: options.roi })
-    }
-
-    /// Content of `labels.json`.
-    #[must_use]
-    pub const fn labels(&self) -> &Labels {
-        &self.labels
+        Ok(Self { frames, labels, shape, slot: options.slot })
     }
 
     /// Shape of every view.
@@ -156,30 +193,15 @@ impl Archive {
         let (samples, slots) = (self.len(), self.slots());
         assert!(sample < samples && slot < slots, "{id} of {samples} samples and {slots} slots");
         assert!(self.slot.is_none_or(|loaded| loaded == slot), "slot {slot} is not loaded");
-        self.frames.get(&id).map_or(Frame::NotInView, |frame| frame.frame(self.shape, self.roi))
+        match self.frames.get(&id) {
+            None => Frame::NotInView,
+            Some(Ok(view)) => Frame::View(Cow::Borrowed(view)),
+            Some(Err(broken)) => Frame::Broken(broken.clone()),
+        }
     }
 
-    /// A sample as all slots see it.
-    ///
-    /// # Errors
-    /// [`BrokenFrame`]: the first one of the sample.
-    ///
-    /// # Panics
-    /// When `sample` is not below `len()`, or the archive was opened for one slot.
-    pub fn sample(&self, sample: usize) -> Result<SampleViews, BrokenFrame> {
-        let views = (0..self.slots()).map(|slot| match self.frame(sample, slot) {
-            Frame::View(view) => Ok(Some(view.into_owned())),
-            Frame::NotInView => Ok(None),
-            Frame::Broken { name, reason } => Err(BrokenFrame { name, reason }),
-        });
-        Ok(SampleViews { views: views.collect::<Result<_, _>>()?, label: self.class(sample) })
-    }
-
-    /// Broken frames. Without [`Decode::AtOpen`], only the frames that could not be read.
+    /// Broken frames.
     pub fn broken(&self) -> impl Iterator<Item = &BrokenFrame> {
-        self.frames.values().filter_map(|frame| match frame {
-            StoredFrame::Broken(broken) => Some(broken),
-            StoredFrame::View(_) | StoredFrame::File { .. } => None,
-        })
+        self.frames.values().filter_map(|frame| frame.as_ref().err())
     }
 }

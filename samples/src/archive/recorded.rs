@@ -2,7 +2,7 @@
 
 use super::labels::Labels;
 use super::writer::{ArchiveWriter, FrameFormat};
-use crate::{DataError, DataSet, Part, SampleViews, View};
+use crate::{DataError, DataSet, Part};
 
 /// Records at most `limit` samples of a part, without loss. The same part gives the same recording.
 ///
@@ -16,16 +16,10 @@ use crate::{DataError, DataSet, Part, SampleViews, View};
 /// # Errors
 /// [`DataError::Image`].
 pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveWriter, DataError> {
-    let (shape, slots) = (data.shape(), data.slots());
-    let labels = Labels::new("a data set", slots, shape, &data.labels());
+    let labels = Labels::new("a data set", data.slots(), data.shape(), &data.labels());
     let mut writer = ArchiveWriter::new(labels, FrameFormat::Png);
     for index in spread(data.len(part)).take(limit) {
-        let view = |slot| {
-            let mut pixels = vec![0; shape.bytes()];
-            data.view_into(part, index, slot, &mut pixels).then(|| View::new(shape, pixels))
-        };
-        let views = (0..slots).map(view).collect();
-        writer.push(&SampleViews { label: Some(data.label(part, index)), views })?;
+        writer.push(&data.sample(part, index))?;
     }
     Ok(writer)
 }
@@ -82,7 +76,7 @@ mod tests {
                     assert_eq!(view.pixels, pixels);
                 }
                 Frame::NotInView => assert!(!data.view_into(Part::Test, order[sample], slot, &mut pixels)),
-                Frame::Broken { name, reason } => panic!("{name}: {reason}"),
+                Frame::Broken(broken) => panic!("{broken}"),
             }
         }
     }

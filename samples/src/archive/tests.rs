@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{View, image_codec};
+use crate::{SampleViews, image_codec};
 
 const SHAPE: Shape = Shape::rgb(4, 5);
 
@@ -70,6 +70,20 @@ fn json(samples: usize, frames: Option<usize>) -> Vec<u8> {
     Labels { frames, classes: vec![Some(0); samples], ..labels(2) }.to_json().unwrap()
 }
 
+/// Views of a sample. A broken frame panics.
+fn read_back(archive: &Archive, sample: usize) -> SampleViews {
+    let view = |slot| match archive.frame(sample, slot) {
+        Frame::View(view) => Some(view.into_owned()),
+        Frame::NotInView => None,
+        Frame::Broken(broken) => panic!("{broken}"),
+    };
+    SampleViews { label: archive.class(sample), views: (0..archive.slots()).map(view).collect() }
+}
+
+fn open_slot(path: &Path, slot: usize) -> Result<Archive, DataError> {
+    Archive::open_with(path, &ArchiveOptions { slot: Some(slot), ..ArchiveOptions::default() })
+}
+
 #[track_caller]
 fn refused(result: Result<Archive, DataError>, words: &[&str]) {
     let error = result.err().expect("refused").to_string();
@@ -82,9 +96,9 @@ fn refused(result: Result<Archive, DataError>, words: &[&str]) {
 fn samples_are_read_back_from_an_archive_in_either_format() {
     for format in [FrameFormat::WebP, FrameFormat::Png] {
         let archive = open(&archive_bytes(&samples(), format)).unwrap();
-        let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+        let read: Vec<_> = (0..archive.len()).map(|index| read_back(&archive, index)).collect();
         assert_eq!(read, samples());
-        assert_eq!((archive.slots(), archive.shape(), archive.labels().frames), (3, SHAPE, Some(3)));
+        assert_eq!((archive.slots(), archive.shape(), archive.labels.frames), (3, SHAPE, Some(3)));
     }
 }
 
@@ -102,33 +116,25 @@ fn a_folder_and_its_packed_archive_have_the_same_samples() {
         .unwrap();
     fs::write(dir.path().join("README.md"), "not a frame").unwrap();
     let archive = Archive::open(dir.path()).unwrap();
-    let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+    let read: Vec<_> = (0..archive.len()).map(|index| read_back(&archive, index)).collect();
     assert_eq!(read, samples());
 }
 
 #[test]
 fn an_archive_opened_for_one_slot_has_its_frames_only() {
     let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
-    let archive = Archive::open_slot(&file.path, 2).unwrap();
+    let archive = open_slot(&file.path, 2).unwrap();
     assert_eq!(archive.frame(0, 2), Frame::View(Cow::Owned(view(2))));
     assert_eq!(archive.frame(1, 2), Frame::NotInView);
     assert_eq!(archive.frames.len(), 1);
-    refused(Archive::open_slot(&file.path, 3), &["expected a slot below 3, found 3"]);
-}
-
-#[test]
-fn decoding_on_request_gives_the_same_frames() {
-    let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
-    let options = ArchiveOptions { decode: Decode::OnRequest, ..ArchiveOptions::default() };
-    let archive = Archive::open_with(&file.path, &options).unwrap();
-    assert_eq!(archive.sample(0).unwrap(), samples()[0]);
+    refused(open_slot(&file.path, 3), &["expected a slot below 3, found 3"]);
 }
 
 #[test]
 fn frames_are_resized_to_the_requested_shape() {
     let file = stored(&archive_bytes(&samples(), FrameFormat::WebP));
     let options = ArchiveOptions { shape: Some(Shape::rgb(2, 2)), ..ArchiveOptions::default() };
-    let sample = Archive::open_with(&file.path, &options).unwrap().sample(0).unwrap();
+    let sample = read_back(&Archive::open_with(&file.path, &options).unwrap(), 0);
     assert_eq!(sample.views[0].as_ref().unwrap().shape(), Shape::rgb(2, 2));
 }
 
@@ -141,17 +147,11 @@ fn a_broken_frame_is_named_and_the_others_stay_usable() {
         ("00000/cam1.png", &png),
         ("00001/cam0.webp", b""),
     ]);
-    let file = stored(&bytes);
-    for decode in [Decode::AtOpen, Decode::OnRequest] {
-        let archive =
-            Archive::open_with(&file.path, &ArchiveOptions { decode, ..Default::default() }).unwrap();
-        assert!(matches!(archive.frame(0, 0), Frame::Broken { name, .. } if name == "00000/cam0.png"));
-        assert!(
-            archive.sample(0).unwrap_err().to_string().starts_with("frame 00000/cam0.png: decode 20 bytes")
-        );
-        assert_eq!(archive.frame(0, 1), Frame::View(Cow::Owned(view(9))));
-        assert_eq!(archive.broken().count(), if decode == Decode::AtOpen { 2 } else { 0 });
-    }
+    let archive = open(&bytes).unwrap();
+    let Frame::Broken(broken) = archive.frame(0, 0) else { panic!("a broken frame") };
+    assert!(broken.to_string().starts_with("frame 00000/cam0.png: decode 20 bytes"), "{broken}");
+    assert_eq!(archive.frame(0, 1), Frame::View(Cow::Owned(view(9))));
+    assert_eq!(archive.broken().count(), 2);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_frame_beyond_the_limit_is_broken() {
     let limits = ArchiveLimits { member_bytes: 1000, ..ArchiveLimits::default() };
     let archive = Archive::open_with(&file.path, &ArchiveOptions { limits, ..Default::default() }).unwrap();
     let reason = "expected at most 1000 bytes, found 2000".to_string();
-    assert_eq!(archive.frame(0, 0), Frame::Broken { name: "00000/cam0.png".into(), reason });
+    assert_eq!(archive.frame(0, 0), Frame::Broken(BrokenFrame { name: "00000/cam0.png".into(), reason }));
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn a_flipped_bit_is_refused_or_changes_nothing() {
         // Times in the gzip header, and runs of zeros copied from elsewhere, may change without changing the
         // content.
         if let Ok(archive) = open(&changed) {
-            assert_eq!(archive.sample(0).unwrap(), samples()[0], "byte {at} of {}", bytes.len());
-            assert_eq!(archive.sample(1).unwrap(), samples()[1], "byte {at} of {}", bytes.len());
+            assert_eq!(read_back(&archive, 0), samples()[0], "byte {at} of {}", bytes.len());
+            assert_eq!(read_back(&archive, 1), samples()[1], "byte {at} of {}", bytes.len());
         }
     }
 }
@@ -282,7 +282,7 @@ proptest! {
             .map(|views| SampleViews { label: Some(1), views })
             .collect();
         let archive = open(&archive_bytes(&samples, FrameFormat::WebP)).unwrap();
-        let read: Vec<_> = (0..archive.len()).map(|index| archive.sample(index).unwrap()).collect();
+        let read: Vec<_> = (0..archive.len()).map(|index| read_back(&archive, index)).collect();
         prop_assert_eq!(read, samples);
     }
 }

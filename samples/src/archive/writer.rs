@@ -74,12 +74,6 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    /// Bytes of all frames so far, without the archive around them.
-    #[must_use]
-    pub fn frame_bytes(&self) -> usize {
-        self.frames.iter().map(|(_, bytes)| bytes.len()).sum()
-    }
-
     /// Writes the archive.
     ///
     /// # Errors

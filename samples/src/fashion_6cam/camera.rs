@@ -6,8 +6,8 @@
 //! Coordinates have their origin in the centre, x to the right, y downwards: `p = shift + rotate(shear(scale * 32/28 * q))`. Rendering
 //! inverts the map: each frame pixel is a weighted sum of four article pixels. The weights are computed once per camera.
 
-use super::frame::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS, SEED, SLOTS};
 use super::random_stream::RandomStream;
+use super::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS, SEED, SLOTS};
 use crate::mnist::IMAGE_SIDE;
 
 /// Position steps per article pixel; weights of four neighbours are products of two, so they fit 16 bits.

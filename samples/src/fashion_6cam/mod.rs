@@ -11,18 +11,134 @@
 //! Arithmetic uses integers, and floats only where IEEE 754 fixes the result (no `sin`, no fused multiply-add).
 
 mod camera;
-mod data;
 mod figures;
-mod frame;
 mod occlusion;
 mod random_stream;
-mod test_archive;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
+use crate::data_set::{DataSet, DataSetInfo, PartsOrigin};
+use crate::in_memory::InMemory;
+use crate::mnist::{self, FASHION_LABELS};
+use crate::{DataError, Part, Shape};
+
 pub use crate::mnist::FASHION_LABELS as LABELS;
 pub use camera::Camera;
-pub use data::Fashion6Cam;
-pub(crate) use data::INFO;
-pub use frame::{SEED, SHAPE, SLOTS, VIEW_BYTES};
-pub use test_archive::{WrittenBytes, write_test_archive};
+
+use camera::{GAIN_BITS, Projection};
+use occlusion::Occlusion;
+use random_stream::RandomStream;
+
+/// Seed of cameras and views. Another seed would give another data set.
+pub const SEED: u64 = 2017;
+/// Device slots, one camera each.
+pub const SLOTS: usize = 6;
+/// Shape of every view.
+pub const SHAPE: Shape = Shape::rgb(FRAME_SIDE, FRAME_SIDE);
+/// Bytes of every view.
+pub const VIEW_BYTES: usize = SHAPE.bytes();
+
+/// Height and width of a frame.
+const FRAME_SIDE: usize = 32;
+/// Pixels of one channel.
+const FRAME_PIXELS: usize = FRAME_SIDE * FRAME_SIDE;
+/// Fraction bits of a brightness.
+const LUMA_BITS: u32 = 8;
+
+/// Declaration of `fashion-6cam`.
+pub(crate) const INFO: DataSetInfo = DataSetInfo {
+    name: "fashion-6cam",
+    content: "articles of clothing seen by six simulated cameras, six slots, 3x32x32",
+    files: "the four files of fashion-mnist",
+    licence: "MIT, copyright 2017 Zalando SE",
+    parts: PartsOrigin::Fixed,
+    open: |dir, _| Ok(Box::new(Fashion6Cam::open(dir)?)),
+};
+
+/// Probability that a view is not in view: 3 of 20.
+const NOT_IN_VIEW: (u32, u32) = (3, 20);
+/// Factor from a sum of eight bytes to brightness: `6 / 209.02`, with 16 more fraction bits than [`LUMA_BITS`].
+const NOISE_FACTOR: i32 = 481_593;
+const NOISE_MEAN: i32 = 1020;
+
+/// The data set: articles in memory, views computed on request. Threads can share the data set.
+pub struct Fashion6Cam {
+    /// Images of 28x28, seen by one slot.
+    articles: InMemory,
+    projections: [Projection; SLOTS],
+}
+
+impl Fashion6Cam {
+    /// Loads the four Fashion-MNIST files, plain or `.gz`, from a folder (55 MB in memory).
+    ///
+    /// # Errors
+    /// [`DataError`] naming the file and its fault.
+    pub fn open(dir: &Path) -> Result<Self, DataError> {
+        Ok(Self::new(mnist::fashion(dir)?))
+    }
+
+    /// Simple drawn figures seen by the same cameras, for tests without the files. Reports about `fashion-6cam` must not use them.
+    #[must_use]
+    pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
+        let (train, test) = (figures::drawn(1, train + validation), figures::drawn(2, test));
+        Self::new(mnist::single_slot(FASHION_LABELS, train, validation, test))
+    }
+
+    fn new(articles: InMemory) -> Self {
+        Self { articles, projections: Camera::all().each_ref().map(Projection::new) }
+    }
+}
+
+impl DataSet for Fashion6Cam {
+    fn labels(&self) -> Vec<String> {
+        self.articles.labels()
+    }
+
+    fn slots(&self) -> usize {
+        SLOTS
+    }
+
+    fn shape(&self) -> Shape {
+        SHAPE
+    }
+
+    fn len(&self, part: Part) -> usize {
+        self.articles.len(part)
+    }
+
+    fn label(&self, part: Part, index: usize) -> u16 {
+        self.articles.label(part, index)
+    }
+
+    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
+        assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
+        let projection = &self.projections[slot];
+        let article = self.articles.view(part, index, 0).expect("the only slot sees every article");
+        let mut random = RandomStream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
+        if random.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
+            return false;
+        }
+        let mut luma = projection.project(article);
+        if random.below(2) == 0 {
+            Occlusion::draw(&mut random).cover(&mut luma);
+        }
+        expose(&luma, projection.gains, &mut random, pixels);
+        true
+    }
+}
+
+/// Converts brightness to the camera's bytes: gain per channel, one noise value per pixel, clipping.
+fn expose(luma: &[u16; FRAME_PIXELS], gains: [i32; 3], random: &mut RandomStream, pixels: &mut [u8]) {
+    // Fits: 1020 * NOISE_FACTOR < 2^29, and 65280 * 1.3 * 2^GAIN_BITS < 2^29.
+    let half = 1 << (LUMA_BITS - 1);
+    let noise: [i32; FRAME_PIXELS] =
+        std::array::from_fn(|_| half + (((random.eight_bytes() - NOISE_MEAN) * NOISE_FACTOR) >> 16));
+    for (plane, gain) in pixels.chunks_exact_mut(FRAME_PIXELS).zip(gains) {
+        for ((pixel, &luma), &noise) in plane.iter_mut().zip(luma).zip(&noise) {
+            let value = ((i32::from(luma) * gain) >> GAIN_BITS) + noise;
+            *pixel = (value >> LUMA_BITS).clamp(0, 255) as u8;
+        }
+    }
+}

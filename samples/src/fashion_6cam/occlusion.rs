@@ -1,7 +1,7 @@
 //! The grey rectangle that covers a part of every second view.
 
-use super::frame::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS};
 use super::random_stream::RandomStream;
+use super::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS};
 
 /// Largest covered share of the frame.
 const MAX_AREA: f64 = 0.3;

@@ -2,14 +2,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use super::camera::GAIN_BITS;
-use super::data::expose;
-use super::figures;
-use super::frame::{FRAME_PIXELS, LUMA_BITS};
-use super::random_stream::RandomStream;
 use super::*;
-use crate::Part;
-use crate::data_set::DataSet;
 use crate::mnist::single_slot;
 
 fn data() -> Fashion6Cam {

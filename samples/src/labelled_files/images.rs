@@ -1,6 +1,6 @@
 //! Images of files as pixels of one shape, and a count of the images that change for it.
 
-use super::sample::ImageFile;
+use super::ImageFile;
 use crate::Shape;
 use crate::image_codec::{self, CodecError};
 

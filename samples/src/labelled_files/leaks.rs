@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::sample::LabelledSample;
+use super::LabelledSample;
 use crate::data_set::Leaks;
 use crate::error::Mismatch;
 use crate::split::Groups;

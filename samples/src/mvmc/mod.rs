@@ -103,7 +103,7 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
 
 impl Recording {
     fn read(path: &Path) -> Result<Self, DataError> {
-        let mut file = Npz::open(path)?;
+        let file = Npz::open(path)?;
         let labels = file.array("y")?;
         let samples = labels.shape.first().copied().unwrap_or(0);
         let labels = expect_shape(labels, &[samples, CAMERAS]).and_then(|labels| labels.integers());

@@ -8,6 +8,8 @@
 //! ```
 //! The length counts the bytes of the text. It is a little-endian u16 in version 1 and a u32 in versions 2 and 3.
 
+use serde::Deserialize;
+
 use crate::error::Mismatch;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -169,75 +171,34 @@ fn text_range(file: &[u8]) -> Result<std::ops::Range<usize>, Mismatch> {
     Ok(start..start + length)
 }
 
+/// Dictionary of a header.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Header {
     descr: String,
     fortran_order: bool,
     shape: Vec<usize>,
 }
 
+/// Python's forms of a dictionary, and JSON's forms. Python 2 wrote long integers as `3L`.
+const JSON_FORMS: [(&str, &str); 9] = [
+    ("'", "\""),
+    ("True", "true"),
+    ("False", "false"),
+    ("L,", ","),
+    ("L)", ")"),
+    (",)", ")"),
+    (",}", "}"),
+    ("(", "["),
+    (")", "]"),
+];
+
 impl Header {
-    /// Parses the Python dictionary of a header. Each key must appear once, in any order.
+    /// Parses the Python dictionary of a header as JSON. Each key must appear once, in any order.
     fn parse(text: &str) -> Option<Self> {
-        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-        let mut literal = Literal(text);
-        literal.take('{')?;
-        while literal.take('}').is_none() {
-            let key = literal.quoted()?;
-            literal.take(':')?;
-            let first = match key {
-                "descr" => descr.replace(literal.quoted()?.to_owned()).is_none(),
-                "fortran_order" => fortran_order.replace(literal.boolean()?).is_none(),
-                "shape" => shape.replace(literal.tuple()?).is_none(),
-                _ => false,
-            };
-            if !first || (literal.take(',').is_none() && !literal.0.trim_start().starts_with('}')) {
-                return None;
-            }
-        }
-        literal.0.trim().is_empty().then_some(())?;
-        Some(Self { descr: descr?, fortran_order: fortran_order?, shape: shape? })
-    }
-}
-
-/// Rest of a Python literal that is not parsed yet.
-struct Literal<'a>(&'a str);
-
-impl<'a> Literal<'a> {
-    fn take(&mut self, mark: char) -> Option<()> {
-        self.0 = self.0.trim_start().strip_prefix(mark)?;
-        Some(())
-    }
-
-    fn quoted(&mut self) -> Option<&'a str> {
-        let text = self.0.trim_start();
-        let quote = text.chars().next().filter(|mark| matches!(mark, '\'' | '"'))?;
-        let (word, rest) = text[1..].split_once(quote)?;
-        self.0 = rest;
-        Some(word)
-    }
-
-    fn boolean(&mut self) -> Option<bool> {
-        let text = self.0.trim_start();
-        let (value, rest) = match text.strip_prefix("True") {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix("False")?),
-        };
-        self.0 = rest;
-        Some(value)
-    }
-
-    fn tuple(&mut self) -> Option<Vec<usize>> {
-        self.take('(')?;
-        let (inside, rest) = self.0.split_once(')')?;
-        self.0 = rest;
-        let inside = inside.trim();
-        let inside = inside.strip_suffix(',').unwrap_or(inside);
-        if inside.is_empty() {
-            return Some(Vec::new());
-        }
-        // Python 2 wrote long integers as `3L`.
-        let size = |word: &str| word.trim().trim_end_matches('L').parse().ok();
-        let sizes: Vec<usize> = inside.split(',').map(size).collect::<Option<_>>()?;
-        (sizes.len() <= MAX_AXES).then_some(sizes)
+        let text = text.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+        let json = JSON_FORMS.iter().fold(text, |text, (python, json)| text.replace(python, json));
+        let header: Self = serde_json::from_str(&json).ok()?;
+        (header.shape.len() <= MAX_AXES).then_some(header)
     }
 }

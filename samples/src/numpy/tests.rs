@@ -31,7 +31,7 @@ fn refused(file: Vec<u8>, words: &[&str]) {
 
 #[test]
 fn every_supported_type_is_read() {
-    let mut file = Npz::open(&golden("types.npz")).unwrap();
+    let file = Npz::open(&golden("types.npz")).unwrap();
     for (name, element) in TYPES {
         let array = file.array(name).unwrap();
         assert_eq!((array.element, array.shape.as_slice()), (element, &[2, 3][..]), "{name}");
@@ -52,7 +52,7 @@ fn every_supported_type_is_read() {
 
 #[test]
 fn unsupported_arrays_are_refused_by_name() {
-    let mut file = Npz::open(&golden("types.npz")).unwrap();
+    let file = Npz::open(&golden("types.npz")).unwrap();
     for (name, word) in [
         ("fortran", "found Fortran order"),
         ("big", "found `>f4`"),
@@ -144,7 +144,7 @@ fn a_flipped_bit_is_an_error_or_makes_no_difference() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         std::fs::write(&path, &bytes).unwrap();
-        match Npz::open(&path).and_then(|mut file| file.array("X")) {
+        match Npz::open(&path).and_then(|file| file.array("X")) {
             Ok(array) => assert!(array == sound, "byte {at}"),
             Err(_) => refused += 1,
         }

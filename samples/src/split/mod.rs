@@ -156,7 +156,7 @@ impl<'a> Division<'a> {
                 groups.iter().copied().filter(|&group| self.part_of[group].is_none()).collect();
             open.sort_by_key(|&group| (Reverse(count(group)), ranks[group]));
             for (at, &group) in open.iter().enumerate() {
-                let part = self.next_part(class, open.len() - at, Totals { of_class, samples });
+                let part = self.next_part(class, open.len() - at, of_class, samples);
                 self.assign(group, part);
             }
             if self.of_class[&class].contains(&0) {
@@ -167,14 +167,13 @@ impl<'a> Division<'a> {
     }
 
     /// The part that lacks the most samples of the class, or of all classes. Empty parts go first when few groups are `left`.
-    fn next_part(&self, class: usize, left: usize, totals: Totals) -> usize {
+    ///
+    /// `of_class` and `samples` are all samples of the class and of all classes.
+    fn next_part(&self, class: usize, left: usize, of_class: usize, samples: usize) -> usize {
         let counts = self.of_class.get(&class).copied().unwrap_or_default();
         let only_empty = left <= counts.iter().filter(|&&count| count == 0).count();
         let lack = |part: usize| {
-            (
-                self.lack(part, totals.of_class, counts[part]),
-                self.lack(part, totals.samples, self.of_all[part]),
-            )
+            (self.lack(part, of_class, counts[part]), self.lack(part, samples, self.of_all[part]))
         };
         // Of equal parts the first one wins, so that train comes before the others.
         (0..3)
@@ -197,11 +196,4 @@ impl<'a> Division<'a> {
         let sum: i64 = shares.iter().copied().map(i64::from).sum();
         i64::from(shares[part]) * total as i64 - sum * count as i64
     }
-}
-
-/// Numbers of samples to divide.
-#[derive(Clone, Copy)]
-struct Totals {
-    of_class: usize,
-    samples: usize,
 }

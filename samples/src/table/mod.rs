@@ -16,13 +16,13 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use crate::DataError;
 use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::files::{self, Entry};
+use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
 use crate::numpy::{to_pixels, values};
@@ -80,19 +80,10 @@ impl Table<'_> {
 
     fn rows(&self) -> Result<Vec<Row>, DataError> {
         let mut table = None;
-        if self.root.is_dir() {
-            let path = self.root.join(TABLE);
-            if path.is_file() {
-                table = Some(files::read(&path)?);
-            }
-        } else {
-            files::visit(self.root, &mut |entry| match entry {
-                Entry::File(name, bytes) if relative(name) == TABLE => {
-                    self.expect_first(TABLE, table.replace(bytes.to_vec()).is_none())
-                }
-                Entry::File(..) | Entry::Folder(_) => Ok(()),
-            })?;
-        }
+        visit(self.root, &BTreeSet::from([TABLE]), &mut |_, bytes| {
+            table = Some(bytes.to_vec());
+            Ok(())
+        })?;
         let table =
             table.ok_or_else(|| Mismatch::new("a file labels.csv", "none").missing(self.root.display()))?;
         let invalid = |error: LineError| {
@@ -108,50 +99,18 @@ impl Table<'_> {
 
     /// Images of all rows by their paths.
     fn views(&mut self, rows: &[Row]) -> Result<HashMap<String, ImageFile>, DataError> {
-        let line_of: HashMap<&str, usize> = rows
-            .iter()
-            .flat_map(|row| row.files.iter().flatten().map(|file| (file.as_str(), row.line)))
-            .collect();
-        let mut views = HashMap::with_capacity(line_of.len());
-        let named = rows.iter().flat_map(|row| row.files.iter().flatten());
-        if self.root.is_dir() {
-            for file in named {
-                let path = self.root.join(file);
-                if !path.is_file() {
-                    return Err(self.missing(file, line_of[file.as_str()]));
-                }
-                let view = self.view(file, &files::read(&path)?)?;
-                views.insert(file.clone(), view);
-            }
-            return Ok(views);
-        }
-        files::visit(self.root, &mut |entry| match entry {
-            Entry::File(name, bytes) if line_of.contains_key(relative(name)) => {
-                let view = self.view(relative(name), bytes)?;
-                let is_first = views.insert(relative(name).to_owned(), view).is_none();
-                self.expect_first(relative(name), is_first)
-            }
-            Entry::File(..) | Entry::Folder(_) => Ok(()),
-        })?;
-        for file in named {
-            if !views.contains_key(file) {
-                return Err(self.missing(file, line_of[file.as_str()]));
-            }
-        }
-        Ok(views)
-    }
-
-    fn missing(&self, file: &str, line: usize) -> DataError {
-        let expected = format!("this file, which labels.csv names in line {line}");
-        Mismatch::new(expected, "none").missing(self.at(file))
-    }
-
-    /// Refuses a second file of one name in an archive.
-    fn expect_first(&self, file: &str, is_first: bool) -> Result<(), DataError> {
-        if is_first {
+        let named = || rows.iter().flat_map(|row| row.files.iter().flatten().map(|file| (file, row.line)));
+        let mut views = HashMap::new();
+        visit(self.root, &named().map(|(file, _)| file.as_str()).collect(), &mut |file, bytes| {
+            views.insert(file.to_owned(), self.view(file, bytes)?);
             Ok(())
-        } else {
-            Err(Mismatch::new("one file of this name", "two").invalid(self.at(file)))
+        })?;
+        match named().find(|(file, _)| !views.contains_key(*file)) {
+            None => Ok(views),
+            Some((file, line)) => {
+                let expected = format!("this file, which labels.csv names in line {line}");
+                Err(Mismatch::new(expected, "none").missing(self.at(file)))
+            }
         }
     }
 
@@ -183,7 +142,27 @@ impl Table<'_> {
     }
 }
 
-/// Path of an archive's member as tables write it.
-fn relative(name: &str) -> &str {
-    name.strip_prefix("./").unwrap_or(name)
+/// Visits the files of these names in a directory or a `.tar.gz`. An archive with two files of one name is refused.
+fn visit(
+    root: &Path,
+    names: &BTreeSet<&str>,
+    visitor: &mut dyn FnMut(&str, &[u8]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    if root.is_dir() {
+        let paths = names.iter().map(|name| (name, root.join(name)));
+        for (name, path) in paths.filter(|(_, path)| path.is_file()) {
+            visitor(name, &files::read(&path, MAX_FILE_BYTES)?)?;
+        }
+        return Ok(());
+    }
+    let mut visited = BTreeSet::new();
+    files::visit(root, &mut |entry| {
+        let Entry::File(name, bytes) = entry else { return Ok(()) };
+        let Some(name) = names.get(name.strip_prefix("./").unwrap_or(name)) else { return Ok(()) };
+        if !visited.insert(*name) {
+            let at = format!("{}: `{name}`", root.display());
+            return Err(Mismatch::new("one file of this name", "two").invalid(at));
+        }
+        visitor(name, bytes)
+    })
 }

@@ -24,13 +24,11 @@ pub(super) struct Row {
 const COLUMNS: &str = "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group`";
 
 /// Index of each column.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Columns {
     count: usize,
-    part: Option<usize>,
-    class: usize,
-    sample: Option<usize>,
-    group: Option<usize>,
+    /// Columns that are no files, by name.
+    named: HashMap<String, usize>,
     /// Columns of the files, by slot.
     files: Vec<usize>,
 }
@@ -48,29 +46,24 @@ impl Columns {
                 return Err(LineError::new(header.line, "every column once", format!("`{name}` twice")));
             }
         }
-        let mut column = |name: &str| known.remove(name);
-        let class = column("class").ok_or_else(|| LineError::new(header.line, "a column `class`", "none"))?;
-        let (part, sample, group, file) = (column("part"), column("sample"), column("group"), column("file"));
-        let cameras: Vec<usize> = (0..Slot::MAX).map_while(|slot| column(&format!("cam{slot}"))).collect();
-        if let Some(left) = known.keys().min() {
+        let refused = |expected: &str, found: &str| Err(LineError::new(header.line, expected, found));
+        if !known.contains_key("class") {
+            return refused("a column `class`", "none");
+        }
+        let file = known.remove("file");
+        let cameras: Vec<usize> =
+            (0..Slot::MAX).map_while(|slot| known.remove(&format!("cam{slot}"))).collect();
+        if let Some(left) = known.keys().filter(|name| name.starts_with("cam")).min() {
             let expected = format!("cameras without a gap, from cam0 up to cam{} at most", Slot::MAX - 1);
-            return Err(LineError::new(header.line, expected, format!("`{left}`")));
+            return refused(&expected, &format!("`{left}`"));
         }
         let files = match (file, cameras.is_empty()) {
             (Some(file), true) => vec![file],
             (None, false) => cameras,
-            (Some(_), false) => {
-                return Err(LineError::new(header.line, "`file` or `cam0`, `cam1`, ...", "both"));
-            }
-            (None, true) => {
-                return Err(LineError::new(
-                    header.line,
-                    "a column `file` or columns `cam0`, `cam1`, ...",
-                    "neither",
-                ));
-            }
+            (Some(_), false) => return refused("`file` or `cam0`, `cam1`, ...", "both"),
+            (None, true) => return refused("a column `file` or columns `cam0`, `cam1`, ...", "neither"),
         };
-        Ok(Self { count: header.fields.len(), part, class, sample, group, files })
+        Ok(Self { count: header.fields.len(), named: known, files })
     }
 
     fn row(&self, record: &Record) -> Result<Row, LineError> {
@@ -80,30 +73,25 @@ impl Columns {
             return Err(LineError::new(*line, expected, fields.len().to_string()));
         }
         let field = |at: usize| Some(fields[at].trim()).filter(|field| !field.is_empty());
-        let part = match self.part.and_then(field) {
-            None => None,
-            Some(word) => Some(
-                Part::named(word)
-                    .ok_or_else(|| LineError::new(*line, "a part train, val or test", format!("`{word}`")))?,
-            ),
+        let named = |name: &str| field(*self.named.get(name)?);
+        let part = |word: &str| {
+            Part::named(word)
+                .ok_or_else(|| LineError::new(*line, "a part train, val or test", format!("`{word}`")))
         };
-        let class = field(self.class).ok_or_else(|| LineError::new(*line, "a class", "none"))?;
-        let name = self.sample.and_then(field).map_or_else(|| format!("line {line}"), str::to_owned);
         let file = |at: &usize| match field(*at) {
             None => Ok(None),
             Some(file) if is_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
-            Some(file) => Err(LineError::new(
-                *line,
-                "a path within the folder, with / as separator",
-                format!("`{file}`"),
-            )),
+            Some(file) => {
+                let expected = "a path within the folder, with / as separator";
+                Err(LineError::new(*line, expected, format!("`{file}`")))
+            }
         };
         Ok(Row {
             line: *line,
-            part,
-            class: class.into(),
-            name,
-            group: self.group.and_then(field).map(str::to_owned),
+            part: named("part").map(part).transpose()?,
+            class: named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?.into(),
+            name: named("sample").map_or_else(|| format!("line {line}"), str::to_owned),
+            group: named("group").map(str::to_owned),
             files: self.files.iter().map(file).collect::<Result<_, _>>()?,
         })
     }
@@ -120,23 +108,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<Row>, LineError> {
     if rows.is_empty() {
         return Err(LineError::new(header.line, "one sample per line", "none after the first line"));
     }
-    let (mut samples, mut files) = (HashMap::new(), HashMap::new());
-    for row in &rows {
-        if let Some(before) = samples.insert(&row.name, row.line) {
-            let found = format!("`{}` in line {before} too", row.name);
-            return Err(LineError::new(row.line, "every sample once", found));
-        }
-        for file in row.files.iter().flatten() {
-            if let Some(before) = files.insert(file, row.line) {
-                return Err(LineError::new(
-                    row.line,
-                    "every file once",
-                    format!("`{file}` in line {before} too"),
-                ));
-            }
+    check_once("every sample once", rows.iter().map(|row| (row.line, &row.name)))?;
+    let files = rows.iter().flat_map(|row| row.files.iter().flatten().map(|file| (row.line, file)));
+    check_once("every file once", files)?;
+    Ok(rows)
+}
+
+/// Refuses a name that comes twice. Each name has its line.
+fn check_once<'a>(expected: &str, names: impl Iterator<Item = (usize, &'a String)>) -> Result<(), LineError> {
+    let mut lines = HashMap::new();
+    for (line, name) in names {
+        if let Some(before) = lines.insert(name, line) {
+            return Err(LineError::new(line, expected, format!("`{name}` in line {before} too")));
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Whether a path stays below the folder on every system.

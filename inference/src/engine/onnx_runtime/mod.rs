@@ -3,7 +3,6 @@
 //! The library comes from the configured path, else from `ORT_DYLIB_PATH` (the caller reads the environment), else from the system's
 //! library folders. A process loads it once; later engines use the same one.
 
-mod section;
 #[cfg(test)]
 mod tests;
 
@@ -11,11 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ort::environment::Environment;
+use ort::session::Session;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::value::{TensorElementType, TensorRef, ValueType};
 use thiserror::Error;
 
-use super::{Engine, EngineError, Section};
+use super::input::Unit;
+use super::{Engine, EngineError, Input, Outputs, Section};
 use crate::bundle::SectionBytes;
-use section::OrtSection;
+use crate::manifest::SectionManifest;
 
 const NAME: &str = "ort";
 
@@ -89,6 +92,88 @@ impl Engine for OrtEngine {
     }
 
     fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
-        Ok(Box::new(OrtSection::load(&self.environment, section)?))
+        let manifest = section.manifest;
+        let session = start(&self.environment, &section.onnx)
+            .map_err(|error| EngineError::load(manifest, NAME, error.to_string()))?;
+        check_shapes(manifest, &session)?;
+        Ok(Box::new(OrtSection {
+            manifest: manifest.clone(),
+            session,
+            shape: std::iter::once(0).chain(manifest.input.shape.iter().copied()).collect(),
+            values: Vec::new(),
+            unit: Unit::new(),
+        }))
     }
+}
+
+/// A session that takes any batch.
+struct OrtSection {
+    manifest: SectionManifest,
+    session: Session,
+    /// Shape of a batch; the first dimension is its size.
+    shape: Vec<usize>,
+    values: Vec<f32>,
+    unit: Unit,
+}
+
+impl OrtSection {
+    fn run_batch(&mut self, batch: usize, outputs: &mut Outputs) -> ort::Result<()> {
+        self.shape[0] = batch;
+        let input = TensorRef::from_array_view((&self.shape[..], &self.values[..]))?;
+        let results = self.session.run(ort::inputs![input])?;
+        for (index, (_, value)) in results.iter().enumerate() {
+            let (_, values) = value.try_extract_tensor::<f32>()?;
+            outputs.append(index, values);
+        }
+        Ok(())
+    }
+}
+
+impl Section for OrtSection {
+    fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError> {
+        input.check(&self.manifest, batch)?;
+        outputs.start(&self.manifest);
+        if batch == 0 {
+            return Ok(());
+        }
+        self.values.resize(input.elements(), 0.0);
+        self.unit.floats(input, &mut self.values);
+        self.run_batch(batch, outputs)
+            .map_err(|error| EngineError::run(&self.manifest, NAME, batch, error.to_string()))
+    }
+}
+
+/// Starts a session on one thread: the services run one section on each core.
+fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
+    Session::builder(environment)?
+        .with_optimization_level(GraphOptimizationLevel::Level3)?
+        .with_intra_threads(1)?
+        .with_inter_threads(1)?
+        .commit_from_memory(onnx)
+}
+
+/// Checks the session against the manifest: floats, with the batch as first dimension.
+fn check_shapes(manifest: &SectionManifest, session: &Session) -> Result<(), EngineError> {
+    let counts = [session.inputs().len(), session.outputs().len()];
+    EngineError::check(
+        manifest,
+        "numbers of inputs and outputs of its ONNX",
+        format!("{:?}", [1, manifest.outputs.len()]),
+        format!("{counts:?}"),
+    )?;
+    let expected_outputs = manifest.outputs.iter().map(|output| (output.name.as_str(), &output.shape));
+    let expected = std::iter::once(("input", &manifest.input.shape)).chain(expected_outputs);
+    for ((name, shape), found) in expected.zip(session.inputs().iter().chain(session.outputs())) {
+        EngineError::check(
+            manifest,
+            format!("{name} of its ONNX"),
+            format!("floats {shape:?} behind the batch"),
+            if let ValueType::Tensor { ty: TensorElementType::Float32, shape, .. } = found.dtype() {
+                format!("floats {:?} behind the batch", shape.get(1..).unwrap_or_default())
+            } else {
+                format!("{:?}", found.dtype())
+            },
+        )?;
+    }
+    Ok(())
 }

@@ -29,8 +29,13 @@ fn features_of_another_length_are_a_misfit() {
 
 #[test]
 fn a_device_answers_in_the_way_of_its_configuration() {
-    let input =
-        Event::Input { slot: slot(0), sample: SampleId(1), age_ms: 0, late: false, pixels: &[0; PACKED] };
+    let input = Event::DeviceAnswer {
+        slot: slot(0),
+        sample: SampleId(1),
+        age_ms: 0,
+        late: false,
+        answer: DeviceAnswer::Input(&[0; PACKED]),
+    };
     let mut with_sections = Group::new();
     assert_eq!(with_sections.event(input), []);
     assert_eq!(with_sections.leader.counts().misfits, 1);
@@ -105,7 +110,13 @@ fn a_device_that_is_alone_is_waited_for_again_when_it_decides_in_time() {
             group.after_ms(50);
         }
         let decision = DeviceDecision { class: 0, confidence: 1.0, policy: PolicyId([9; 8]) };
-        group.event(Event::DeviceDecided { slot: slot(0), sample: SampleId(4), age_ms: 0, late, decision });
+        group.event(Event::DeviceAnswer {
+            slot: slot(0),
+            sample: SampleId(4),
+            age_ms: 0,
+            late,
+            answer: DeviceAnswer::Decided(decision),
+        });
         group.features(0, 5);
         let actions = group.summary(0, 5, &UNSURE);
         assert_eq!(actions.is_empty(), late, "{actions:?}");

@@ -47,15 +47,12 @@ impl Group {
         self.event(Event::EdgeAnswer {
             edge: edge(index),
             sample: SampleId(1),
-            slots: slots(bits),
-            scores,
-            map: &[index + 1; MAP],
-            body_bytes: BODY,
+            answer: Some(EdgeAnswer { slots: slots(bits), scores, map: &[index + 1; MAP], body_bytes: BODY }),
         })
     }
 
     fn edge_gone(&mut self, index: u8) -> Vec<Action> {
-        self.event(Event::EdgeGone { edge: edge(index), sample: SampleId(1) })
+        self.event(Event::EdgeAnswer { edge: edge(index), sample: SampleId(1), answer: None })
     }
 
     /// Sample 1 with unsure scores from every device: the leader then waits for the edges.
@@ -213,10 +210,7 @@ fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
     let fits = |index, bits, scores: &'static [f32], map: &'static [u8]| Event::EdgeAnswer {
         edge: edge(index),
         sample: SampleId(1),
-        slots: slots(bits),
-        scores,
-        map,
-        body_bytes: BODY,
+        answer: Some(EdgeAnswer { slots: slots(bits), scores, map, body_bytes: BODY }),
     };
     for wrong in [
         fits(2, 0b101, &SURE, &[0; MAP]),
@@ -225,7 +219,7 @@ fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
         fits(0, 0b010, &SURE, &[0; MAP]),
         fits(0, 0b101, &SURE[..CLASSES - 1], &[0; MAP]),
         fits(0, 0b101, &SURE, &[0; MAP - 1]),
-        Event::EdgeGone { edge: edge(2), sample: SampleId(1) },
+        Event::EdgeAnswer { edge: edge(2), sample: SampleId(1), answer: None },
     ] {
         let mut group = group();
         group.unsure();
@@ -259,10 +253,7 @@ fn an_edge_under_a_network_that_is_not_there_changes_nothing() {
     let answer = |slots| Event::EdgeAnswer {
         edge: edge(0),
         sample: SampleId(1),
-        slots,
-        scores: &SURE,
-        map: &[1; MAP],
-        body_bytes: BODY,
+        answer: Some(EdgeAnswer { slots, scores: &SURE, map: &[1; MAP], body_bytes: BODY }),
     };
     let mut actions = Vec::new();
     for event in [answer(slots(0b101)), Event::EdgeDown { edge: edge(0) }, Event::EdgeUp { edge: edge(0) }] {
@@ -283,10 +274,7 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
     let answer = Event::EdgeAnswer {
         edge: edge(0),
         sample: SampleId(1),
-        slots: slots(0b101),
-        scores: &SURE,
-        map: &[9; MAP],
-        body_bytes: BODY,
+        answer: Some(EdgeAnswer { slots: slots(0b101), scores: &SURE, map: &[9; MAP], body_bytes: BODY }),
     };
     let mut actions = Vec::new();
     group.leader.handle(group.now, Generation::Next, Event::EdgeUp { edge: edge(0) }, &mut actions);
@@ -389,10 +377,7 @@ fn maps_of_an_earlier_sample_are_not_sent_again() {
     let answer = Event::EdgeAnswer {
         edge: edge(0),
         sample: SampleId(2),
-        slots: slots(0b101),
-        scores: &UNSURE,
-        map: &[7; MAP],
-        body_bytes: BODY,
+        answer: Some(EdgeAnswer { slots: slots(0b101), scores: &UNSURE, map: &[7; MAP], body_bytes: BODY }),
     };
     let actions = group.event(answer);
     let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };

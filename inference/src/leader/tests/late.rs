@@ -5,11 +5,23 @@ use super::*;
 impl Group {
     pub(super) fn late(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
         let (slot, sample) = (slot(index), SampleId(sample));
-        self.event(Event::Summary { slot, sample, age_ms: u16::MAX, late: true, scores })
+        self.event(Event::DeviceAnswer {
+            slot,
+            sample,
+            age_ms: u16::MAX,
+            late: true,
+            answer: DeviceAnswer::Summary(scores),
+        })
     }
 
     pub(super) fn given_up(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(Event::GivenUp { slot: slot(index), sample: SampleId(sample) })
+        self.event(Event::DeviceAnswer {
+            slot: slot(index),
+            sample: SampleId(sample),
+            age_ms: 0,
+            late: true,
+            answer: DeviceAnswer::GivenUp,
+        })
     }
 
     /// Decides a sample that came in time.
@@ -138,7 +150,8 @@ fn late_features_that_overtake_their_scores_open_a_late_sample() {
     let features = Event::Features { slot, sample, late: true, bits: &[7; PACKED] };
     leader.handle(Micros(0), Generation::Current, features, &mut actions);
     assert_eq!((&actions[..], leader.notice().since), (&[Action::Open(sample)][..], None));
-    let summary = Event::Summary { slot, sample, age_ms: 0, late: true, scores: &UNSURE };
+    let summary =
+        Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer: DeviceAnswer::Summary(&UNSURE) };
     leader.handle(Micros(0), Generation::Current, summary, &mut actions);
     assert!(matches!(actions[..], [_, Action::AskCloud { .. }]), "{actions:?}");
 }

@@ -42,7 +42,13 @@ impl Group {
 
     pub(super) fn next_summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
         let (slot, sample) = (slot(index), SampleId(sample));
-        self.under_next(Event::Summary { slot, sample, age_ms: 0, late: false, scores })
+        self.under_next(Event::DeviceAnswer {
+            slot,
+            sample,
+            age_ms: 0,
+            late: false,
+            answer: DeviceAnswer::Summary(scores),
+        })
     }
 }
 
@@ -127,14 +133,26 @@ fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
     let mut group = group();
     let (slot, sample) = (slot(2), SampleId(90));
     // The spool belongs to the network that the device ran before.
-    group.under_next(Event::GivenUp { slot, sample });
+    group.under_next(Event::DeviceAnswer {
+        slot,
+        sample,
+        age_ms: 0,
+        late: true,
+        answer: DeviceAnswer::GivenUp,
+    });
     assert_eq!(group.late(0, 90, &SURE), []);
     let actions = group.late(1, 90, &SURE);
     let found = decision(&actions);
     assert_eq!((found.network, found.presence.present_count()), (NetworkId([3; 32]), 2));
     assert_eq!(group.leader.notice().late, [sample]);
     // A sample that no device has is dropped under either network.
-    group.under_next(Event::GivenUp { slot, sample: SampleId(91) });
+    group.under_next(Event::DeviceAnswer {
+        slot,
+        sample: SampleId(91),
+        age_ms: 0,
+        late: true,
+        answer: DeviceAnswer::GivenUp,
+    });
     let actions = group.after_ms(2000);
     assert_eq!(actions, [Action::Drop { sample: SampleId(91), reason: Dropped::SpoolFull }]);
 }
@@ -143,7 +161,13 @@ fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
 fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
     let mut group = group();
     let (slot, sample) = (slot(2), SampleId(90));
-    group.under_next(Event::GivenUp { slot, sample });
+    group.under_next(Event::DeviceAnswer {
+        slot,
+        sample,
+        age_ms: 0,
+        late: true,
+        answer: DeviceAnswer::GivenUp,
+    });
     let due = group.leader.next_timer();
     group.now = group.now.plus_ms(500);
     group.late(0, 90, &SURE);
@@ -159,7 +183,13 @@ fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
 fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
     let mut group = group();
     group.late(0, 90, &SURE);
-    group.under_next(Event::GivenUp { slot: slot(2), sample: SampleId(90) });
+    group.under_next(Event::DeviceAnswer {
+        slot: slot(2),
+        sample: SampleId(90),
+        age_ms: 0,
+        late: true,
+        answer: DeviceAnswer::GivenUp,
+    });
     assert_eq!(group.leader.counts().other_network, 1);
     let actions = group.late(1, 90, &SURE);
     assert!(actions.is_empty(), "slot 2 may still come back: {actions:?}");

@@ -6,7 +6,13 @@ use super::*;
 
 impl Group {
     fn aged(&mut self, index: u8, age_ms: u16, scores: &[f32]) -> Vec<Action> {
-        self.event(Event::Summary { slot: slot(index), sample: SampleId(1), age_ms, late: false, scores })
+        self.event(Event::DeviceAnswer {
+            slot: slot(index),
+            sample: SampleId(1),
+            age_ms,
+            late: false,
+            answer: DeviceAnswer::Summary(scores),
+        })
     }
 }
 
@@ -78,12 +84,12 @@ fn a_decision_of_a_device_closes_the_window() {
 fn a_view_that_a_device_sends_counts_its_bytes_and_goes_to_the_cloud() {
     let config = LeaderConfig { configuration: Configuration::A, ..config() };
     let mut group = Group::of(config);
-    let view = |index: u8, pixels: &'static [u8]| Event::Input {
+    let view = |index: u8, pixels: &'static [u8]| Event::DeviceAnswer {
         slot: slot(index),
         sample: SampleId(1),
         age_ms: 0,
         late: false,
-        pixels,
+        answer: DeviceAnswer::Input(pixels),
     };
     assert_eq!(group.event(view(0, &[9])), [], "too short");
     assert_eq!(group.leader.counts().misfits, 1);

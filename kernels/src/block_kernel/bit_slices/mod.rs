@@ -97,7 +97,7 @@ struct Sizes {
 
 impl Sizes {
     #[inline(always)]
-    const fn of(shape: Convp) -> Self {
+    fn of(shape: Convp) -> Self {
         let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
         let (pitch, row_groups) = (pixels.pitch, kernel.div_ceil(GROUP));
         let tiles = pixels.len().div_ceil(TILE);

@@ -92,7 +92,7 @@ impl BlockKernel for Lookups {
     }
 
     fn output(shape: Convp) -> BitLayout {
-        pixel_words::output(shape)
+        PixelWords::of(shape).output
     }
 
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
@@ -130,7 +130,7 @@ struct Sizes {
 
 impl Sizes {
     #[inline(always)]
-    const fn of(shape: Convp) -> Self {
+    fn of(shape: Convp) -> Self {
         let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
         let pitch = pixels.pitch;
         let channel_groups = shape.input.channels.div_ceil(CHANNELS);

@@ -63,7 +63,7 @@ impl BlockKernel for Popcounts {
     }
 
     fn output(shape: Convp) -> BitLayout {
-        pixel_words::output(shape)
+        PixelWords::of(shape).output
     }
 
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
@@ -96,7 +96,7 @@ struct Sizes {
 
 impl Sizes {
     #[inline(always)]
-    const fn of(shape: Convp) -> Self {
+    fn of(shape: Convp) -> Self {
         let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
         let channel_words = shape.input.channels.div_ceil(WORD_CHANNELS);
         let patch = kernel * kernel * channel_words;

@@ -96,8 +96,8 @@ impl<'a> Reference<'a> {
             return Ok(parity);
         }
         self.compare_edges(&mut parity, bundle, engine)?;
-        let mut local = ScoresExit::local(bundle, engine)?;
-        let mut edge = ScoresExit::edge(bundle, engine)?;
+        let mut local = ScoresExit::load(bundle, Exit::Local, engine)?;
+        let mut edge = ScoresExit::load(bundle, Exit::Edge, engine)?;
         let mut cloud = CloudSection::load(bundle, engine)?;
         let (devices, edges): (Vec<_>, Vec<_>) = (self.devices.iter().collect(), self.edges.iter().collect());
         let mut logits = vec![0.0; self.samples.classes];

@@ -1,9 +1,74 @@
-//! The section of the cloud.
+//! The sections over joined maps: that of an edge, and that of the cloud.
+
+use headwater_protocol::Slot;
 
 use super::maps::MapJoin;
-use super::{SectionError, load};
+use super::{SectionError, TierOutput, load, tier_outputs};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
+use crate::manifest::{FeatureMap, SectionManifest};
+
+/// The section of an edge: the maps of its slots in, scores and a map for the cloud out.
+pub struct EdgeSection {
+    section: Box<dyn Section>,
+    join: MapJoin,
+    slots: Vec<Slot>,
+    classes: usize,
+    features: FeatureMap,
+    /// Joined maps of a batch, reused.
+    input: Vec<f32>,
+    outputs: Outputs,
+}
+
+impl EdgeSection {
+    /// The section of an edge.
+    ///
+    /// # Errors
+    /// [`SectionError::NoEdge`] when the network has no such edge; or the bundle lacks the section, or the engine refuses the
+    /// section.
+    pub fn load(bundle: &Bundle, edge: usize, engine: &dyn Engine) -> Result<Self, SectionError> {
+        let manifest = bundle.manifest();
+        let tier = manifest.edge.as_ref();
+        let edges = tier.map_or(0, |tier| tier.groups.len());
+        let (Some(tier), true) = (tier, edge < edges) else {
+            return Err(SectionError::NoEdge { edge, edges });
+        };
+        let slots = tier.groups[edge].clone();
+        Ok(Self {
+            section: load(bundle, &SectionManifest::edge_name(edge), engine)?,
+            join: MapJoin::new(tier.aggregation, slots.len(), manifest.features),
+            slots,
+            classes: manifest.classes(),
+            features: tier.features,
+            input: Vec::new(),
+            outputs: Outputs::new(),
+        })
+    }
+
+    /// Slots of the edge, in the order of their maps.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Runs a batch.
+    ///
+    /// # Shapes
+    /// - `features`: `[batch, slots of this edge, bytes of a map]`; maps of absent slots are ignored
+    /// - `presence`: `[batch, slots of this edge]`
+    ///
+    /// # Errors
+    /// [`SectionError::NoView`] for a sample without a present slot, [`SectionError::Length`] for an input of another length.
+    pub fn run(
+        &mut self,
+        batch: usize,
+        features: &[u8],
+        presence: &[bool],
+    ) -> Result<Vec<TierOutput>, SectionError> {
+        self.join.batch(batch, features, presence, &mut self.input)?;
+        self.section.run(batch, Input::Floats(&self.input), &mut self.outputs)?;
+        Ok(tier_outputs(&self.outputs, self.classes, &self.features))
+    }
+}
 
 /// The section of the cloud: the maps of devices or edges in, logits out.
 pub struct CloudSection {

@@ -1,15 +1,16 @@
-//! The boot number: it distinguishes messages of different starts of the device.
+//! Files of the state folder. One holds the boot number, which distinguishes messages of different starts of the device.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use headwater_protocol::Boot;
 
 use crate::error::DeviceError;
 
-/// File in the state folder: the last boot number, in digits.
+/// File of the last boot number, in digits.
 const FILE: &str = "boot";
 
 /// The boot number of this start: one more than the last one in `state_dir` or, without a folder, the seconds of the clock.
@@ -23,22 +24,33 @@ pub(crate) fn next_boot(state_dir: Option<&Path>, clock: SystemTime) -> Result<B
         return Ok(Boot(seconds as u16));
     };
     let path = dir.join(FILE);
-    let last = match fs::read_to_string(&path) {
-        Ok(text) => text.trim().parse::<u16>().map_err(|_| {
-            let found: String = text.chars().take(20).collect();
-            DeviceError::state(&path, format!("expected 0 to 65535, found {found:?}: remove the file"))
-        })?,
-        Err(error) if error.kind() == ErrorKind::NotFound => 0,
-        Err(error) => return Err(DeviceError::state(&path, error)),
-    };
+    let last: u16 = read_number(&path, "0 to 65535")?.unwrap_or(0);
     let boot = last.wrapping_add(1);
-    // A new file replaces the old one, so that a crash leaves one of them whole.
-    let new = dir.join("boot.new");
     fs::create_dir_all(dir)
-        .and_then(|()| fs::write(&new, format!("{boot}\n")))
-        .and_then(|()| fs::rename(&new, &path))
+        .and_then(|()| replace_file(&path, format!("{boot}\n")))
         .map_err(|error| DeviceError::state(&path, error))?;
     Ok(Boot(boot))
+}
+
+/// Reads a number of digits; `None` without a file.
+///
+/// # Errors
+/// [`DeviceError::Stored`] for a file that cannot be read, or that is not a number as `expected`.
+pub(crate) fn read_number<N: FromStr>(path: &Path, expected: &str) -> Result<Option<N>, DeviceError> {
+    match fs::read_to_string(path) {
+        Ok(text) => text.trim().parse().map(Some).map_err(|_| {
+            let found: String = text.chars().take(20).collect();
+            DeviceError::state(path, format!("expected {expected}, found {found:?}: remove the file"))
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DeviceError::state(path, error)),
+    }
+}
+
+/// Replaces a file by a new one, so that a crash leaves one of them whole.
+pub(crate) fn replace_file(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, contents).and_then(|()| fs::rename(&new, path))
 }
 
 #[cfg(test)]

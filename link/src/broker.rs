@@ -3,8 +3,6 @@
 //! rumqttd keeps everything in memory and cannot be stopped: it lives until the process ends. Its logs name normal events (a probe,
 //! a client that left) as errors; the log set-up of `headwater-telemetry` switches them off.
 
-mod proxy;
-
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,8 +12,6 @@ use std::time::{Duration, Instant};
 use headwater_transport::Endpoint;
 use rumqttd::{Broker, Config, ConnectionSettings, RouterConfig, ServerSettings};
 use thiserror::Error;
-
-pub use proxy::TcpProxy;
 
 /// A running broker.
 #[derive(Debug)]

@@ -1,4 +1,6 @@
-//! File of ids of given-up samples that lie in no segment, so that the next start can still report them to the leader.
+//! Samples given up: the reasons, the counts, and a file of ids.
+//!
+//! The file has the ids of samples that lie in no segment, so that the next start can still report them to the leader.
 //!
 //! ```text
 //! 0             8       12            20      24
@@ -9,12 +11,62 @@
 //!
 //! All little endian. Ids are appended. The file is removed when no id is left.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::SampleId;
 use tracing::warn;
+
+use crate::report::count_first;
+use crate::state_folder::replace_file;
+
+/// Reason for which a spooled sample is of no use any more.
+///
+/// Its text is the label in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GiveUpReason(&'static str);
+
+impl GiveUpReason {
+    /// The spool was too full for it, or for later samples.
+    pub(crate) const SPOOL_FULL: Self = Self("spool_full");
+    /// It was answered under another network than the present one.
+    pub(crate) const OTHER_NETWORK: Self = Self("other_network");
+    /// The bytes on disk are not the bytes that were written.
+    pub(crate) const UNREADABLE: Self = Self("unreadable");
+    /// It could not be written.
+    pub(crate) const DISK: Self = Self("disk");
+    /// It is larger than the broker takes.
+    pub(crate) const REFUSED: Self = Self("refused");
+}
+
+/// Samples given up since the start.
+#[derive(Debug, Default)]
+pub(crate) struct GiveUpCounts {
+    pub(crate) by_reason: BTreeMap<&'static str, u64>,
+    /// Samples of which not even the id is left.
+    pub(crate) lost: u64,
+}
+
+impl GiveUpCounts {
+    /// Counts a sample, and logs the first of each reason.
+    pub(super) fn count(&mut self, reason: GiveUpReason, detail: &str) {
+        if count_first(&mut self.by_reason, reason.0) {
+            warn!(reason = reason.0, detail, "a spooled sample is given up; later ones are only counted");
+        }
+    }
+
+    /// Counts a sample whose id is forgotten too.
+    pub(super) fn count_lost(&mut self) {
+        self.lost += 1;
+        if self.lost == 1 {
+            warn!(
+                "too many samples were given up: the oldest ids are forgotten and never reported to the leader"
+            );
+        }
+    }
+}
 
 /// Name of the file in the folder.
 pub(super) const FILE: &str = "given_up";
@@ -96,9 +148,7 @@ impl GivenUpIds {
         if all.is_empty() {
             return super::remove_file(path);
         }
-        // A new file replaces the old one, so that a crash leaves one of them whole.
-        let new = path.with_extension("new");
-        fs::write(&new, all).and_then(|()| fs::rename(&new, path))
+        replace_file(path, all)
     }
 }
 

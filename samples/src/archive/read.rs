@@ -1,14 +1,40 @@
-//! Reads a folder with the layout of an archive.
+//! Reads the members of a folder or a `.tar.gz`.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
-use super::collect::{Collector, Needed, read_whole};
+use tar::EntryType;
+
+use super::collect::{Collector, Needed};
+use super::member::Member;
 use crate::DataError;
+use crate::tar_gz::{self, read_whole};
+
+/// Reads a `.tar.gz`.
+pub(super) fn tar_gz(
+    file: impl Read,
+    max_bytes: u64,
+    collector: &mut Collector<'_>,
+) -> Result<(), DataError> {
+    tar_gz::visit(file, &collector.at(), max_bytes, &mut |member| {
+        let name = member.name;
+        match member.kind {
+            EntryType::Regular => {}
+            EntryType::Directory | EntryType::XGlobalHeader => return Ok(()),
+            _ if Member::of(name) == Member::Other => return Ok(()),
+            other => return Err(collector.invalid("a plain file", format!("`{name}` of type {other:?}"))),
+        }
+        match collector.judge(name, member.size)? {
+            None => Ok(()),
+            Some(Needed::Labels) => collector.add_labels(&member.read()?),
+            Some(Needed::Frame(id)) => collector.add_frame(name, id, Ok(member.read()?)),
+        }
+    })
+}
 
 /// Reads `labels.json` and the frames one level below, in the order of their names.
-pub(super) fn read(root: &Path, collector: &mut Collector<'_>) -> Result<(), DataError> {
+pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), DataError> {
     let names = |dir: &Path| file_names(dir).map_err(DataError::read(format!("frames {}", root.display())));
     for name in names(root)? {
         let path = root.join(&name);

@@ -1,0 +1,77 @@
+//! Waiting functions of the tests' clients. Each returns at its event, or fails after the client's limit.
+
+use std::collections::BTreeMap;
+
+use headwater_group::{GroupClient, GroupError};
+use headwater_protocol::{Decision, SampleId, Settled, SlotSet};
+
+/// Waits of a client for decisions, accounts and devices.
+#[expect(async_fn_in_trait, reason = "the tests await every future on the task that made the future")]
+pub trait Waits {
+    /// Triggers one sample and waits for its decision.
+    ///
+    /// # Errors
+    /// As [`GroupClient::wait_for`].
+    async fn decide(&mut self, sample: SampleId) -> Result<Decision, GroupError>;
+
+    /// Waits until each of the samples has a decision.
+    ///
+    /// # Errors
+    /// As [`GroupClient::wait_for`].
+    async fn wait_for_decisions(
+        &mut self,
+        samples: &[SampleId],
+    ) -> Result<BTreeMap<SampleId, Decision>, GroupError>;
+
+    /// Waits until the leader's account fulfils a condition.
+    ///
+    /// # Errors
+    /// As [`GroupClient::wait_for`].
+    async fn wait_for_settled(
+        &mut self,
+        is_reached: impl Fn(&Settled) -> bool,
+    ) -> Result<Settled, GroupError>;
+
+    /// Waits until a device is up in each of the slots.
+    ///
+    /// # Errors
+    /// As [`GroupClient::wait_for`].
+    async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError>;
+}
+
+impl Waits for GroupClient {
+    async fn decide(&mut self, sample: SampleId) -> Result<Decision, GroupError> {
+        self.trigger(sample).await?;
+        let expected = format!("the decision of sample {sample}");
+        self.wait_for(&expected, |client| client.account().decision(sample).cloned()).await
+    }
+
+    async fn wait_for_decisions(
+        &mut self,
+        samples: &[SampleId],
+    ) -> Result<BTreeMap<SampleId, Decision>, GroupError> {
+        self.wait_for(&format!("decisions of samples {samples:?}"), |client| {
+            let decision = |sample: &SampleId| Some((*sample, client.account().decision(*sample)?.clone()));
+            let is_decided = |sample: &SampleId| client.account().decision(*sample).is_some();
+            samples.iter().all(is_decided).then(|| samples.iter().filter_map(decision).collect())
+        })
+        .await
+    }
+
+    async fn wait_for_settled(
+        &mut self,
+        is_reached: impl Fn(&Settled) -> bool,
+    ) -> Result<Settled, GroupError> {
+        self.wait_for("an account of the leader", |client| {
+            Some(&client.account().settled).filter(|settled| is_reached(settled)).cloned()
+        })
+        .await
+    }
+
+    async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError> {
+        self.wait_for(&format!("devices in the slots {slots:?}"), |client| {
+            slots.is_subset(client.devices().slots_up()).then_some(())
+        })
+        .await
+    }
+}
