@@ -122,7 +122,7 @@ pub struct CloudSpec {
 }
 
 /// `[wire]`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireSpec {
     /// Encoding of scores.
@@ -130,12 +130,6 @@ pub struct WireSpec {
     /// Encoding of the maps of the devices; that of the last device block when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Spanned<FeatureEncoding>>,
-}
-
-impl Default for WireSpec {
-    fn default() -> Self {
-        Self { scores: ScoreEncoding::F32, features: None }
-    }
 }
 
 impl Spec {

@@ -6,7 +6,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::exit::argmax;
 use headwater_inference::manifest::FeatureEncoding;
-use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit};
+use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit, TierOutput};
 use headwater_kernels::unpack_signs;
 use headwater_protocol::{Exit, Slot, SourceSet};
 
@@ -30,12 +30,6 @@ pub struct Reference<'a> {
     edges: Vec<Outputs<'a>>,
     /// `[samples, classes]` of each exit.
     exits: ByExit<Vec<f32>>,
-}
-
-/// Scores and map of one row of a section, from an engine.
-struct Found<'a> {
-    scores: &'a [f32],
-    map: &'a [u8],
 }
 
 impl<'a> Reference<'a> {
@@ -79,8 +73,7 @@ impl<'a> Reference<'a> {
             let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), slot));
             let pixels: Vec<u8> = views.flatten().copied().collect();
             for (row, answer) in section.run(&pixels, outputs.rows.len())?.iter().enumerate() {
-                let found = Found { scores: &answer.scores, map: &answer.features };
-                self.compare_row(&mut parity, outputs, row, &found)?;
+                self.compare_row(&mut parity, outputs, row, answer)?;
             }
         }
         Ok(parity)
@@ -132,8 +125,7 @@ impl<'a> Reference<'a> {
             for (row, &sample) in outputs.rows.iter().enumerate() {
                 let inputs = SourceInputs::new(&sources, sample as usize, self.samples.classes);
                 for answer in section.run(1, &inputs.maps, &inputs.presence)? {
-                    let found = Found { scores: &answer.scores, map: &answer.features };
-                    self.compare_row(parity, outputs, row, &found)?;
+                    self.compare_row(parity, outputs, row, &answer)?;
                 }
             }
         }
@@ -149,24 +141,24 @@ impl<'a> Reference<'a> {
         parity: &mut Parity,
         outputs: &Outputs<'_>,
         row: usize,
-        found: &Found<'_>,
+        found: &TierOutput,
     ) -> Result<(), ParityError> {
         let at = self.position(&outputs.name, outputs.rows[row]);
         let mut expected = outputs.scores(row, self.samples.classes).to_vec();
-        parity.other_class += u64::from(argmax(&expected) != argmax(found.scores));
+        parity.other_class += u64::from(argmax(&expected) != argmax(&found.scores));
         let elements = outputs.elements(row);
         if outputs.map.encoding == FeatureEncoding::Bits {
             let differed = parity.bits_at_threshold;
-            parity.compare_bits(&at, elements, found.map)?;
+            parity.compare_bits(&at, elements, &found.features)?;
             if parity.bits_at_threshold > differed {
-                expected = self.scores_of_bits(outputs, found.map);
+                expected = self.scores_of_bits(outputs, &found.features);
             }
         } else {
-            let (floats, _) = found.map.as_chunks();
+            let (floats, _) = found.features.as_chunks();
             let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             parity.compare_floats("features", &at, elements, &floats)?;
         }
-        parity.compare_floats("scores", &at, &expected, found.scores)
+        parity.compare_floats("scores", &at, &expected, &found.scores)
     }
 
     /// Scores of the trained head for packed bits.
