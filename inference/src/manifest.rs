@@ -115,10 +115,11 @@ pub enum PixelScale {
 }
 
 /// Encoding of class scores in a summary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScoreEncoding {
     /// Little-endian `f32`, 4 bytes a class (DDNN's `4|C|`).
+    #[default]
     F32,
 }
 

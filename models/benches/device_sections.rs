@@ -33,16 +33,15 @@ fn spec(filters: usize, blocks: usize) -> Spec {
 }
 
 /// Median microseconds of a view in each engine.
-fn measure(spec: &Spec, engines: &[&dyn Engine]) -> Vec<f64> {
+fn measure(spec: Spec, engines: &[&dyn Engine]) -> Vec<f64> {
     let layers = Network::new(spec);
-    let state = layers.initial(1);
-    let network = TrainedNetwork { spec, layers: &layers, state: &state };
-    let (_, onnx) = onnx_sections(&network).swap_remove(0);
-    let view = spec.view();
-    let device = layers.devices[0].numbers(&network.trained());
-    let packed = packed_section(&device, view).expect("every block is binary");
-    let classes = spec.classes();
+    let state = layers.layout.initial(1);
+    let network = TrainedNetwork { layers: &layers, state: &state };
+    let spec = &layers.spec;
+    let (view, classes) = (spec.network.view(), spec.network.classes());
     let manifest = manifest(spec, vec![1.0 / classes as f32; classes]);
+    let onnx = onnx_sections(&network, &manifest).swap_remove(0);
+    let packed = packed_section(&layers.devices[0], &network.trained(), view).expect("every block is binary");
     let bytes =
         SectionBytes { manifest: &manifest.sections[0], onnx: Cow::Borrowed(&onnx), packed: Some(&packed) };
     let mut sections: Vec<Box<dyn Section>> =
@@ -89,7 +88,7 @@ fn main() {
     );
     println!("filters  blocks    packed  (others: microseconds, times packed)");
     for (filters, blocks) in [(4, 1), (8, 1), (16, 1), (4, 2), (16, 2)] {
-        let times = measure(&spec(filters, blocks), &engines);
+        let times = measure(spec(filters, blocks), &engines);
         print!("{filters:>7} {blocks:>7} {:>9.2}", times[0]);
         for (engine, time) in engines.iter().zip(&times).skip(1) {
             print!("  {} {time:>8.2} {:>5.1}x", engine.name(), time / times[0]);

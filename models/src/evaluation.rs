@@ -1,17 +1,23 @@
-//! Logits of a trained network for a part of the data, and the correct answers of each exit.
+//! Logits of a trained network or of a bundle for a part of the data, and the correct answers of each exit.
 
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::Engine;
 use headwater_inference::exit::{Assessment, argmax};
 use headwater_inference::manifest::Configuration;
+use headwater_inference::sections::SectionError;
+use headwater_inference::whole::Whole;
 use headwater_protocol::{Exit, Slot};
 use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
-use crate::layers::{Pass, State, values};
+use crate::layers::{Pass, State, TrainedState, values};
 
-/// Samples that run through the network at once.
+/// Samples that run through the trained network at once.
 const CHUNK: usize = 128;
+/// Samples that run through the sections of a bundle at once.
+const BUNDLE_CHUNK: usize = 64;
 
 /// Logits of every exit for every sample of a part.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,16 +44,48 @@ pub struct ExitShares {
 pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
     let indices: Vec<usize> = (0..samples.len()).collect();
     let shares = experiment.workers.share(&indices, |share| {
-        let mut logits = PartLogits::default();
-        for chunk in share.chunks(CHUNK) {
-            let batch = Batch::plain(samples, chunk.iter().copied());
-            logits.append(PartLogits::of_batch(experiment, state, &batch));
-        }
-        logits
+        let batches = share.chunks(CHUNK).map(|chunk| Batch::plain(samples, chunk.iter().copied()));
+        batches.map(|batch| PartLogits::of_batch(experiment, state, &batch)).collect::<Vec<_>>()
     });
     let mut all = PartLogits::default();
-    shares.into_iter().for_each(|share| all.append(share));
+    shares.into_iter().flatten().for_each(|batch| all.append(batch));
     all
+}
+
+/// Logits of every exit of a bundle for every sample of a part.
+///
+/// # Errors
+/// [`SectionError`] when the bundle lacks a section, or the engine refuses one.
+pub fn bundle_logits(
+    bundle: &Bundle,
+    engine: &dyn Engine,
+    samples: &Samples,
+) -> Result<PartLogits, SectionError> {
+    let manifest = bundle.manifest();
+    let (slots, classes) = (usize::from(manifest.slots), manifest.classes());
+    let mut whole = Whole::load(bundle, engine)?;
+    let mut logits = PartLogits::zeros(manifest.configuration, slots, classes, samples.len());
+    for start in (0..samples.len()).step_by(BUNDLE_CHUNK) {
+        let chunk = start..(start + BUNDLE_CHUNK).min(samples.len());
+        let views = |index| Slot::first(slots).map(|slot| samples.view(index, slot)).collect::<Vec<_>>();
+        let answers = whole.run(&chunk.clone().map(views).collect::<Vec<_>>())?;
+        for (index, answer) in chunk.zip(&answers) {
+            let at = index * classes..(index + 1) * classes;
+            for (all, device) in logits.devices.iter_mut().zip(&answer.devices) {
+                if let Some(device) = device {
+                    all[at.clone()].copy_from_slice(&device.scores);
+                }
+            }
+            // A sample without a view has no logits; its row stays zero.
+            for &exit in manifest.configuration.exits() {
+                let (found, all) = (answer.logits.of(exit), logits.exits.slot(exit));
+                if let (Some(all), false) = (all, found.is_empty()) {
+                    all[at.clone()].copy_from_slice(found);
+                }
+            }
+        }
+    }
+    Ok(logits)
 }
 
 impl PartLogits {
@@ -74,12 +112,14 @@ impl PartLogits {
     }
 
     fn of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> Self {
-        let (network, classes) = (&experiment.network, experiment.spec.classes());
-        let mut logits = Self::zeros(network.configuration, batch.views.len(), classes, batch.len());
+        let (network, spec) = (&experiment.network, &experiment.network.spec.network);
+        let classes = spec.classes();
+        let mut logits = Self::zeros(spec.configuration(), batch.views.len(), classes, batch.labels.len());
         if batch.is_blank() {
             return logits;
         }
-        let output = network.forward(&Pass::inference(&network.layout, state), batch);
+        let output =
+            network.forward(&Pass::inference(TrainedState { layout: &network.layout, state }), batch);
         for (logits, device) in logits.devices.iter_mut().zip(&output.devices) {
             let Some(device) = device else { continue };
             let Some(scores) = device.flat_scores() else { continue };
@@ -97,7 +137,7 @@ impl PartLogits {
     }
 
     /// Zeros for every device with a section and every exit of a configuration.
-    pub(crate) fn zeros(configuration: Configuration, slots: usize, classes: usize, samples: usize) -> Self {
+    fn zeros(configuration: Configuration, slots: usize, classes: usize, samples: usize) -> Self {
         let zeros = vec![0.0; samples * classes];
         let exits = configuration.exits().iter().map(|exit| (*exit, zeros.clone())).collect();
         let devices = if configuration.has_device_section() { slots } else { 0 };

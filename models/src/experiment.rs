@@ -11,65 +11,44 @@ use crate::training::Workers;
 
 /// A network, its recipe and its data. Two experiments with equal identity end with the same weights.
 pub struct Experiment {
-    /// The network spec.
-    pub spec: Spec,
     /// The recipe, with the seed.
     pub recipe: Recipe,
     /// Data and identity.
     pub info: RunInfo,
-    /// The layers of the spec.
+    /// The layers, with their spec.
     pub network: Network,
     /// The threads of the recipe.
     pub workers: Workers,
 }
 
-/// The data of an experiment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DataChoice {
-    /// Name of the data set, with its split where one was chosen.
-    pub name: String,
-    /// Number of samples used from the start of the train part; `None` for all.
-    pub limit_train: Option<usize>,
-}
-
 /// Identity and origin of a run, as stored in `run.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunInfo {
     /// SHA-256 over spec, recipe and data, first 16 hex digits.
     pub identity: String,
-    /// Name of the data set.
+    /// Name of the data set, with its split where one was chosen.
     pub data: String,
-    /// Limit on the samples of the train part.
+    /// Number of samples used from the start of the train part; `None` for all.
     pub limit_train: Option<usize>,
     /// Commit of the program's folder at the start of the run; `None` without git.
     pub commit: Option<String>,
 }
 
 impl Experiment {
-    /// A new experiment.
+    /// A new experiment, or that of a run folder.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new(spec: Spec, recipe: Recipe, data: DataChoice) -> Result<Self, ThreadPoolBuildError> {
-        let info = RunInfo::new(&spec, &recipe, data);
-        Self::resumed(spec, recipe, info)
-    }
-
-    /// The experiment of a run folder.
-    ///
-    /// # Errors
-    /// When the system refuses a thread.
-    pub fn resumed(spec: Spec, recipe: Recipe, info: RunInfo) -> Result<Self, ThreadPoolBuildError> {
-        let (network, workers) = (Network::new(&spec), Workers::new(recipe.workers)?);
-        Ok(Self { spec, recipe, info, network, workers })
+    pub fn new(spec: Spec, recipe: Recipe, info: RunInfo) -> Result<Self, ThreadPoolBuildError> {
+        let (network, workers) = (Network::new(spec), Workers::new(recipe.workers)?);
+        Ok(Self { recipe, info, network, workers })
     }
 }
 
 impl RunInfo {
-    /// Identity of a spec, a recipe (with its seed) and data.
-    fn new(spec: &Spec, recipe: &Recipe, data: DataChoice) -> Self {
-        let DataChoice { name: data, limit_train } = data;
+    /// A new run, whose identity follows from a spec, a recipe (with its seed) and data.
+    pub fn new(spec: &Spec, recipe: &Recipe, data: String, limit_train: Option<usize>) -> Self {
         let recipe = serde_json::json!(recipe).to_string();
         let mut hash = Sha256::new();
         for part in [&spec.text, &recipe, &data, &format!("{limit_train:?}")] {

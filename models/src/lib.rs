@@ -2,14 +2,12 @@
 //!
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
-//! [`tuning`] chooses temperatures and thresholds on the validation part, [`account`] counts where samples leave, [`report`] writes the
-//! figures. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
+//! [`tuning`] chooses temperatures and thresholds on the validation part, [`report`] counts where samples leave and writes
+//! the figures. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
 //! survives a kill.
 //!
 //! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
 
-pub mod account;
-pub mod bundle_logits;
 pub mod by_exit;
 pub mod data;
 pub mod evaluation;

@@ -1,18 +1,20 @@
 //! The layers of a spec: a section on each device, on each edge and in the cloud, with the exits of the configuration.
 
 use burn::tensor::Tensor;
-use headwater_inference::manifest::{Aggregation, Configuration, FeatureMap};
+use headwater_inference::manifest::{Aggregation, FeatureMap};
 use headwater_protocol::Exit;
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
 use crate::fused::{JoinRows, join};
-use crate::layers::{Block, BlockNumbers, Layout, Pass, State, TrainedState};
+use crate::layers::{Block, Layout, Pass};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
 /// The layers of a network; its numbers are a [`State`].
 #[derive(Clone, Debug)]
 pub struct Network {
+    /// The spec of the layers.
+    pub spec: Spec,
     /// The section of each slot; none where devices send their views.
     pub devices: Vec<ExitSection>,
     /// The section `local`, when the scores of the devices are concatenated.
@@ -25,11 +27,6 @@ pub struct Network {
     pub cloud: Vec<Block>,
     /// Ranges of the numbers in a [`State`].
     pub layout: Layout,
-    /// DDNN configuration.
-    pub configuration: Configuration,
-    /// The map that a device sends.
-    pub features: FeatureMap,
-    joins: Joins,
 }
 
 /// A section that gives scores and a map for the next tier.
@@ -41,15 +38,6 @@ pub struct ExitSection {
     pub head: Vec<Block>,
     /// The map for the next tier.
     pub map: FeatureMap,
-}
-
-/// Trained numbers of an [`ExitSection`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct SectionNumbers {
-    /// Blocks up to the features.
-    pub blocks: Vec<BlockNumbers>,
-    /// Blocks from the features to the scores.
-    pub head: Vec<BlockNumbers>,
 }
 
 /// The layers of one section.
@@ -67,19 +55,6 @@ pub struct Edge {
     pub section: ExitSection,
     /// Slots of the edge, in ascending order.
     pub slots: Vec<usize>,
-}
-
-/// Aggregation at each join.
-#[derive(Clone, Copy, Debug)]
-struct Joins {
-    /// Scores of the devices, for the exit `local`.
-    local: Aggregation,
-    /// Maps of an edge's devices.
-    edge: Aggregation,
-    /// Scores of the edges, for the exit `edge`.
-    fusion: Aggregation,
-    /// Maps of the devices or edges, for the cloud.
-    cloud: Aggregation,
 }
 
 /// Outputs of the network for a batch.
@@ -106,11 +81,11 @@ pub struct SourceOutput {
 
 impl Network {
     /// The layers that a spec describes.
-    pub fn new(spec: &Spec) -> Self {
+    pub fn new(spec: Spec) -> Self {
         let mut layout = Layout::default();
         let shapes = &spec.shapes;
-        let devices =
-            shapes.device.iter().flat_map(|device| (0..spec.slots()).map(move |slot| (slot, device)));
+        let slots = 0..spec.network.slots();
+        let devices = shapes.device.iter().flat_map(|device| slots.clone().map(move |slot| (slot, device)));
         let devices = devices
             .map(|(slot, device)| ExitSection::new(&mut layout, &format!("device-{slot}"), device))
             .collect();
@@ -122,20 +97,7 @@ impl Network {
         let edges = edges.collect();
         let edge = shapes.edge.as_ref().map(|layer| Block::new(&mut layout, "edge", layer));
         let cloud = chain(&mut layout, "cloud", &shapes.cloud);
-        let tables = &spec.network;
-        let joins = Joins {
-            local: tables.local.as_ref().map_or(Aggregation::Mp, |local| local.get_ref().aggregation),
-            edge: tables.edge.as_ref().map_or(Aggregation::Mp, |edge| edge.get_ref().aggregation),
-            fusion: spec.fusion(),
-            cloud: tables.cloud.aggregation,
-        };
-        let (layout, configuration) = (layout, spec.configuration());
-        Self { devices, local, edges, edge, cloud, layout, configuration, features: shapes.features, joins }
-    }
-
-    /// Initial numbers from `seed`.
-    pub fn initial(&self, seed: u64) -> State {
-        self.layout.initial(seed)
+        Self { devices, local, edges, edge, cloud, layout, spec }
     }
 
     /// The layers of every section in the order of the manifest: devices, `local`, edges, `edge`, cloud.
@@ -152,27 +114,30 @@ impl Network {
     /// When no slot sees any sample of the batch ([`Batch::is_blank`]).
     pub fn forward(&self, pass: &Pass<'_>, batch: &Batch) -> NetworkOutput {
         assert!(!batch.is_blank(), "a batch has at least one view");
-        let devices = batch.views.iter().enumerate();
-        let devices: Vec<_> =
-            devices.map(|(slot, views)| self.run_device(pass, slot, views, batch.shape)).collect();
+        let devices: Vec<_> = (0..batch.views.len()).map(|slot| self.run_device(pass, batch, slot)).collect();
         let edges: Vec<_> = self.edges.iter().map(|edge| self.run_edge(pass, edge, &devices)).collect();
         let join_all = |sources: &[Option<SourceOutput>], output, aggregation| {
             let sources: Vec<_> = sources.iter().map(Option::as_ref).collect();
-            let rows: Vec<u32> = (0..batch.len() as u32).collect();
+            let rows: Vec<u32> = (0..batch.labels.len() as u32).collect();
             joined(&sources, output, aggregation, &rows)
         };
-        let exits = self.configuration.exits().iter().map(|&exit| {
-            let run = |blocks: &[Block], x| blocks.iter().fold(x, |x, block| block.forward(pass, x));
+        let exits = self.spec.network.configuration().exits().iter().map(|&exit| {
             let logits = match exit {
                 // One device: its scores, in the rows of the batch.
-                Exit::Device => join_all(&devices, Output::Scores, Aggregation::Mp),
+                Exit::Device => join_all(&devices, SourceOutput::scores, Aggregation::Mp),
                 Exit::Local => {
-                    run(self.local.as_slice(), join_all(&devices, Output::Scores, self.joins.local))
+                    let scores =
+                        join_all(&devices, SourceOutput::scores, self.spec.network.local_aggregation());
+                    run(pass, self.local.as_slice(), scores)
                 }
-                Exit::Edge => run(self.edge.as_slice(), join_all(&edges, Output::Scores, self.joins.fusion)),
+                Exit::Edge => {
+                    let scores = join_all(&edges, SourceOutput::scores, self.spec.network.fusion());
+                    run(pass, self.edge.as_slice(), scores)
+                }
                 Exit::Cloud => {
                     let sources = if edges.is_empty() { &devices } else { &edges };
-                    run(&self.cloud, join_all(sources, Output::Features, self.joins.cloud))
+                    let maps = join_all(sources, SourceOutput::map, self.spec.network.cloud.aggregation);
+                    run(pass, &self.cloud, maps)
                 }
             };
             (exit, flat(logits))
@@ -181,18 +146,12 @@ impl Network {
         NetworkOutput { devices, edges, exits }
     }
 
-    fn run_device(
-        &self,
-        pass: &Pass<'_>,
-        slot: usize,
-        views: &SlotViews,
-        [channels, h, w]: [usize; 3],
-    ) -> Option<SourceOutput> {
-        if views.rows.is_empty() {
+    fn run_device(&self, pass: &Pass<'_>, batch: &Batch, slot: usize) -> Option<SourceOutput> {
+        let (SlotViews { rows, pixels }, [channels, h, w]) = (batch.views[slot].clone(), batch.shape);
+        if rows.is_empty() {
             return None;
         }
-        let rows = views.rows.clone();
-        let view = pass.tensor(views.pixels.clone(), [rows.len(), channels, h, w]);
+        let view = pass.tensor(pixels, [rows.len(), channels, h, w]);
         Some(match self.devices.get(slot) {
             Some(section) => section.run(pass, rows, view),
             None => SourceOutput { rows, input: view.clone(), scores: None, features: view },
@@ -213,7 +172,7 @@ impl Network {
         if rows.is_empty() {
             return None;
         }
-        let input = joined(&sources, Output::Features, self.joins.edge, &rows);
+        let input = joined(&sources, SourceOutput::map, self.spec.network.edge_aggregation(), &rows);
         Some(edge.section.run(pass, rows, input))
     }
 }
@@ -230,26 +189,20 @@ impl ExitSection {
     }
 
     fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> SourceOutput {
-        let features = self.blocks.iter().fold(input.clone(), |x, block| block.forward(pass, x));
+        let features = run(pass, &self.blocks, input.clone());
         let scores = self.scores(pass, features.clone());
         SourceOutput { rows, input, scores: Some(scores), features }
     }
 
-    /// The trained numbers.
-    pub fn numbers(&self, trained: &TrainedState<'_>) -> SectionNumbers {
-        let numbers = |blocks: &[Block]| blocks.iter().map(|block| block.numbers(trained)).collect();
-        SectionNumbers { blocks: numbers(&self.blocks), head: numbers(&self.head) }
-    }
-
     /// Scores `[rows, classes, 1, 1]` of features.
     pub fn scores(&self, pass: &Pass<'_>, features: Tensor<4>) -> Tensor<4> {
-        self.head.iter().fold(features, |x, block| block.forward(pass, x))
+        run(pass, &self.head, features)
     }
 
     /// Inputs of the signs that are the features, by the running statistics; `None` where the features are floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
-        last.before_sign(pass, before.iter().fold(input, |x, block| block.forward(pass, x)))
+        last.before_sign(pass, run(pass, before, input))
     }
 }
 
@@ -258,6 +211,14 @@ impl SourceOutput {
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)
     }
+
+    fn scores(&self) -> Tensor<4> {
+        self.scores.clone().expect("the cloud has the only exit where devices send views")
+    }
+
+    fn map(&self) -> Tensor<4> {
+        self.features.clone()
+    }
 }
 
 /// The section of an exit over scores.
@@ -265,27 +226,10 @@ fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
     block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
 }
 
-/// The output of a source that a join takes.
-#[derive(Clone, Copy)]
-enum Output {
-    Scores,
-    Features,
-}
-
-impl Output {
-    fn of(self, source: &SourceOutput) -> Tensor<4> {
-        match (self, &source.scores) {
-            (Self::Scores, Some(scores)) => scores.clone(),
-            (Self::Scores, None) => unreachable!("the cloud has the only exit where devices send views"),
-            (Self::Features, _) => source.features.clone(),
-        }
-    }
-}
-
 /// Joins outputs of the sources for the samples `rows` of the batch, in ascending order.
 fn joined(
     sources: &[Option<&SourceOutput>],
-    output: Output,
+    output: fn(&SourceOutput) -> Tensor<4>,
     aggregation: Aggregation,
     rows: &[u32],
 ) -> Tensor<4> {
@@ -295,14 +239,19 @@ fn joined(
         let Some(source) = source else { continue };
         let joined_row = |row: &u32| rows.partition_point(|other| other < row) as u32;
         join_rows.rows.extend(source.rows.iter().map(|row| (joined_row(row), index as u32)));
-        maps.push(output.of(source));
+        maps.push(output(source));
     }
-    join(Tensor::cat(maps, 0), aggregation, &join_rows)
+    join(Tensor::cat(maps, 0), aggregation, join_rows)
 }
 
 fn chain(layout: &mut Layout, section: &str, shapes: &[LayerShape]) -> Vec<Block> {
     let blocks = shapes.iter().enumerate();
     blocks.map(|(index, shape)| Block::new(layout, &format!("{section}.{index}"), shape)).collect()
+}
+
+/// Runs blocks in sequence.
+fn run(pass: &Pass<'_>, blocks: &[Block], x: Tensor<4>) -> Tensor<4> {
+    blocks.iter().fold(x, |x, block| block.forward(pass, x))
 }
 
 fn flat(x: Tensor<4>) -> Tensor<2> {

@@ -195,11 +195,6 @@ impl Recipe {
     /// # Errors
     /// [`FileError::Invalid`] naming every mistake.
     pub fn check(&self, file: &Path) -> Result<(), FileError> {
-        let mistakes = self.mistakes();
-        if mistakes.is_empty() { Ok(()) } else { Err(invalid(file, mistakes.join("; "))) }
-    }
-
-    fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         let distillation = &self.loss.distillation;
         let mut number = |key: &str, found: f32, low: f32, high: f32| {
@@ -239,7 +234,7 @@ impl Recipe {
             mistakes
                 .push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
         }
-        mistakes
+        if mistakes.is_empty() { Ok(()) } else { Err(invalid(file, mistakes.join("; "))) }
     }
 }
 

@@ -15,47 +15,30 @@ pub struct Gradients {
 }
 
 /// Means over the workers, in their order: gradients weighted by samples, statistics over the workers with statistics.
-pub fn reduce(workers: Vec<Gradients>, layout: &Layout) -> Gradients {
+pub fn reduce(workers: &[Gradients], layout: &Layout) -> Gradients {
     let samples: u64 = workers.iter().map(|worker| worker.sums.samples).sum();
     let mut gradient = vec![0.0; layout.parameter_count()];
-    let mut statistics = vec![StatisticsSum::default(); layout.statistics_len()];
     let mut sums = LossSums::default();
     for worker in workers {
         let share = worker.sums.samples as f32 / samples.max(1) as f32;
         gradient.iter_mut().zip(&worker.gradient).for_each(|(sum, g)| *sum += share * g);
         sums.add(&worker.sums);
-        for (sum, found) in statistics.iter_mut().zip(worker.statistics) {
-            sum.add(found);
-        }
     }
-    Gradients { gradient, statistics: statistics.into_iter().map(StatisticsSum::mean).collect(), sums }
+    let statistics = (0..layout.statistics.len())
+        .map(|index| mean(workers.iter().filter_map(|worker| worker.statistics.get(index)?.as_ref())));
+    Gradients { gradient, statistics: statistics.collect(), sums }
 }
 
-/// Sum of the statistics of one batch norm.
-#[derive(Clone, Default)]
-struct StatisticsSum {
-    sum: Option<BatchStatistics>,
-    workers: f32,
-}
-
-impl StatisticsSum {
-    fn add(&mut self, found: Option<BatchStatistics>) {
-        let Some(found) = found else { return };
-        self.workers += 1.0;
-        match &mut self.sum {
-            None => self.sum = Some(found),
-            Some(sum) => {
-                sum.mean.iter_mut().zip(&found.mean).for_each(|(a, b)| *a += b);
-                sum.variance.iter_mut().zip(&found.variance).for_each(|(a, b)| *a += b);
-            }
-        }
+/// Mean of the statistics of one batch norm; `None` without any.
+fn mean<'a>(mut all: impl Iterator<Item = &'a BatchStatistics>) -> Option<BatchStatistics> {
+    let (mut sum, mut workers) = (all.next()?.clone(), 1.0);
+    for found in all {
+        workers += 1.0;
+        sum.mean.iter_mut().zip(&found.mean).for_each(|(a, b)| *a += b);
+        sum.variance.iter_mut().zip(&found.variance).for_each(|(a, b)| *a += b);
     }
-
-    fn mean(self) -> Option<BatchStatistics> {
-        let mut sum = self.sum?;
-        sum.mean.iter_mut().chain(&mut sum.variance).for_each(|value| *value /= self.workers);
-        Some(sum)
-    }
+    sum.mean.iter_mut().chain(&mut sum.variance).for_each(|value| *value /= workers);
+    Some(sum)
 }
 
 #[cfg(test)]
@@ -66,15 +49,15 @@ mod tests {
     #[test]
     fn gradients_are_weighted_by_samples_and_statistics_are_means_over_the_workers_that_have_them() {
         let mut layout = Layout::default();
-        layout.parameter("a".into(), &[1], ParameterKind::Offset, Init::Constant(0.0));
-        layout.statistics(1);
+        layout.add_parameter("a".into(), &[1], ParameterKind::Offset, Init::Constant(0.0));
+        layout.add_statistics(1);
         let worker = |samples, gradient, mean: Option<f32>| Gradients {
             gradient: vec![gradient],
             statistics: vec![mean.map(|mean| BatchStatistics { mean: vec![mean], variance: vec![1.0] })],
             sums: LossSums { samples, loss: 1.0, ..LossSums::default() },
         };
         let found =
-            reduce(vec![worker(3, 1.0, Some(2.0)), worker(1, 5.0, None), worker(0, 9.0, Some(4.0))], &layout);
+            reduce(&[worker(3, 1.0, Some(2.0)), worker(1, 5.0, None), worker(0, 9.0, Some(4.0))], &layout);
         assert_eq!(found.gradient, [2.0]);
         assert_eq!(found.statistics, [Some(BatchStatistics { mean: vec![3.0], variance: vec![1.0] })]);
         assert_eq!((found.sums.samples, found.sums.loss), (4, 3.0));

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::data::{Augment, Samples};
 use crate::evaluation::evaluate;
-use crate::experiment::{DataChoice, Experiment};
+use crate::experiment::{Experiment, RunInfo};
 use crate::file_error::FileError;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
@@ -63,7 +63,7 @@ pub fn single_camera(
     slot: Slot,
 ) -> Result<CameraResult, ThreadPoolBuildError> {
     let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
-    let experiment = Experiment::new(spec, recipe, DataChoice::default())?;
+    let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
     let no_validation = Samples { labels: Vec::new(), seen: Vec::new(), pixels: Vec::new(), ..camera_train };
     let mut trainer = Trainer::new(&experiment, &camera_train, &no_validation, None);

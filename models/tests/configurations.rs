@@ -6,10 +6,9 @@ use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
-use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::data::{Parts, Samples};
-use headwater_models::evaluation::{PartLogits, evaluate};
-use headwater_models::experiment::{DataChoice, Experiment};
+use headwater_models::evaluation::{PartLogits, bundle_logits, evaluate};
+use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::export::packed::NoPackedForm;
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{EvaluationParts, Finished, finish};
@@ -82,10 +81,10 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (epochs, 32, 4);
     recipe.optimiser.statistics_momentum = 0.2;
     let parts = Parts::drawn(limit, 256, 64);
-    let parts = if spec.slots() == 1 { parts.first_slot() } else { parts };
+    let parts = if spec.network.slots() == 1 { parts.first_slot() } else { parts };
     let [train, validation, test] =
         [Part::Train, Part::Validation, Part::Test].map(|part| parts.part(part, None, 2));
-    let experiment = Experiment::new(spec, recipe, DataChoice::default()).unwrap();
+    let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Infallible>(())).unwrap();
     let checkpoint = &trainer.checkpoint;

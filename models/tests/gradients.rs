@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headwater_models::data::Batch;
 use headwater_models::data::Parts;
-use headwater_models::layers::{Pass, State};
+use headwater_models::layers::{Parameter, Pass, State, TrainedState};
 use headwater_models::network::Network;
 use headwater_models::recipe::Recipe;
 use headwater_models::spec::Spec;
@@ -33,8 +33,8 @@ blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "fc" }]
 "#;
 
 fn loss(network: &Network, recipe: &Recipe, state: &State, batch: &Batch) -> f64 {
-    let pass = Pass::training(&network.layout, state);
-    recipe.loss.of(&network.forward(&pass, batch), batch).sums.loss / batch.len() as f64
+    let pass = Pass::training(TrainedState { layout: &network.layout, state });
+    recipe.loss.of(&network.forward(&pass, batch), batch).sums.loss / batch.labels.len() as f64
 }
 
 #[track_caller]
@@ -48,26 +48,26 @@ fn check(local: &str, cloud: &str) {
 #[track_caller]
 fn check_parameters(text: &str, chosen: impl Fn(&str) -> bool, min_compared: usize) {
     let spec = Spec::parse(Path::new("tiny"), text).unwrap();
-    let network = Network::new(&spec);
+    let network = Network::new(spec);
     let mut recipe = Recipe::read(None).unwrap();
     // The teacher is a constant for the gradient and not for a finite difference, so distillation is left out here.
     recipe.loss.distillation.local = 0.0;
     let parts = Parts::drawn(24, 4, 4);
-    let parts = if spec.slots() == 1 { parts.first_slot() } else { parts };
+    let parts = if network.spec.network.slots() == 1 { parts.first_slot() } else { parts };
     let samples = parts.part(Part::Train, None, 1);
     let batch = Batch::plain(&samples, 0..24);
-    let mut state = network.initial(3);
+    let mut state = network.layout.initial(3);
     // Biases begin at 0, where black pixels are right at the kink of relu and finite differences mean nothing.
-    for (_, at) in network.layout.named().filter(|(name, _)| name.ends_with("bias")) {
-        state.parameters[at].fill(0.2);
+    for bias in network.layout.parameters.iter().filter(|parameter| parameter.name.ends_with("bias")) {
+        state.parameters[bias.range.clone()].fill(0.2);
     }
 
-    let pass = Pass::training(&network.layout, &state);
+    let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
     let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
     let (gradient, _) = pass.finish(&found.total.backward());
 
     let mut compared = 0;
-    for (name, at) in network.layout.named().filter(|(name, _)| chosen(name)) {
+    for Parameter { name, range: at, .. } in network.layout.parameters.iter().filter(|it| chosen(&it.name)) {
         for index in [at.start, at.start + at.len() / 2, at.end - 1] {
             let mut moved = state.clone();
             moved.parameters[index] += STEP;
@@ -130,15 +130,17 @@ fn the_joint_gradient_equals_finite_differences_through_floats_and_edges() {
 #[test]
 fn the_straight_through_gradient_reaches_the_binary_weights() {
     let text = SPEC.replace("LOCAL", "ap").replace("CLOUD", "cc");
-    let network = Network::new(&Spec::parse(Path::new("tiny"), &text).unwrap());
+    let network = Network::new(Spec::parse(Path::new("tiny"), &text).unwrap());
     let recipe = Recipe::read(None).unwrap();
     let samples = Parts::drawn(24, 4, 4).part(Part::Train, None, 1);
     let batch = Batch::plain(&samples, 0..24);
-    let state = network.initial(3);
-    let pass = Pass::training(&network.layout, &state);
+    let state = network.layout.initial(3);
+    let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
     let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
     let (gradient, _) = pass.finish(&found.total.backward());
-    for (name, at) in network.layout.named().filter(|(name, _)| name.ends_with("weight")) {
-        assert!(gradient[at].iter().any(|g| *g != 0.0), "{name} gets no gradient");
+    for Parameter { name, range, .. } in
+        network.layout.parameters.iter().filter(|parameter| parameter.name.ends_with("weight"))
+    {
+        assert!(gradient[range.clone()].iter().any(|g| *g != 0.0), "{name} gets no gradient");
     }
 }

@@ -2,20 +2,19 @@
 
 use std::path::Path;
 
-use headwater_inference::bundle::{Bundle, BundleWriter};
+use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{
     Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
 };
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection};
-use headwater_models::account::{ExitCount, PartAccount};
-use headwater_models::bundle_logits::bundle_logits;
 use headwater_models::data::{Parts, Samples};
-use headwater_models::evaluation::{PartLogits, evaluate};
-use headwater_models::experiment::{DataChoice, Experiment};
-use headwater_models::export::{TrainedNetwork, manifest, onnx_sections};
+use headwater_models::evaluation::{PartLogits, bundle_logits, evaluate};
+use headwater_models::experiment::{Experiment, RunInfo};
+use headwater_models::export::{TrainedNetwork, bundle_writer, manifest};
 use headwater_models::recipe::Recipe;
+use headwater_models::report::{ExitCount, PartAccount};
 use headwater_models::spec::Spec;
 use headwater_protocol::{Decision, Degraded, Exit, SampleId, Slot, SlotSet};
 use headwater_samples::Part;
@@ -150,18 +149,17 @@ fn policy(logits: &PartLogits, samples: &Samples) -> Policy {
 fn the_account_of_training_equals_the_live_account_exit_by_exit() {
     let samples = part();
     let spec = Spec::parse(Path::new("small.toml"), SPEC).unwrap();
-    let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), DataChoice::default()).unwrap();
-    let state = experiment.network.initial(1);
+    let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap();
+    let state = experiment.network.layout.initial(1);
     let trained = evaluate(&experiment, &state, &samples);
     let policy = policy(&trained, &samples);
     // The class of sample 0, which no slot sees, is the most frequent one.
     let mut class_prior = vec![0.05; 10];
     class_prior[usize::from(samples.labels[0])] = 0.55;
 
-    let network = TrainedNetwork { spec: &experiment.spec, layers: &experiment.network, state: &state };
-    let writer = BundleWriter::new(manifest(&experiment.spec, class_prior.clone()), policy.clone());
-    let sections = onnx_sections(&network).into_iter();
-    let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+    let network = TrainedNetwork { layers: &experiment.network, state: &state };
+    let manifest = manifest(&experiment.network.spec, class_prior.clone());
+    let writer = bundle_writer(&network, manifest, policy.clone());
     let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
 
     let live = Group::new(&bundle).account(&samples);

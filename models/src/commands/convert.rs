@@ -6,10 +6,10 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use headwater_samples::class_folders::{self, Written};
 use headwater_samples::data_set::OpenOptions;
-use headwater_samples::{DataError, Part, Shape};
+use headwater_samples::{DataError, Shape};
 
 use super::dataset::Dataset;
-use super::status_line::StatusLine;
+use super::progress::StatusLine;
 use super::{Failure, print_json};
 
 /// Arguments of `convert`.
@@ -53,7 +53,7 @@ impl Convert {
             slots: self.slots,
             ..OpenOptions::default()
         })?;
-        let data = parts.data();
+        let data = &*parts.data;
         let (mut status, started) = (StatusLine::new(), Instant::now());
         let written = class_folders::write(data, &self.out, self.limit, |done, total| {
             status.show(|| {
@@ -73,9 +73,8 @@ impl Convert {
                 "warning: {shared} images are in another part too, byte for byte: `folders` accepts such data with --allow-leaks only"
             );
         }
-        let Written { samples, images, bytes, not_in_view, shared } = written;
+        let Written { samples: [train, validation, test], images, bytes, not_in_view, shared } = written;
         if self.json {
-            let of_part = |part: Part| samples[part as usize];
             let shape = data.shape();
             return print_json(&serde_json::json!({
                 "data": self.dataset.identity(),
@@ -83,16 +82,15 @@ impl Convert {
                 "labels": data.labels(),
                 "slots": data.slots(),
                 "shape": [shape.channels, shape.height, shape.width],
-                "train": of_part(Part::Train),
-                "validation": of_part(Part::Validation),
-                "test": of_part(Part::Test),
+                "train": train,
+                "validation": validation,
+                "test": test,
                 "images": images,
                 "image_bytes": bytes,
                 "not_in_view": not_in_view,
                 "shared": shared,
             }));
         }
-        let [train, validation, test] = samples;
         println!(
             "{}: {train} train, {validation} validation, {test} test samples of {} slots and {}, {images} images, {bytes} bytes",
             self.out.display(),

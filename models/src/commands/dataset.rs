@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use headwater_models::data::{Parts, load};
 use headwater_models::spec::Spec;
 use headwater_samples::catalogue::{self, CATALOGUE};
@@ -40,10 +40,17 @@ impl Dataset {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
         let options = OpenOptions { leaks, split: self.split(), ..options };
         let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
-        for note in parts.data().notes() {
+        for note in parts.data.notes() {
             eprintln!("warning: {}: {note}", self.data);
         }
         Ok(parts)
+    }
+
+    /// Opens the data set in the shape `[channels, height, width]`, for that many slots.
+    pub(crate) fn open_shaped(&self, shape: [usize; 3], slots: usize) -> Result<Parts, Failure> {
+        let [channels, height, width] = shape;
+        let shape = Some(Shape { channels, height, width });
+        self.open(OpenOptions { shape, slots: Some(slots), ..OpenOptions::default() })
     }
 
     /// The split of the arguments.
@@ -64,19 +71,14 @@ impl Dataset {
 
     /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
-        let [channels, height, width] = spec.view();
-        let parts = self.open(OpenOptions {
-            shape: Some(Shape { channels, height, width }),
-            slots: Some(spec.slots()),
-            ..OpenOptions::default()
-        })?;
+        let parts = self.open_shaped(spec.network.view(), spec.network.slots())?;
         let mistakes = [
-            ("device.count", spec.slots().to_string(), parts.slots().to_string()),
-            ("device.input", format!("{:?}", spec.view()), format!("{:?}", parts.shape())),
+            ("device.count", spec.network.slots().to_string(), parts.slots.to_string()),
+            ("device.input", format!("{:?}", spec.network.view()), format!("{:?}", parts.shape())),
             (
                 "network.labels",
                 format!("{:?}", spec.network.network.labels.get_ref()),
-                format!("{:?}", parts.labels()),
+                format!("{:?}", parts.data.labels()),
             ),
         ];
         let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
@@ -95,23 +97,10 @@ fn help() -> String {
     format!("Data set:\n{}", catalogue::help())
 }
 
-/// Name of a part of the data, in the order of [`Part::ALL`].
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum PartName {
-    Train,
-    Validation,
-    Test,
-}
+/// Names of the parts on the command line.
+pub(crate) const PARTS: [&str; 3] = ["train", "validation", "test"];
 
-impl PartName {
-    /// Name on the command line.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
-
-impl From<PartName> for Part {
-    fn from(name: PartName) -> Self {
-        Self::ALL[name as usize]
-    }
+/// The part of one of these names.
+pub(crate) fn part_named(name: &str) -> Part {
+    Part::named(name).expect("every name in PARTS is that of a part")
 }

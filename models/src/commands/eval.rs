@@ -7,12 +7,10 @@ use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
-use headwater_models::bundle_logits::bundle_logits;
+use headwater_models::evaluation::bundle_logits;
 use headwater_models::report::PartReport;
-use headwater_samples::Shape;
-use headwater_samples::data_set::OpenOptions;
 
-use super::dataset::{Dataset, PartName};
+use super::dataset::{Dataset, PARTS, part_named};
 use super::{Failure, part_report, print_json};
 
 /// Arguments of `eval`.
@@ -24,8 +22,8 @@ pub(crate) struct Eval {
     #[command(flatten)]
     dataset: Dataset,
     /// Part of the data: choices belong to validation, reports to test.
-    #[arg(long, value_enum, default_value_t = PartName::Test)]
-    part: PartName,
+    #[arg(long, value_parser = PARTS, default_value = "test")]
+    part: String,
     /// Use the first N samples of the part only.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -40,39 +38,31 @@ impl Eval {
         let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
         let manifest = bundle.manifest();
         let view = &manifest.preprocessing;
-        let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
-        let shape = Some(Shape { channels, height, width });
-        let parts = self.dataset.open(OpenOptions {
-            shape,
-            slots: Some(usize::from(manifest.slots)),
-            ..OpenOptions::default()
-        })?;
-        if manifest.labels != parts.labels() || usize::from(manifest.slots) != parts.slots() {
+        let shape = [view.channels, view.height, view.width].map(|side| side as usize);
+        let parts = self.dataset.open_shaped(shape, usize::from(manifest.slots))?;
+        if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
             return Err(Failure::usage(anyhow::anyhow!(
                 "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
                 self.bundle.display(),
-                parts.slots(),
-                parts.labels(),
+                parts.slots,
+                parts.data.labels(),
                 manifest.slots,
                 manifest.labels
             )));
         }
-        let (name, part) = (self.part.name(), self.part.into());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let samples = parts.part(part, self.limit, threads);
+        let samples = parts.part(part_named(&self.part), self.limit, threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
         let body = DeviceBody::of(manifest);
         let report = PartReport::of(&logits, &samples, &manifest.class_prior, bundle.policy(), body);
         if self.json {
-            let mut value = serde_json::to_value(&report).context("writing JSON")?;
-            if let Some(object) = value.as_object_mut() {
-                object.insert("part".into(), name.into());
-                object.insert("network_id".into(), bundle.network_id().to_string().into());
-            }
+            let mut value = serde_json::json!(report);
+            value["part"] = self.part.as_str().into();
+            value["network_id"] = bundle.network_id().to_string().into();
             return print_json(&value);
         }
-        part_report::print(&name, &report);
+        part_report::print(&self.part, &report);
         Ok(())
     }
 }

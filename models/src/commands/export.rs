@@ -29,7 +29,7 @@ impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
-        let parts = self.dataset.open_for(&experiment.spec)?;
+        let parts = self.dataset.open_for(&experiment.network.spec)?;
         let threads = experiment.recipe.workers;
         let validation = parts.part(Part::Validation, None, threads);
         let test = parts.part(Part::Test, None, threads);

@@ -9,12 +9,13 @@ mod part_report;
 mod progress;
 mod saved;
 mod single_camera;
-mod status_line;
 mod train;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,8 +77,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Prints a result as JSON on stdout.
-fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string_pretty(value).context("writing JSON")?);
     Ok(())
 }
 

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
 use headwater_models::export::TrainedNetwork;
 use headwater_models::export::parity::{Parity, Reference, SAMPLES};
 
-use super::dataset::{Dataset, PartName};
+use super::dataset::{Dataset, PARTS, part_named};
 use super::saved::Saved;
 use super::{Failure, print_json};
 
@@ -22,8 +21,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     dataset: Dataset,
     /// Part of the data.
-    #[arg(long, value_enum, default_value_t = PartName::Test)]
-    part: PartName,
+    #[arg(long, value_parser = PARTS, default_value = "test")]
+    part: String,
     /// Use the first N samples of the part only.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -37,10 +36,9 @@ impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
         let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
-        let parts = self.dataset.open_for(&experiment.spec)?;
-        let samples = parts.part(self.part.into(), self.limit, experiment.recipe.workers);
-        let network =
-            TrainedNetwork { spec: &experiment.spec, layers: &experiment.network, state: &checkpoint.state };
+        let parts = self.dataset.open_for(&experiment.network.spec)?;
+        let samples = parts.part(part_named(&self.part), self.limit, experiment.recipe.workers);
+        let network = TrainedNetwork { layers: &experiment.network, state: &checkpoint.state };
         let packed = PackedEngine;
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());
         let mut engines: Vec<(&dyn Engine, Parity)> = vec![(&TractEngine, Parity::default())];
@@ -60,7 +58,7 @@ impl Compare {
         }
         let found: Vec<&Parity> = engines.iter().map(|(_, parity)| parity).collect();
         if self.json {
-            return print_json(&serde_json::to_value(found).context("writing JSON")?);
+            return print_json(&found);
         }
         for parity in found {
             println!(

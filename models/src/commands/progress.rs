@@ -1,17 +1,15 @@
-//! Progress of a training run on stderr.
+//! Progress on stderr: one line that is rewritten in a terminal, one line every few seconds in a log.
 
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use headwater_models::by_exit::ByExit;
-use headwater_models::run::Notice;
 use headwater_models::training::Event;
-
-use super::status_line::StatusLine;
 
 /// Prints the events of a run.
 pub(crate) struct Reporter {
     epochs: u32,
-    status: StatusLine,
+    pub(crate) status: StatusLine,
     /// Time and number of the first step since this start.
     first: Option<(Instant, u64)>,
 }
@@ -22,16 +20,16 @@ impl Reporter {
         Self { epochs, status: StatusLine::new(), first: None }
     }
 
-    /// Prints one notice; a step only if the last one was printed some time ago.
-    pub(crate) fn show(&mut self, notice: &Notice<'_>) {
+    /// Prints one event; a step only if the last one was printed some time ago.
+    pub(crate) fn show(&mut self, event: &Event<'_>) {
         let epochs = self.epochs;
-        match notice {
-            Notice::Resumed(progress, skipped) => {
-                skipped.iter().for_each(|error| self.line(&format!("warning: {error}")));
+        match event {
+            Event::Resumed { progress, skipped } => {
+                skipped.iter().for_each(|error| self.status.line(&format!("warning: {error}")));
                 let (epoch, steps) = (progress.epoch, progress.step_in_epoch);
-                self.line(&format!("resuming after epoch {epoch} + {steps} steps"));
+                self.status.line(&format!("resuming after epoch {epoch} + {steps} steps"));
             }
-            Notice::Event(Event::Step { progress, steps_per_epoch }) => {
+            Event::Step { progress, steps_per_epoch } => {
                 let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
                 self.status.show(|| {
                 let all = u64::from(*steps_per_epoch) * u64::from(epochs);
@@ -51,8 +49,8 @@ impl Reporter {
                 )
             });
             }
-            Notice::Event(Event::Checkpoint(_)) => {}
-            Notice::Event(Event::Epoch(record)) => self.line(&format!(
+            Event::Checkpoint(_) => {}
+            Event::Epoch(record) => self.status.line(&format!(
                 "epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}",
                 record.epoch,
                 record.loss,
@@ -60,11 +58,6 @@ impl Reporter {
                 percents(&record.validation.exits),
             )),
         }
-    }
-
-    /// Prints a permanent line.
-    pub(crate) fn line(&self, text: &str) {
-        self.status.line(text);
     }
 }
 
@@ -76,4 +69,45 @@ fn percents(shares: &ByExit<f64>) -> String {
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// The status line of a command.
+pub(crate) struct StatusLine {
+    terminal: bool,
+    shown: Option<Instant>,
+}
+
+impl StatusLine {
+    /// A status line that shows nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: None }
+    }
+
+    /// Shows a status, unless the last one was shown a moment ago.
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };
+        if self.shown.is_some_and(|shown| shown.elapsed() < every) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        if self.terminal {
+            eprint!("\r\x1b[2K{}", text());
+            let _ = std::io::stderr().flush();
+        } else {
+            eprintln!("{}", text());
+        }
+    }
+
+    /// Prints a permanent line.
+    pub(crate) fn line(&self, text: &str) {
+        self.clear();
+        eprintln!("{text}");
+    }
+
+    /// Removes the status from a terminal.
+    pub(crate) fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[2K");
+        }
+    }
 }

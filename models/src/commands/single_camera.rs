@@ -40,7 +40,7 @@ impl SingleCamera {
         let test = parts.part(Part::Test, None, recipe.workers);
         let spec = plain_network(&train).map_err(Failure::usage)?;
         let mut results = Vec::new();
-        for slot in Slot::first(parts.slots()) {
+        for slot in Slot::first(parts.slots) {
             let result =
                 single_camera(spec.clone(), &recipe, &train, &test, slot).context("starting the workers")?;
             eprintln!(
@@ -52,7 +52,7 @@ impl SingleCamera {
             results.push(result);
         }
         if self.json {
-            return print_json(&serde_json::to_value(results).context("writing JSON")?);
+            return print_json(&results);
         }
         let best = results.iter().map(|result| result.accuracy).fold(0.0, f64::max);
         println!("best single camera: {:.2} % of the test part", 100.0 * best);

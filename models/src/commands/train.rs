@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Context;
 use clap::Args;
 use headwater_models::data::Parts;
-use headwater_models::experiment::{DataChoice, Experiment};
+use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{EvaluationParts, Finished, RunFolder, finish, train};
 use headwater_models::spec::Spec;
@@ -63,9 +63,9 @@ impl Train {
             let out = out.display();
             return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
         }
-        let data = DataChoice { name: self.dataset.identity(), limit_train: self.limit_train };
-        let mut experiment = Experiment::new(spec, recipe, data).context("starting the workers")?;
-        experiment.info.commit = commit();
+        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train);
+        let info = RunInfo { commit: commit(), ..info };
+        let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
         let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
         let finished = self.train(&experiment, &folder, &parts)?;
         if self.json {
@@ -81,15 +81,15 @@ impl Train {
         let threads = experiment.recipe.workers;
         let mut reporter = Reporter::new(experiment.recipe.epochs);
         let (identity, out) = (&experiment.info.identity, folder.path.display());
-        reporter.line(&format!("run {identity} in {out}: computing the views"));
+        reporter.status.line(&format!("run {identity} in {out}: computing the views"));
         let samples = parts.part(Part::Train, self.limit_train, threads);
         let validation = parts.part(Part::Validation, None, threads);
         let parameters = experiment.network.layout.parameter_count();
-        reporter.line(&format!("training {parameters} parameters on {} samples", samples.len()));
-        let checkpoint = train(experiment, folder, &samples, &validation, |notice| reporter.show(&notice))?;
+        reporter.status.line(&format!("training {parameters} parameters on {} samples", samples.len()));
+        let checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
         let class_prior = samples.prior();
         drop(samples);
-        reporter.line(
+        reporter.status.line(
             "choosing temperatures and thresholds on the validation part, measuring the test part, exporting",
         );
         let test = parts.part(Part::Test, None, threads);

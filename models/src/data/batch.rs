@@ -30,7 +30,7 @@ pub struct SlotViews {
 impl Batch {
     /// The samples at `indices`, unchanged.
     pub fn plain(samples: &Samples, indices: impl Iterator<Item = usize>) -> Self {
-        Self::build(samples, indices, &Augment::default(), |_| Random::new(0, &[]))
+        Self::augmented(samples, indices, &Augment::default(), 0, 0)
     }
 
     /// The samples at `indices`, augmented; the changes of a sample depend on `seed`, `epoch` and its index alone.
@@ -41,17 +41,6 @@ impl Batch {
         seed: u64,
         epoch: u32,
     ) -> Self {
-        Self::build(samples, indices, augment, |index| {
-            Random::new(seed, &[1, u64::from(epoch), index as u64])
-        })
-    }
-
-    fn build(
-        samples: &Samples,
-        indices: impl Iterator<Item = usize>,
-        augment: &Augment,
-        random: impl Fn(usize) -> Random,
-    ) -> Self {
         let mut batch = Self {
             shape: samples.shape,
             labels: Vec::new(),
@@ -59,7 +48,7 @@ impl Batch {
             present: Vec::new(),
         };
         for (row, index) in indices.enumerate() {
-            let mut random = random(index);
+            let mut random = Random::new(seed, &[1, u64::from(epoch), index as u64]);
             batch.labels.push(samples.labels[index]);
             let kept = augment.drop_devices(samples.seen[index], &mut random);
             batch.present.push(kept.len());
@@ -71,16 +60,6 @@ impl Batch {
             }
         }
         batch
-    }
-
-    /// Number of samples.
-    pub fn len(&self) -> usize {
-        self.labels.len()
-    }
-
-    /// Whether there are no samples.
-    pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
     }
 
     /// Whether no slot sees any sample of the batch.

@@ -12,9 +12,10 @@ use super::{Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
-    data: Box<dyn DataSet>,
-    /// Slots of the data set that are used, from the first.
-    slots: usize,
+    /// The data set.
+    pub data: Box<dyn DataSet>,
+    /// Device slots: those of the data set that are used, from the first.
+    pub slots: usize,
 }
 
 /// Opens the data set `name`, whose files are in `dir`, in the shape and for the slots of a network.
@@ -37,11 +38,6 @@ impl Parts {
         Self { slots: data.slots(), data }
     }
 
-    /// The data set.
-    pub fn data(&self) -> &dyn DataSet {
-        &*self.data
-    }
-
     /// Drawings seen by the cameras of `fashion-6cam`, for tests without the data.
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
         Self::of(Box::new(Fashion6Cam::drawn(train, validation, test)))
@@ -51,16 +47,6 @@ impl Parts {
     #[must_use]
     pub fn first_slot(self) -> Self {
         Self { slots: 1, ..self }
-    }
-
-    /// Class names.
-    pub fn labels(&self) -> Vec<String> {
-        self.data.labels()
-    }
-
-    /// Device slots.
-    pub fn slots(&self) -> usize {
-        self.slots
     }
 
     /// `[channels, height, width]` of a view.
@@ -77,7 +63,7 @@ impl Parts {
 
     /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.
     pub fn part(&self, part: Part, limit: Option<usize>, threads: usize) -> Samples {
-        let (count, slots, shape) = (self.count(part, limit), self.slots(), self.shape());
+        let (count, slots, shape) = (self.count(part, limit), self.slots, self.shape());
         let view_len = shape.iter().product::<usize>();
         let mut samples = Samples {
             shape,

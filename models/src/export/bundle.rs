@@ -2,37 +2,29 @@
 
 use headwater_inference::bundle::{Bundle, BundleError, BundleWriter};
 use headwater_inference::engine::{PackedEngine, TractEngine};
-use headwater_inference::manifest::SectionManifest;
-use headwater_inference::policy::Policy;
+use headwater_inference::manifest::{NetworkManifest, SectionManifest};
+use headwater_inference::policy::{Policy, PolicyError};
 use headwater_protocol::Slot;
 use thiserror::Error;
 
 use super::TrainedNetwork;
-use super::manifest::manifest;
 use super::packed::{NoPackedForm, packed_section};
 use super::parity::{Parity, ParityError, Reference, SAMPLES};
 use super::sections::onnx_sections;
 use crate::data::Samples;
 
-/// A bundle that cannot be written.
+/// A trained network that cannot be exported.
 #[derive(Debug, Error)]
 pub enum ExportError {
+    /// A fitted number is out of range.
+    #[error("choosing the policy: {0}; the logits are probably not finite, lower the learning rate")]
+    Policy(#[from] PolicyError),
     /// The parts of the bundle contradict each other.
     #[error("writing the bundle: {0}")]
     Bundle(#[from] BundleError),
     /// An engine does not agree with the trained network.
     #[error("export refused: {0}")]
     Parity(#[from] ParityError),
-}
-
-/// Contents of a bundle besides the network.
-pub struct BundleContents<'a> {
-    /// Thresholds and timing.
-    pub policy: &'a Policy,
-    /// Share of each class in the train part.
-    pub class_prior: Vec<f32>,
-    /// Training report, stored in the bundle together with the parity.
-    pub report: serde_json::Value,
 }
 
 /// A finished bundle.
@@ -47,21 +39,20 @@ pub struct Exported {
     pub report: serde_json::Value,
 }
 
-/// The bundle of a trained network, compared with the network on the first validation samples.
+/// The bundle of a trained network with its training report, compared with the network on the first validation samples.
 ///
 /// # Errors
 /// [`ExportError`] when an engine disagrees or the parts of the bundle contradict each other.
 pub fn export(
     network: &TrainedNetwork<'_>,
-    contents: BundleContents<'_>,
+    manifest: NetworkManifest,
+    policy: &Policy,
+    mut report: serde_json::Value,
     validation: &Samples,
 ) -> Result<Exported, ExportError> {
-    let writer = onnx_sections(network).into_iter().fold(
-        BundleWriter::new(manifest(network.spec, contents.class_prior), contents.policy.clone()),
-        |writer, (name, onnx)| writer.section(name, onnx),
-    );
     let packed = packed_sections(network);
-    let writer = Slot::first(network.spec.slots())
+    let writer = bundle_writer(network, manifest, policy.clone());
+    let writer = Slot::first(network.layers.devices.len())
         .zip(packed.as_deref().unwrap_or_default())
         .fold(writer, |writer, (slot, bytes)| {
             writer.packed(SectionManifest::device_name(slot), bytes.as_slice())
@@ -74,18 +65,25 @@ pub fn export(
         Ok(_) => Ok(reference.compare_devices(&without_report, &PackedEngine)?),
         Err(reason) => Err(reason),
     };
-    let mut report = contents.report;
-    if let Some(report) = report.as_object_mut() {
-        report.insert("parity".into(), serde_json::json!(parity));
-        let packed = match &packed {
-            Ok(parity) => serde_json::json!(parity),
-            Err(reason) => serde_json::json!({ "none": reason.to_string() }),
-        };
-        report.insert("parity_packed".into(), packed);
-    }
+    report["parity"] = serde_json::json!(parity);
+    report["parity_packed"] = match &packed {
+        Ok(parity) => serde_json::json!(parity),
+        Err(reason) => serde_json::json!({ "none": reason.to_string() }),
+    };
     let bytes = writer.report(report.clone()).finish()?;
     Bundle::from_bytes(&bytes)?;
     Ok(Exported { bytes, parity, packed, report })
+}
+
+/// A bundle with the ONNX file of every section.
+pub fn bundle_writer(
+    network: &TrainedNetwork<'_>,
+    manifest: NetworkManifest,
+    policy: Policy,
+) -> BundleWriter {
+    let names: Vec<String> = manifest.sections.iter().map(|section| section.name.clone()).collect();
+    let sections = names.into_iter().zip(onnx_sections(network, &manifest));
+    sections.fold(BundleWriter::new(manifest, policy), |writer, (name, onnx)| writer.section(name, onnx))
 }
 
 /// The packed form of every device section.
@@ -94,5 +92,7 @@ fn packed_sections(network: &TrainedNetwork<'_>) -> Result<Vec<Vec<u8>>, NoPacke
         return Err(NoPackedForm::NoSection);
     }
     let devices = network.layers.devices.iter();
-    devices.map(|section| packed_section(&section.numbers(&network.trained()), network.spec.view())).collect()
+    devices
+        .map(|section| packed_section(section, &network.trained(), network.layers.spec.network.view()))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! From a trained network to a bundle. Layers expose their numbers; the files named after a layer kind lower them.
+//! From a trained network to a bundle. The files named after a layer kind lower its numbers.
 
 mod bundle;
 mod conv;
@@ -11,28 +11,25 @@ pub mod parity;
 mod pool;
 mod sections;
 
-pub use bundle::{BundleContents, ExportError, Exported, export};
+pub use bundle::{ExportError, Exported, bundle_writer, export};
 pub use manifest::manifest;
 pub use sections::onnx_sections;
 
 use crate::layers::{State, TrainedState};
 use crate::network::Network;
-use crate::spec::Spec;
 
-/// A network with its spec and its trained numbers.
+/// A network with its trained numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainedNetwork<'a> {
-    /// The spec.
-    pub spec: &'a Spec,
-    /// The layers of the spec.
+    /// The layers.
     pub layers: &'a Network,
     /// The numbers of the layers.
     pub state: &'a State,
 }
 
-impl TrainedNetwork<'_> {
+impl<'a> TrainedNetwork<'a> {
     /// The numbers with their layout.
-    pub fn trained(&self) -> TrainedState<'_> {
+    pub fn trained(&self) -> TrainedState<'a> {
         TrainedState { layout: &self.layers.layout, state: self.state }
     }
 }

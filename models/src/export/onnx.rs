@@ -10,7 +10,7 @@ use tract_onnx::pb::{
     TypeProto, ValueInfoProto, attribute_proto::AttributeType, type_proto,
 };
 
-use crate::layers::Folded;
+use crate::fused::Folded;
 use crate::spec::{Activation, Window};
 
 const IR_VERSION: i64 = 8;
@@ -66,17 +66,6 @@ impl Graph {
         Value(name)
     }
 
-    /// Zero-padded convolution; `weight` is `[c_out, c_in, kernel, kernel]`, `bias` `[c_out]`.
-    pub fn conv(&mut self, x: &Value, weight: &Value, bias: Option<&Value>, window: Window) -> Value {
-        let inputs: Vec<&Value> = [x, weight].into_iter().chain(bias).collect();
-        self.node("Conv", &inputs, windowed(window))
-    }
-
-    /// Max pool; padding is never the maximum.
-    pub fn max_pool(&mut self, x: &Value, window: Window) -> Value {
-        self.node("MaxPool", &[x], windowed(window))
-    }
-
     /// Folded batch norm: `x * scale + shift` per channel of an input of `rank` dimensions, then the activation.
     pub fn norm(&mut self, x: &Value, norm: &Folded, rank: usize) -> Value {
         let mut shape = vec![1; rank];
@@ -104,20 +93,6 @@ impl Graph {
         self.node("Where", &[&positive, &plus, &minus], vec![])
     }
 
-    /// `[N, ..]` to `[N, values]`.
-    pub fn flatten(&mut self, x: &Value) -> Value {
-        self.node("Flatten", &[x], vec![integer("axis", 1)])
-    }
-
-    /// `x weight + bias`; `weight` is `[inputs, outputs]`, `bias` `[1, outputs]`.
-    pub fn linear(&mut self, x: &Value, weight: &Value, bias: Option<&Value>) -> Value {
-        let product = self.node("MatMul", &[x, weight], vec![]);
-        match bias {
-            Some(bias) => self.node("Add", &[&product, bias], vec![]),
-            None => product,
-        }
-    }
-
     /// The graph as an ONNX file.
     pub fn finish(self) -> Vec<u8> {
         let model = ModelProto {
@@ -131,7 +106,8 @@ impl Graph {
         model.encode_to_vec()
     }
 
-    fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+    /// The output of a node of that kind.
+    pub(super) fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
         let name = self.name();
         self.push(kind, name.clone(), inputs, attributes);
         Value(name)
@@ -154,7 +130,8 @@ impl Graph {
     }
 }
 
-fn windowed(window: Window) -> Vec<AttributeProto> {
+/// Attributes of a zero-padded `Conv` or of a `MaxPool`, whose padding is never the maximum.
+pub(super) fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
     [("kernel_shape", vec![kernel; 2]), ("strides", vec![stride; 2]), ("pads", vec![pad; 4])]
         .map(|(name, values)| integers(name, &values))
@@ -170,7 +147,7 @@ fn integers(name: &str, values: &[usize]) -> AttributeProto {
     }
 }
 
-fn integer(name: &str, value: i64) -> AttributeProto {
+pub(super) fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: AttributeType::Int as i32,

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::convp::PackedConvp;
 use super::fc::PackedHead;
-use crate::layers::BlockNumbers;
-use crate::network::SectionNumbers;
+use crate::layers::{Block, TrainedState};
+use crate::network::ExitSection;
 
 /// Obstacle to the packed form of a device section, which runs as ONNX then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -44,19 +44,20 @@ pub enum NoPackedForm {
 /// # Errors
 /// [`NoPackedForm`] with the first obstacle.
 pub fn packed_section(
-    section: &SectionNumbers,
+    section: &ExitSection,
+    trained: &TrainedState<'_>,
     [channels, height, width]: [usize; 3],
 ) -> Result<Vec<u8>, NoPackedForm> {
     let mut input = Map { channels, height, width };
     let mut blocks = Vec::new();
     for (index, block) in section.blocks.iter().enumerate() {
-        let BlockNumbers::Convp(convp) = block else { return Err(NoPackedForm::NotBinary(index)) };
-        let packed = convp.packed(input, index)?;
+        let Block::Convp(convp) = block else { return Err(NoPackedForm::NotBinary(index)) };
+        let packed = convp.packed(trained, input, index)?;
         input = packed.shape.output();
         blocks.push(packed);
     }
-    let [BlockNumbers::Fc(head)] = &section.head[..] else { return Err(NoPackedForm::Head) };
-    let PackedHead { weights, classes, unit } = head.packed()?;
+    let [Block::Fc(head)] = &section.head[..] else { return Err(NoPackedForm::Head) };
+    let PackedHead { weights, classes, unit } = head.packed(trained)?;
     let blocks: Vec<_> = blocks.iter().map(PackedConvp::parts).collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale: unit };
     let mut bytes = Vec::new();

@@ -1,12 +1,12 @@
 //! Lowers a `pool` block to ONNX.
 
-use super::onnx::{Graph, Value};
-use crate::spec::PoolSpec;
+use super::onnx::{Graph, Value, windowed};
+use crate::layers::Pool;
 
-impl PoolSpec {
+impl Pool {
     /// `MaxPool`, then `Relu` if the block has one.
     pub(super) fn onnx(&self, graph: &mut Graph, x: &Value) -> Value {
-        let y = graph.max_pool(x, self.window());
-        graph.activation(y, self.activation.into())
+        let y = graph.node("MaxPool", &[x], windowed(self.0.window()));
+        graph.activation(y, self.0.activation.into())
     }
 }

@@ -1,18 +1,16 @@
 //! The ONNX file of each section.
 
-use headwater_inference::manifest::{SectionManifest, Tier};
+use headwater_inference::manifest::{NetworkManifest, SectionManifest, Tier};
 
 use super::TrainedNetwork;
-use super::manifest::sections;
 use super::onnx::{Graph, Value};
-use crate::layers::{Block, BlockNumbers, TrainedState};
+use crate::layers::{Block, TrainedState};
 use crate::network::SectionLayers;
 
-/// ONNX files of a network by section name, device sections first.
-pub fn onnx_sections(network: &TrainedNetwork<'_>) -> Vec<(String, Vec<u8>)> {
-    let trained = network.trained();
-    let sections = sections(network.spec).into_iter().zip(network.layers.sections());
-    sections.map(|(section, layers)| (section.name.clone(), onnx(&section, &layers, &trained))).collect()
+/// ONNX files of a network, in the order of the sections in its manifest.
+pub fn onnx_sections(network: &TrainedNetwork<'_>, manifest: &NetworkManifest) -> Vec<Vec<u8>> {
+    let sections = manifest.sections.iter().zip(network.layers.sections());
+    sections.map(|(section, layers)| onnx(section, &layers, &network.trained())).collect()
 }
 
 fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &TrainedState<'_>) -> Vec<u8> {
@@ -26,7 +24,12 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
     };
     let input = graph.input(name, &section.input.shape);
     let mut chain = |input: Value, blocks: &[Block]| {
-        blocks.iter().fold(input, |x, block| lower(&mut graph, &block.numbers(trained), &x))
+        blocks.iter().fold(input, |x, block| match block {
+            Block::Convp(block) => block.onnx(trained, &mut graph, &x),
+            Block::Conv(block) => block.onnx(trained, &mut graph, &x),
+            Block::Pool(block) => block.onnx(&mut graph, &x),
+            Block::Fc(block) => block.onnx(trained, &mut graph, &x),
+        })
     };
     let values = match layers {
         SectionLayers::Exit(section) => {
@@ -39,13 +42,4 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
         graph.output(&output.name, value, &output.shape);
     }
     graph.finish()
-}
-
-fn lower(graph: &mut Graph, block: &BlockNumbers, x: &Value) -> Value {
-    match block {
-        BlockNumbers::Convp(block) => block.onnx(graph, x),
-        BlockNumbers::Conv(block) => block.onnx(graph, x),
-        BlockNumbers::Pool(block) => block.onnx(graph, x),
-        BlockNumbers::Fc(block) => block.onnx(graph, x),
-    }
 }

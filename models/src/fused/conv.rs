@@ -11,17 +11,15 @@ use burn_flex::FlexTensor;
 
 use super::linear::{Matrix, Write, product};
 use super::simd::wide;
-use super::{Gradient, Operand, flex, record, slice_of};
+use super::{flex, operand, record, slice_of};
 use crate::spec::Window;
 
-impl Window {
-    /// Output positions whose input `position * stride + offset - pad` lies in `0..length`.
-    fn inside(&self, offset: usize, length: usize, positions: usize) -> Range<usize> {
-        let first = self.pad.saturating_sub(offset).div_ceil(self.stride);
-        let end = (length + self.pad).checked_sub(offset + 1).map_or(0, |last| last / self.stride + 1);
-        let end = end.min(positions);
-        first.min(end)..end
-    }
+/// Output positions whose input `position * stride + offset - pad` lies in `0..length`.
+fn positions_inside(window: Window, offset: usize, length: usize) -> Range<usize> {
+    let first = window.pad.saturating_sub(offset).div_ceil(window.stride);
+    let end = (length + window.pad).checked_sub(offset + 1).map_or(0, |last| last / window.stride + 1);
+    let end = end.min(window.positions(length));
+    first.min(end)..end
 }
 
 /// Convolution without bias.
@@ -31,20 +29,22 @@ impl Window {
 /// - `weight`: `[c_out, c_in, kernel, kernel]`
 /// - returns `[batch, c_out, positions(h), positions(w)]`
 pub fn conv2d(x: Tensor<4>, weight: Tensor<4>, window: Window) -> Tensor<4> {
-    let (x, weight) = (Operand::new(x), Operand::new(weight));
-    let [batch, c_in, h, w] = x.shape();
-    let [c_out, ..] = weight.shape::<4>();
+    let ([batch, c_in, h, w], [c_out, ..]) = (x.dims(), weight.dims());
+    let ((x, x_node), (weight, weight_node)) = (operand(x), operand(weight));
     let sizes = Sizes { batch, c_in, h, w, c_out, window };
     let (rows, positions) = (sizes.rows(), sizes.positions());
     let mut output = vec![0.0; batch * c_out * positions];
     let mut columns = vec![0.0; rows * positions];
     let copies = sizes.copies();
-    for (x, y) in x.slice().chunks_exact(c_in * h * w).zip(output.chunks_exact_mut(c_out * positions)) {
+    let samples = slice_of(&x).chunks_exact(c_in * h * w);
+    for (x, y) in samples.zip(output.chunks_exact_mut(c_out * positions)) {
         gather(&copies, x, &mut columns);
-        product(Matrix::rows(weight.slice(), rows), Matrix::rows(&columns, positions), y, Write::Set);
+        product(Matrix::rows(slice_of(&weight), rows), Matrix::rows(&columns, positions), y, Write::Set);
     }
-    let shape = [batch, c_out, window.positions(h), window.positions(w)];
-    record([x, weight], flex(output, shape), move |[x, weight]| Conv2d { x, weight, sizes })
+    let output = flex(output, [batch, c_out, window.positions(h), window.positions(w)]);
+    record([x_node, weight_node], output, move |output, wanted| {
+        sizes.gradient(slice_of(&x), slice_of(&weight), output, wanted)
+    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +66,11 @@ impl Sizes {
         self.window.positions(self.h) * self.window.positions(self.w)
     }
 
-    /// Whether the output has the size of the input and the window moves by one pixel: a row of columns is then the shifted plane.
-    fn shifts(&self) -> bool {
-        self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1
-    }
-
     /// The copies from a sample's input to its patches; the gradient adds the same pixels back.
     fn copies(&self) -> Copies {
-        if self.shifts() { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
+        // The output has the size of the input and the window moves by one pixel: a row of columns is the shifted plane.
+        let shifts = self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1;
+        if shifts { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
     }
 
     fn runs(&self) -> Copies {
@@ -82,9 +79,9 @@ impl Sizes {
         let mut runs = Vec::new();
         for channel in 0..self.c_in {
             for ky in 0..kernel {
-                let ys = self.window.inside(ky, self.h, out_h);
+                let ys = positions_inside(self.window, ky, self.h);
                 for kx in 0..kernel {
-                    let xs = self.window.inside(kx, self.w, out_w);
+                    let xs = positions_inside(self.window, kx, self.w);
                     let row = ((channel * kernel + ky) * kernel + kx) * out_h * out_w;
                     for y in ys.clone().filter(|_| !xs.is_empty()) {
                         let line = (channel * self.h + y * stride + ky - pad) * self.w;
@@ -118,6 +115,38 @@ impl Sizes {
             }
         };
         (0..self.rows()).map(shift).collect()
+    }
+
+    /// Gradients of the input and of the weight, where wanted, for the gradient of the output.
+    fn gradient(
+        self,
+        x: &[f32],
+        weight: &[f32],
+        output: &[f32],
+        [wants_x, wants_weight]: [bool; 2],
+    ) -> [Option<FlexTensor>; 2] {
+        let Self { batch, c_in, h, w, c_out, window } = self;
+        let (rows, positions) = (self.rows(), self.positions());
+        let mut dx = vec![0.0; if wants_x { x.len() } else { 0 }];
+        let mut dw = vec![0.0; if wants_weight { weight.len() } else { 0 }];
+        let mut columns = vec![0.0; rows * positions];
+        let mut dcolumns = vec![0.0; if wants_x { rows * positions } else { 0 }];
+        let copies = self.copies();
+        for sample in 0..batch {
+            let dy = Matrix::rows(&output[sample * c_out * positions..][..c_out * positions], positions);
+            if wants_weight {
+                gather(&copies, &x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
+                product(dy, Matrix::columns(&columns, positions), &mut dw, Write::Add);
+            }
+            if wants_x {
+                product(Matrix::columns(weight, rows), dy, &mut dcolumns, Write::Set);
+                scatter(&copies, &mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
+            }
+        }
+        [
+            wants_x.then(|| flex(dx, [batch, c_in, h, w])),
+            wants_weight.then(|| flex(dw, [c_out, c_in, window.kernel, window.kernel])),
+        ]
     }
 }
 
@@ -218,52 +247,6 @@ fn clear(plane: &mut [f32], w: usize, columns: &Range<usize>) {
         for line in plane.chunks_exact_mut(w) {
             line[columns.clone()].fill(0.0);
         }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Conv2d {
-    x: FlexTensor,
-    weight: FlexTensor,
-    sizes: Sizes,
-}
-
-impl Gradient<2> for Conv2d {
-    fn gradient(&self, output: &[f32], [wants_x, wants_weight]: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let sizes = self.sizes;
-        let Sizes { batch, c_in, h, w, c_out, window } = sizes;
-        let (rows, positions) = (sizes.rows(), sizes.positions());
-        let (x, weight) = (slice_of(&self.x), slice_of(&self.weight));
-        let mut dx = vec![0.0; if wants_x { x.len() } else { 0 }];
-        let mut dw = vec![0.0; if wants_weight { weight.len() } else { 0 }];
-        let mut columns = vec![0.0; rows * positions];
-        let mut dcolumns = vec![0.0; if wants_x { rows * positions } else { 0 }];
-        let copies = sizes.copies();
-        for sample in 0..batch {
-            let dy = &output[sample * c_out * positions..][..c_out * positions];
-            if wants_weight {
-                gather(&copies, &x[sample * c_in * h * w..][..c_in * h * w], &mut columns);
-                product(
-                    Matrix::rows(dy, positions),
-                    Matrix::columns(&columns, positions),
-                    &mut dw,
-                    Write::Add,
-                );
-            }
-            if wants_x {
-                product(
-                    Matrix::columns(weight, rows),
-                    Matrix::rows(dy, positions),
-                    &mut dcolumns,
-                    Write::Set,
-                );
-                scatter(&copies, &mut dcolumns, &mut dx[sample * c_in * h * w..][..c_in * h * w]);
-            }
-        }
-        [
-            wants_x.then(|| flex(dx, [batch, c_in, h, w])),
-            wants_weight.then(|| flex(dw, [c_out, c_in, window.kernel, window.kernel])),
-        ]
     }
 }
 

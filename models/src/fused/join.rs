@@ -1,10 +1,9 @@
 //! Joins the outputs of the present sources over a batch: masked maximum (MP), masked mean (AP), concatenation with the mask (CC).
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 use headwater_inference::manifest::Aggregation;
 
-use super::{Gradient, Operand, flex, record};
+use super::{flex, operand, record, slice_of};
 
 /// Sample and slot of each row of a tensor with the outputs of all sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,55 +25,90 @@ pub struct JoinRows {
 ///
 /// # Panics
 /// Unless `layout` has as many rows as `x`.
-pub fn join(x: Tensor<4>, aggregation: Aggregation, layout: &JoinRows) -> Tensor<4> {
-    let x = Operand::new(x);
-    let [rows, channels, h, w] = x.shape();
-    assert_eq!(rows, layout.rows.len(), "join: expected a sample and a slot for each row");
+pub fn join(x: Tensor<4>, aggregation: Aggregation, layout: JoinRows) -> Tensor<4> {
+    assert_eq!(x.dims()[0], layout.rows.len(), "join: expected a sample and a slot for each row");
+    match aggregation {
+        Aggregation::Cc => concatenation(x, layout),
+        Aggregation::Ap => mean(x, layout),
+        Aggregation::Mp => maximum(x, layout),
+    }
+}
+
+/// No two rows share values, so each row gets its part of the gradient.
+fn concatenation(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
+    let shape @ [_, channels, h, w] = x.dims();
+    let (x, node) = operand(x);
     let (plane, size) = (h * w, channels * h * w);
-    let pairs = || layout.rows.iter().zip(x.slice().chunks_exact(size)).enumerate();
-    let (output, joined_channels, by) = match aggregation {
-        Aggregation::Cc => {
-            let sample_len = layout.slots * (size + plane);
-            let mut output = vec![0.0; layout.batch * sample_len];
-            for (_, (&(sample, slot), row)) in pairs() {
-                let sample = &mut output[sample as usize * sample_len..][..sample_len];
-                sample[slot as usize * size..][..size].copy_from_slice(row);
-                sample[layout.slots * size + slot as usize * plane..][..plane].fill(1.0);
-            }
-            (output, layout.slots * (channels + 1), By::Slot)
+    let sample_len = layout.slots * (size + plane);
+    let mut output = vec![0.0; layout.batch * sample_len];
+    for (&(sample, slot), row) in layout.rows.iter().zip(slice_of(&x).chunks_exact(size)) {
+        let sample = &mut output[sample as usize * sample_len..][..sample_len];
+        sample[slot as usize * size..][..size].copy_from_slice(row);
+        sample[layout.slots * size + slot as usize * plane..][..plane].fill(1.0);
+    }
+    let output = flex(output, [layout.batch, layout.slots * (channels + 1), h, w]);
+    record([node], output, move |dy, _| {
+        let mut dx = vec![0.0; shape.iter().product()];
+        for (&(sample, slot), row) in layout.rows.iter().zip(dx.chunks_exact_mut(size)) {
+            let start = sample as usize * sample_len + slot as usize * size;
+            row.copy_from_slice(&dy[start..][..size]);
         }
-        Aggregation::Ap => {
-            let shares = layout.shares();
-            let mut output = vec![0.0; layout.batch * size];
-            for (index, (&(sample, _), row)) in pairs() {
-                let share = shares[index];
-                for (y, x) in output[sample as usize * size..][..size].iter_mut().zip(row) {
-                    *y += x * share;
-                }
-            }
-            (output, channels, By::Share(shares))
+        [Some(flex(dx, shape))]
+    })
+}
+
+/// Each row gets its share of the mean's gradient.
+fn mean(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
+    let shape @ [_, channels, h, w] = x.dims();
+    let (x, node) = operand(x);
+    let size = channels * h * w;
+    let shares = layout.shares();
+    let mut output = vec![0.0; layout.batch * size];
+    for ((&(sample, _), share), row) in layout.rows.iter().zip(&shares).zip(slice_of(&x).chunks_exact(size)) {
+        for (y, x) in output[sample as usize * size..][..size].iter_mut().zip(row) {
+            *y += x * share;
         }
-        Aggregation::Mp => {
-            let mut output = vec![f32::NEG_INFINITY; layout.batch * size];
-            let mut winner = vec![u32::MAX; output.len()];
-            for (index, (&(sample, _), row)) in pairs() {
-                let at = sample as usize * size..(sample as usize + 1) * size;
-                for ((y, winner), x) in output[at.clone()].iter_mut().zip(&mut winner[at]).zip(row) {
-                    if *x > *y {
-                        *y = *x;
-                        *winner = index as u32;
-                    }
-                }
+    }
+    record([node], flex(output, [layout.batch, channels, h, w]), move |dy, _| {
+        let mut dx = vec![0.0; shape.iter().product()];
+        for ((&(sample, _), share), row) in layout.rows.iter().zip(&shares).zip(dx.chunks_exact_mut(size)) {
+            for (x, y) in row.iter_mut().zip(&dy[sample as usize * size..][..size]) {
+                *x = y * share;
             }
-            for (y, _) in output.iter_mut().zip(&winner).filter(|(_, winner)| **winner == u32::MAX) {
-                *y = 0.0;
-            }
-            (output, channels, By::Winner(winner))
         }
-    };
-    let joined = flex(output, [layout.batch, joined_channels, h, w]);
-    let gradient = Joined { layout: layout.clone(), shape: [rows, channels, h, w], by };
-    record([x], joined, move |_| gradient)
+        [Some(flex(dx, shape))]
+    })
+}
+
+/// The row with the maximum gets all of the gradient.
+fn maximum(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
+    let shape @ [_, channels, h, w] = x.dims();
+    let (x, node) = operand(x);
+    let size = channels * h * w;
+    let mut output = vec![f32::NEG_INFINITY; layout.batch * size];
+    let mut winner = vec![u32::MAX; output.len()];
+    let rows = || (0u32..).zip(&layout.rows).map(|(index, (sample, _))| (index, *sample as usize * size));
+    for ((index, at), row) in rows().zip(slice_of(&x).chunks_exact(size)) {
+        for ((y, winner), x) in output[at..].iter_mut().zip(&mut winner[at..]).zip(row) {
+            if *x > *y {
+                *y = *x;
+                *winner = index;
+            }
+        }
+    }
+    for (y, _) in output.iter_mut().zip(&winner).filter(|(_, winner)| **winner == u32::MAX) {
+        *y = 0.0;
+    }
+    record([node], flex(output, [layout.batch, channels, h, w]), move |dy, _| {
+        let mut dx = vec![0.0; shape.iter().product()];
+        for ((index, (sample, _)), row) in (0u32..).zip(&layout.rows).zip(dx.chunks_exact_mut(size)) {
+            let at = *sample as usize * size;
+            for (x, (y, winner)) in row.iter_mut().zip(dy[at..].iter().zip(&winner[at..])) {
+                *x = if *winner == index { *y } else { 0.0 };
+            }
+        }
+        [Some(flex(dx, shape))]
+    })
 }
 
 impl JoinRows {
@@ -85,56 +119,6 @@ impl JoinRows {
             count[sample as usize] += 1;
         }
         self.rows.iter().map(|&(sample, _)| 1.0 / count[sample as usize] as f32).collect()
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Joined {
-    layout: JoinRows,
-    shape: [usize; 4],
-    by: By,
-}
-
-/// Distribution of the joined tensor's gradient over the rows.
-#[derive(Clone, Debug)]
-enum By {
-    /// No two rows share values.
-    Slot,
-    /// Each row gets its share of the mean.
-    Share(Vec<f32>),
-    /// The row with the maximum gets all.
-    Winner(Vec<u32>),
-}
-
-impl Gradient<1> for Joined {
-    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let [_, channels, h, w] = self.shape;
-        let size = channels * h * w;
-        let mut input = vec![0.0; self.shape.iter().product()];
-        let sample_len = match self.by {
-            By::Slot => self.layout.slots * (size + h * w),
-            _ => size,
-        };
-        for (index, (&(sample, slot), row)) in
-            self.layout.rows.iter().zip(input.chunks_exact_mut(size)).enumerate()
-        {
-            let sample_at = sample as usize * sample_len;
-            match &self.by {
-                By::Slot => row.copy_from_slice(&output[sample_at + slot as usize * size..][..size]),
-                By::Share(share) => {
-                    for (x, y) in row.iter_mut().zip(&output[sample_at..][..size]) {
-                        *x = y * share[index];
-                    }
-                }
-                By::Winner(winner) => {
-                    let ys = output[sample_at..][..size].iter().zip(&winner[sample_at..][..size]);
-                    for (x, (y, winner)) in row.iter_mut().zip(ys) {
-                        *x = if *winner == index as u32 { *y } else { 0.0 };
-                    }
-                }
-            }
-        }
-        [Some(flex(input, self.shape))]
     }
 }
 
@@ -154,7 +138,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let x = Tensor::<4>::from_data(TensorData::new(vec![-5.0f32, 2.0, 4.0], [3, 1, 1, 1]), &device)
             .require_grad();
-        let y = join(x.clone(), aggregation, &rows());
+        let y = join(x.clone(), aggregation, rows());
         assert_eq!(y.clone().into_data().try_to_vec::<f32>().unwrap(), expected);
         let probe: Vec<f32> = (1..=expected.len()).map(|v| v as f32).collect();
         let probe = Tensor::<4>::from_data(TensorData::new(probe, y.shape()), &device);

@@ -1,9 +1,8 @@
 //! Matrix products and the fully connected layer, on one thread.
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, flex, record, slice_of};
+use super::{flex, operand, record, slice_of};
 
 /// A dense matrix, read by rows or, transposed, by columns.
 #[derive(Clone, Copy)]
@@ -80,50 +79,27 @@ pub(super) fn product(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], write: Writ
 /// # Shapes
 /// - `x`: `[batch, inputs]`; `weight`: `[outputs, inputs]`; returns `[batch, outputs]`
 pub fn linear(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let (x, weight) = (Operand::new(x), Operand::new(weight));
-    let ([batch, inputs], [outputs, _]) = (x.shape::<2>(), weight.shape::<2>());
-    let mut output = vec![0.0; batch * outputs];
-    product(
-        Matrix::rows(x.slice(), inputs),
-        Matrix::columns(weight.slice(), inputs),
-        &mut output,
-        Write::Set,
-    );
-    record([x, weight], flex(output, [batch, outputs]), move |[x, weight]| Linear {
-        x,
-        weight,
-        batch,
-        inputs,
-        outputs,
-    })
-}
-
-#[derive(Clone, Debug)]
-struct Linear {
-    x: FlexTensor,
-    weight: FlexTensor,
-    batch: usize,
-    inputs: usize,
-    outputs: usize,
-}
-
-impl Gradient<2> for Linear {
-    fn gradient(&self, output: &[f32], [wants_x, wants_weight]: [bool; 2]) -> [Option<FlexTensor>; 2] {
-        let Self { batch, inputs, outputs, .. } = *self;
+    let ([batch, inputs], [outputs, _]) = (x.dims(), weight.dims());
+    let ((x, x_node), (weight, weight_node)) = (operand(x), operand(weight));
+    let mut y = vec![0.0; batch * outputs];
+    let transposed = Matrix::columns(slice_of(&weight), inputs);
+    product(Matrix::rows(slice_of(&x), inputs), transposed, &mut y, Write::Set);
+    let y = flex(y, [batch, outputs]);
+    record([x_node, weight_node], y, move |dy, [wants_x, wants_weight]| {
         let dx = wants_x.then(|| {
             let mut dx = vec![0.0; batch * inputs];
-            let weight = Matrix::rows(slice_of(&self.weight), inputs);
-            product(Matrix::rows(output, outputs), weight, &mut dx, Write::Set);
+            let weight = Matrix::rows(slice_of(&weight), inputs);
+            product(Matrix::rows(dy, outputs), weight, &mut dx, Write::Set);
             flex(dx, [batch, inputs])
         });
         let dw = wants_weight.then(|| {
             let mut dw = vec![0.0; outputs * inputs];
-            let x = Matrix::rows(slice_of(&self.x), inputs);
-            product(Matrix::columns(output, outputs), x, &mut dw, Write::Set);
+            let x = Matrix::rows(slice_of(&x), inputs);
+            product(Matrix::columns(dy, outputs), x, &mut dw, Write::Set);
             flex(dw, [outputs, inputs])
         });
         [dx, dw]
-    }
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Softmax cross-entropy against a distribution, weighted by row: the loss of every exit, and of distillation.
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, flex, record};
+use super::{flex, operand, record, slice_of};
 
 /// `sum_r weight_r * cross_entropy(target_r, softmax(logits_r / temperature))`.
 ///
@@ -13,8 +12,8 @@ use super::{Gradient, Operand, flex, record};
 /// # Panics
 /// When `targets` or `weights` have another number of rows than `logits`.
 pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], temperature: f32) -> Tensor<1> {
-    let logits = Operand::new(logits);
-    let [rows, classes] = logits.shape();
+    let [rows, classes] = logits.dims();
+    let (logits, node) = operand(logits);
     assert_eq!(
         (targets.len(), weights.len()),
         (rows * classes, rows),
@@ -23,7 +22,7 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], tem
     let mut loss = 0.0f64;
     let mut gradient = Vec::with_capacity(rows * classes);
     for ((logits, targets), weight) in
-        logits.slice().chunks_exact(classes).zip(targets.chunks_exact(classes)).zip(weights)
+        slice_of(&logits).chunks_exact(classes).zip(targets.chunks_exact(classes)).zip(weights)
     {
         let probabilities = softmax(logits, temperature);
         for (p, t) in probabilities.iter().zip(targets) {
@@ -35,9 +34,9 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], tem
             logits.iter().zip(targets).map(|(z, t)| t * (log_sum - (z - largest) / temperature)).sum();
         loss += f64::from(weight * row);
     }
-    record([logits], flex(vec![loss as f32], [1]), move |_| SoftTargetLoss {
-        gradient,
-        shape: [rows, classes],
+    record([node], flex(vec![loss as f32], [1]), move |output, _| {
+        let gradient = gradient.iter().map(|g| g * output[0]).collect();
+        [Some(flex(gradient, [rows, classes]))]
     })
 }
 
@@ -50,19 +49,6 @@ pub fn softmax(logits: &[f32], temperature: f32) -> Vec<f32> {
     let total: f32 = exps.iter().sum();
     exps.iter_mut().for_each(|e| *e /= total);
     exps
-}
-
-#[derive(Clone, Debug)]
-struct SoftTargetLoss {
-    gradient: Vec<f32>,
-    shape: [usize; 2],
-}
-
-impl Gradient<1> for SoftTargetLoss {
-    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let gradient = self.gradient.iter().map(|g| g * output[0]).collect();
-        [Some(flex(gradient, self.shape))]
-    }
 }
 
 #[cfg(test)]

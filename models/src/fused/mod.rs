@@ -15,7 +15,7 @@ mod pool;
 mod sign;
 mod simd;
 
-use std::fmt::Debug;
+use std::fmt;
 use std::marker::PhantomData;
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -30,44 +30,22 @@ pub use conv::conv2d;
 pub use join::{JoinRows, join};
 pub use linear::linear;
 pub use loss::{soft_target_loss, softmax};
-pub use norm::{BatchStatistics, EPSILON, batch_norm, fold, scale_shift};
+pub use norm::{BatchStatistics, Folded, batch_norm};
 pub use pool::max_pool;
-pub use sign::sign;
+pub use sign::{sign, sign_of};
 
-/// The saved state of an operation for its gradient.
-trait Gradient<const N: usize>: Clone + Debug + Send + 'static {
-    /// Gradients of the inputs for the gradient of the output; `None` where `wanted` is false.
-    fn gradient(&self, output: &[f32], wanted: [bool; N]) -> [Option<FlexTensor>; N];
-}
-
-/// An input of an operation: its numbers, and while training its node on the tape.
-struct Operand {
-    values: FlexTensor,
-    node: Option<NodeGuard>,
-}
-
-impl Operand {
-    fn new<const D: usize>(tensor: Tensor<D>) -> Self {
-        match tensor.clone().try_into_primitive::<Autodiff<Flex>>() {
-            Ok(tracked) => {
-                let (values, node) = tracked.into_parts();
-                Self { values: values.to_contiguous(), node: Some(node) }
-            }
-            Err(_) => {
-                let values =
-                    tensor.try_into_primitive::<Flex>().expect("headwater-models runs on burn-flex only");
-                Self { values: values.to_contiguous(), node: None }
-            }
+/// The numbers of an input of an operation, and while training its node on the tape.
+fn operand<const D: usize>(tensor: Tensor<D>) -> (FlexTensor, Option<NodeGuard>) {
+    match tensor.clone().try_into_primitive::<Autodiff<Flex>>() {
+        Ok(tracked) => {
+            let (values, node) = tracked.into_parts();
+            (values.to_contiguous(), Some(node))
         }
-    }
-
-    fn shape<const D: usize>(&self) -> [usize; D] {
-        let shape: &[usize] = self.values.layout().shape();
-        shape.try_into().expect("an operand keeps the rank of its tensor")
-    }
-
-    fn slice(&self) -> &[f32] {
-        slice_of(&self.values)
+        Err(_) => {
+            let values =
+                tensor.try_into_primitive::<Flex>().expect("headwater-models runs on burn-flex only");
+            (values.to_contiguous(), None)
+        }
     }
 }
 
@@ -83,42 +61,53 @@ fn flex<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Puts `output` on the tape of its inputs with `gradient`, or returns a plain tensor when the inputs are on no tape.
-fn record<const N: usize, const D: usize, G: Gradient<N>>(
-    inputs: [Operand; N],
+/// Puts `output` on the tape of its inputs, or returns a plain tensor when the inputs are on no tape.
+///
+/// `gradient` gets the gradient of the output, and for each input whether its gradient is wanted. It returns the gradients of the
+/// inputs, `None` at most where the gradient is not wanted.
+fn record<const N: usize, const D: usize, F>(
+    inputs: [Option<NodeGuard>; N],
     output: FlexTensor,
-    gradient: impl FnOnce([FlexTensor; N]) -> G,
-) -> Tensor<D> {
-    if inputs.iter().any(|input| input.node.is_none()) {
+    gradient: F,
+) -> Tensor<D>
+where
+    F: Fn(&[f32], [bool; N]) -> [Option<FlexTensor>; N] + Clone + Send + 'static,
+{
+    let nodes: Vec<NodeGuard> = inputs.into_iter().flatten().collect();
+    let Ok(nodes) = <[NodeGuard; N]>::try_from(nodes) else {
         return Tensor::from_primitive::<Flex>(output);
-    }
-    let mut values = Vec::with_capacity(N);
-    let mut nodes = Vec::with_capacity(N);
-    for input in inputs {
-        values.push(input.values);
-        nodes.extend(input.node);
-    }
-    let nodes: [NodeGuard; N] = nodes.try_into().unwrap_or_else(|_| unreachable!("every input has a node"));
-    let values: [FlexTensor; N] =
-        values.try_into().unwrap_or_else(|_| unreachable!("every input has values"));
-    let tracked =
-        match (Step::<G, N>(PhantomData)).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prepared) => prepared.finish(gradient(values), output),
-            OpsKind::UnTracked(prepared) => prepared.finish(output),
-        };
+    };
+    let step = Step::<Gradient<F>, N>(PhantomData);
+    let tracked = match step.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prepared) => prepared.finish(Gradient(gradient), output),
+        OpsKind::UnTracked(prepared) => prepared.finish(output),
+    };
     Tensor::from_primitive::<Autodiff<Flex>>(tracked)
+}
+
+/// The gradient of an operation, with what it keeps of the forward pass.
+#[derive(Clone)]
+struct Gradient<F>(F);
+
+impl<F> fmt::Debug for Gradient<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gradient")
+    }
 }
 
 #[derive(Debug)]
 struct Step<G, const N: usize>(PhantomData<G>);
 
-impl<G: Gradient<N>, const N: usize> Backward<Flex, N> for Step<G, N> {
-    type State = G;
+impl<F, const N: usize> Backward<Flex, N> for Step<Gradient<F>, N>
+where
+    F: Fn(&[f32], [bool; N]) -> [Option<FlexTensor>; N] + Clone + Send + 'static,
+{
+    type State = Gradient<F>;
 
-    fn backward(self, ops: Ops<G, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Gradient<F>, N>, grads: &mut Gradients, _: &mut Checkpointer) {
         let output = grads.consume::<Flex>(&ops.node).to_contiguous();
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let inputs = ops.state.gradient(slice_of(&output), wanted);
+        let inputs = (ops.state.0)(slice_of(&output), wanted);
         for (parent, gradient) in ops.parents.into_iter().zip(inputs) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<Flex>(parent.id, gradient);

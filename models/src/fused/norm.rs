@@ -1,14 +1,13 @@
 //! Batch norm and its activation, over the batch and the map, in two passes over memory.
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 
-use super::simd::{dot, sum, wide};
-use super::{Gradient, Operand, flex, record, slice_of};
+use super::simd::{dot, squares, sum, wide};
+use super::{flex, operand, record, sign_of, slice_of};
 use crate::spec::Activation;
 
 /// Keeps the variance away from zero, as in DDNN's code.
-pub const EPSILON: f32 = 1e-5;
+const EPSILON: f32 = 1e-5;
 
 impl Activation {
     #[inline(always)]
@@ -16,13 +15,7 @@ impl Activation {
         match self {
             Self::None => z,
             Self::Relu => z.max(0.0),
-            Self::Sign => {
-                if z >= 0.0 {
-                    1.0
-                } else {
-                    -1.0
-                }
-            }
+            Self::Sign => sign_of(z),
         }
     }
 
@@ -45,7 +38,43 @@ pub struct BatchStatistics {
     pub variance: Vec<f32>,
 }
 
+/// Batch norm as one factor and one summand per channel: `activation(x * scale + shift)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folded {
+    /// Factor of each channel.
+    pub scale: Vec<f32>,
+    /// Summand of each channel.
+    pub shift: Vec<f32>,
+    /// Activation after the batch norm.
+    pub activation: Activation,
+}
+
+impl Folded {
+    /// Batch norm with these statistics of each channel.
+    pub fn new(gamma: &[f32], beta: &[f32], mean: &[f32], variance: &[f32], activation: Activation) -> Self {
+        let channels = gamma.iter().zip(beta).zip(mean.iter().zip(variance));
+        let folded = channels.map(|((gamma, beta), (mean, variance))| {
+            let scale = gamma * inverse_deviation(*variance);
+            (scale, beta - mean * scale)
+        });
+        let (scale, shift) = folded.unzip();
+        Self { scale, shift, activation }
+    }
+
+    /// The layer without a gradient, over `[batch, channels, h, w]`: batch norm with running statistics.
+    pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
+        let shape = x.dims();
+        let (x, _) = operand(x);
+        let mut output = vec![0.0; slice_of(&x).len()];
+        apply(Planes::new(shape), slice_of(&x), self, &mut output);
+        Tensor::from_primitive::<burn::backend::Flex>(flex(output, shape))
+    }
+}
+
 /// Batch norm with the statistics of the batch itself: `activation(gamma (x - mean) / sqrt(variance + eps) + beta)`.
+///
+/// With `n = (x - mean) inverse` and `g` the gradient of the activation's input: `dbeta = sum g`, `dgamma = sum g n`,
+/// `dx = gamma inverse (g - (dbeta + n dgamma) / count)` (Ioffe and Szegedy 2015, section 3).
 ///
 /// # Shapes
 /// - `x`: `[batch, channels, h, w]` with at least one value a channel; `gamma`, `beta`: `[channels]`; returns the shape of `x`
@@ -55,46 +84,36 @@ pub fn batch_norm(
     beta: Tensor<1>,
     activation: Activation,
 ) -> (Tensor<4>, BatchStatistics) {
-    let inputs = [Operand::new(x), Operand::new(gamma), Operand::new(beta)];
-    let shape = inputs[0].shape::<4>();
+    let shape = x.dims();
     let planes = Planes::new(shape);
-    let (x, gamma, beta) = (inputs[0].slice(), inputs[1].slice(), inputs[2].slice());
-    let statistics = statistics(planes, x);
-    let inverse: Vec<f32> = statistics.variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect();
-    let folded = (0..planes.channels)
-        .map(|channel| fold(gamma[channel], beta[channel], statistics.mean[channel], inverse[channel]));
-    let (scale, shift): (Vec<f32>, Vec<f32>) = folded.unzip();
-    let mut output = vec![0.0; x.len()];
-    apply(planes, x, [&scale, &shift], activation, &mut output);
-    let mean = statistics.mean.clone();
-    let result = record(inputs, flex(output, shape), move |[x, gamma, beta]| BatchNorm {
-        x,
-        gamma,
-        beta,
-        mean,
-        inverse,
-        shape,
-        activation,
+    let ((x, x_node), (gamma, gamma_node), (beta, beta_node)) = (operand(x), operand(gamma), operand(beta));
+    let statistics = statistics(planes, slice_of(&x));
+    let BatchStatistics { mean, variance } = statistics.clone();
+    let folded = Folded::new(slice_of(&gamma), slice_of(&beta), &mean, &variance, activation);
+    let mut output = vec![0.0; slice_of(&x).len()];
+    apply(planes, slice_of(&x), &folded, &mut output);
+    let result = record([x_node, gamma_node, beta_node], flex(output, shape), move |output, _| {
+        let x = slice_of(&x);
+        let mut dx = vec![0.0; x.len()];
+        let (mut dgamma, mut dbeta) = (vec![0.0; planes.channels], vec![0.0; planes.channels]);
+        for index in 0..planes.channels {
+            let (mean, inverse) = (mean[index], inverse_deviation(variance[index]));
+            let (scale, shift) = (folded.scale[index], folded.shift[index]);
+            let channel = Channel { index, mean, inverse, scale, shift, activation };
+            [dgamma[index], dbeta[index]] = channel_gradient(planes, channel, x, output, &mut dx);
+        }
+        let channels = [planes.channels];
+        [Some(flex(dx, shape)), Some(flex(dgamma, channels)), Some(flex(dbeta, channels))]
     });
     (result, statistics)
 }
 
-/// `activation(x scale + shift)` per channel, without a gradient: batch norm with running statistics.
-pub fn scale_shift(x: Tensor<4>, scale: &[f32], shift: &[f32], activation: Activation) -> Tensor<4> {
-    let x = Operand::new(x);
-    let shape = x.shape::<4>();
-    let planes = Planes::new(shape);
-    let mut output = vec![0.0; x.slice().len()];
-    apply(planes, x.slice(), [scale, shift], activation, &mut output);
-    Tensor::from_primitive::<burn::backend::Flex>(flex(output, shape))
-}
-
 wide! {
     /// `activation(x scale + shift)` per channel.
-    fn apply(planes: Planes, x: &[f32], folded: [&[f32]; 2], activation: Activation, output: &mut [f32]) {
-        let [scale, shift] = folded;
+    fn apply(planes: Planes, x: &[f32], folded: &Folded, output: &mut [f32]) {
+        let activation = folded.activation;
         for channel in 0..planes.channels {
-            let (scale, shift) = (scale[channel], shift[channel]);
+            let (scale, shift) = (folded.scale[channel], folded.shift[channel]);
             for at in planes.of(channel) {
                 for (y, x) in output[at.clone()].iter_mut().zip(&x[at]) {
                     *y = activation.apply(x * scale + shift);
@@ -119,10 +138,8 @@ wide! {
     }
 }
 
-/// Batch norm as one multiplication and one addition.
-pub fn fold(gamma: f32, beta: f32, mean: f32, inverse_deviation: f32) -> (f32, f32) {
-    let scale = gamma * inverse_deviation;
-    (scale, beta - mean * scale)
+fn inverse_deviation(variance: f32) -> f32 {
+    1.0 / (variance + EPSILON).sqrt()
 }
 
 /// Ranges of the planes of a `[batch, channels, h, w]` tensor.
@@ -149,23 +166,6 @@ impl Planes {
     fn count(self) -> f32 {
         (self.batch * self.size).max(1) as f32
     }
-}
-
-#[inline(always)]
-fn squares(x: &[f32], centre: f32) -> f32 {
-    let mut partial = [0.0f32; 16];
-    let (chunks, rest) = x.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            let d = chunk[lane] - centre;
-            partial[lane] += d * d;
-        }
-    }
-    let mut total: f32 = partial.iter().sum();
-    for x in rest {
-        total += (x - centre) * (x - centre);
-    }
-    total
 }
 
 /// Batch norm of one channel.
@@ -209,36 +209,6 @@ wide! {
             }
         }
         [sum_gn, sum_g]
-    }
-}
-
-#[derive(Clone, Debug)]
-struct BatchNorm {
-    x: FlexTensor,
-    gamma: FlexTensor,
-    beta: FlexTensor,
-    mean: Vec<f32>,
-    inverse: Vec<f32>,
-    shape: [usize; 4],
-    activation: Activation,
-}
-
-impl Gradient<3> for BatchNorm {
-    /// With `n = (x - mean) inverse` and `g` the gradient of the activation's input: `dbeta = sum g`, `dgamma = sum g n`,
-    /// `dx = gamma inverse (g - (dbeta + n dgamma) / count)` (Ioffe and Szegedy 2015, section 3).
-    fn gradient(&self, output: &[f32], _: [bool; 3]) -> [Option<FlexTensor>; 3] {
-        let planes = Planes::new(self.shape);
-        let (x, gamma, beta) = (slice_of(&self.x), slice_of(&self.gamma), slice_of(&self.beta));
-        let mut dx = vec![0.0; x.len()];
-        let (mut dgamma, mut dbeta) = (vec![0.0; planes.channels], vec![0.0; planes.channels]);
-        for index in 0..planes.channels {
-            let (mean, inverse, activation) = (self.mean[index], self.inverse[index], self.activation);
-            let (scale, shift) = fold(gamma[index], beta[index], mean, inverse);
-            let channel = Channel { index, mean, inverse, scale, shift, activation };
-            [dgamma[index], dbeta[index]] = channel_gradient(planes, channel, x, output, &mut dx);
-        }
-        let channels = [planes.channels];
-        [Some(flex(dx, self.shape)), Some(flex(dgamma, channels)), Some(flex(dbeta, channels))]
     }
 }
 

@@ -3,10 +3,9 @@
 use std::ops::Range;
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 
 use super::simd::wide;
-use super::{Gradient, Operand, flex, record};
+use super::{flex, operand, record, slice_of};
 use crate::spec::Window;
 
 /// Maximum of each window.
@@ -14,14 +13,22 @@ use crate::spec::Window;
 /// # Shapes
 /// - `x`: `[batch, channels, h, w]`; returns `[batch, channels, positions(h), positions(w)]`
 pub fn max_pool(x: Tensor<4>, window: Window) -> Tensor<4> {
-    let x = Operand::new(x);
-    let [batch, channels, h, w] = x.shape();
+    let input @ [batch, channels, h, w] = x.dims();
+    let (x, node) = operand(x);
     let (out_h, out_w) = (window.positions(h), window.positions(w));
     let mut output = vec![0.0; batch * channels * out_h * out_w];
     let mut chosen = vec![0u32; output.len()];
-    maxima(x.slice(), [h, w], window, &mut output, &mut chosen);
-    let (input, positions) = ([batch, channels, h, w], out_h * out_w);
-    record([x], flex(output, [batch, channels, out_h, out_w]), move |_| MaxPool { chosen, input, positions })
+    maxima(slice_of(&x), [h, w], window, &mut output, &mut chosen);
+    record([node], flex(output, [batch, channels, out_h, out_w]), move |output, _| {
+        let mut gradient = vec![0.0; batch * channels * h * w];
+        let planes = gradient.chunks_exact_mut(h * w).zip(output.chunks_exact(out_h * out_w));
+        for ((gradient, output), chosen) in planes.zip(chosen.chunks_exact(out_h * out_w)) {
+            for (output, &from) in output.iter().zip(chosen) {
+                gradient[from as usize] += output;
+            }
+        }
+        [Some(flex(gradient, input))]
+    })
 }
 
 wide! {
@@ -78,9 +85,7 @@ impl Line {
             for (((value, at), found), column) in
                 value.iter_mut().zip(at.iter_mut()).zip(line).zip(&self.column)
             {
-                let larger = *found > *value;
-                *at = if larger { at_line + column } else { *at };
-                *value = if larger { *found } else { *value };
+                keep_larger(value, at, *found, at_line + column);
             }
         }
     }
@@ -94,33 +99,17 @@ impl Line {
         for shift in 1..kernel {
             let found = columns.value[shift..shift + len].iter().zip(&columns.at[shift..shift + len]);
             for ((value, at), (found, found_at)) in self.value.iter_mut().zip(&mut self.at).zip(found) {
-                let larger = *found > *value;
-                *at = if larger { *found_at } else { *at };
-                *value = if larger { *found } else { *value };
+                keep_larger(value, at, *found, *found_at);
             }
         }
     }
 }
 
-#[derive(Clone, Debug)]
-struct MaxPool {
-    chosen: Vec<u32>,
-    input: [usize; 4],
-    positions: usize,
-}
-
-impl Gradient<1> for MaxPool {
-    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let [_, _, h, w] = self.input;
-        let mut input = vec![0.0; self.input.iter().product()];
-        let planes = input.chunks_exact_mut(h * w).zip(output.chunks_exact(self.positions));
-        for ((input, output), chosen) in planes.zip(self.chosen.chunks_exact(self.positions)) {
-            for (gradient, &from) in output.iter().zip(chosen) {
-                input[from as usize] += gradient;
-            }
-        }
-        [Some(flex(input, self.input))]
-    }
+#[inline(always)]
+fn keep_larger(value: &mut f32, at: &mut f32, found: f32, found_at: f32) {
+    let larger = found > *value;
+    *at = if larger { found_at } else { *at };
+    *value = if larger { found } else { *value };
 }
 
 #[cfg(test)]

@@ -1,23 +1,33 @@
 //! Sign with the straight-through gradient: forward `x >= 0 -> +1`, else `-1`; the gradient passes where `|x| <= 1`.
 
 use burn::tensor::Tensor;
-use burn_flex::FlexTensor;
 
-use super::{Gradient, Operand, flex, record, simd::wide, slice_of};
+use super::{flex, operand, record, simd::wide, slice_of};
 
 /// Signs of `x`, `±1`; the gradient is zero where `|x| > 1` (DDNN, binary blocks).
 pub fn sign<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    let x = Operand::new(x);
-    let shape = x.shape::<D>();
-    let mut output = vec![0.0; x.slice().len()];
-    signs(x.slice(), &mut output);
-    record([x], flex(output, shape), move |[x]| Sign::<D> { x, shape })
+    let shape = x.dims();
+    let (x, node) = operand(x);
+    let mut output = vec![0.0; slice_of(&x).len()];
+    signs(slice_of(&x), &mut output);
+    record([node], flex(output, shape), move |output, _| {
+        let x = slice_of(&x);
+        let mut input = vec![0.0; x.len()];
+        passed(x, output, &mut input);
+        [Some(flex(input, shape))]
+    })
+}
+
+/// `x >= 0 -> +1`, else `-1`.
+#[inline(always)]
+pub fn sign_of(x: f32) -> f32 {
+    if x >= 0.0 { 1.0 } else { -1.0 }
 }
 
 wide! {
     fn signs(x: &[f32], signs: &mut [f32]) {
         for (sign, &x) in signs.iter_mut().zip(x) {
-            *sign = if x >= 0.0 { 1.0 } else { -1.0 };
+            *sign = sign_of(x);
         }
     }
 }
@@ -28,21 +38,6 @@ wide! {
         for ((input, x), gradient) in input.iter_mut().zip(x).zip(output) {
             *input = if x.abs() <= 1.0 { *gradient } else { 0.0 };
         }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Sign<const D: usize> {
-    x: FlexTensor,
-    shape: [usize; D],
-}
-
-impl<const D: usize> Gradient<1> for Sign<D> {
-    fn gradient(&self, output: &[f32], _: [bool; 1]) -> [Option<FlexTensor>; 1] {
-        let x = slice_of(&self.x);
-        let mut input = vec![0.0; x.len()];
-        passed(x, output, &mut input);
-        [Some(flex(input, self.shape))]
     }
 }
 

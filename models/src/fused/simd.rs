@@ -31,16 +31,22 @@ macro_rules! wide {
 }
 pub(super) use wide;
 
-/// Sum with eight partial sums, in a fixed order.
+/// Sum with sixteen partial sums, in a fixed order.
 #[inline(always)]
 pub(super) fn sum(values: &[f32]) -> f32 {
     lanes(values, values, |total, value, _| total + value)
 }
 
-/// Sum of products with eight partial sums, in a fixed order.
+/// Sum of products with sixteen partial sums, in a fixed order.
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     lanes(a, b, |total, a, b| total + a * b)
+}
+
+/// Sum of squared distances from `centre` with sixteen partial sums, in a fixed order.
+#[inline(always)]
+pub(super) fn squares(values: &[f32], centre: f32) -> f32 {
+    lanes(values, values, |total, value, _| total + (value - centre) * (value - centre))
 }
 
 #[inline(always)]

@@ -2,29 +2,16 @@
 
 use burn::tensor::Tensor;
 
-use super::{
-    Init, Layout, NormOrBias, NormOrBiasNumbers, ParameterId, ParameterKind, Pass, TrainedState, Weight,
-};
+use super::{Init, Layout, NormOrBias, ParameterId, ParameterKind, Pass};
 use crate::fused::conv2d;
 use crate::spec::{ConvSpec, Window};
 
 /// Float convolution, then batch norm (which makes a bias superfluous) or a bias, as in `BranchyNet`.
 #[derive(Clone, Debug)]
 pub struct Conv {
-    weight: ParameterId,
-    window: Window,
-    norm_or_bias: NormOrBias,
-}
-
-/// Trained numbers of a `conv` block.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConvNumbers {
-    /// Weight, `[filters, channels, kernel, kernel]`.
-    pub weight: Weight,
-    /// Window of the convolution.
-    pub window: Window,
-    /// Batch norm or bias, and the activation.
-    pub norm_or_bias: NormOrBiasNumbers,
+    pub(crate) weight: ParameterId,
+    pub(crate) window: Window,
+    pub(crate) norm_or_bias: NormOrBias,
 }
 
 impl Conv {
@@ -33,7 +20,7 @@ impl Conv {
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];
         let taps = (inputs * spec.kernel * spec.kernel) as f32;
         let init = Init::Normal((2.0 / taps).sqrt());
-        let weight = layout.parameter(format!("{name}.weight"), &shape, ParameterKind::Weight, init);
+        let weight = layout.add_parameter(format!("{name}.weight"), &shape, ParameterKind::Weight, init);
         let norm_or_bias = if spec.norm {
             NormOrBias::norm(layout, name, spec.filters, spec.activation.into())
         } else {
@@ -45,11 +32,5 @@ impl Conv {
     /// `[batch, inputs, h, w]` to `[batch, filters, positions(h), positions(w)]`.
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         self.norm_or_bias.forward(pass, conv2d(x, pass.weight(self.weight), self.window))
-    }
-
-    /// The trained numbers.
-    pub fn numbers(&self, trained: &TrainedState<'_>) -> ConvNumbers {
-        let (weight, norm_or_bias) = (trained.weight(self.weight), self.norm_or_bias.numbers(trained));
-        ConvNumbers { weight, window: self.window, norm_or_bias }
     }
 }

@@ -4,30 +4,17 @@
 
 use burn::tensor::Tensor;
 
-use super::{Folded, Init, Layout, Norm, ParameterId, ParameterKind, Pass, TrainedState, Weight};
-use crate::fused::{conv2d, max_pool, sign};
+use super::{Init, Layout, Norm, ParameterId, ParameterKind, Pass};
+use crate::fused::{conv2d, max_pool};
 use crate::spec::{Activation, ConvpSpec, Window};
 
 /// Binary convolution, max pool, batch norm, sign.
 #[derive(Clone, Debug)]
 pub struct Convp {
-    weight: ParameterId,
-    norm: Norm,
-    conv: Window,
-    pool: Window,
-}
-
-/// Trained numbers of a `convp` block.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConvpNumbers {
-    /// Binary weight, `[filters, channels, kernel, kernel]`.
-    pub weight: Weight,
-    /// Window of the convolution.
-    pub conv: Window,
-    /// Window of the pool.
-    pub pool: Window,
-    /// Batch norm and sign.
-    pub norm: Folded,
+    pub(crate) weight: ParameterId,
+    pub(crate) norm: Norm,
+    pub(crate) conv: Window,
+    pub(crate) pool: Window,
 }
 
 impl Convp {
@@ -35,7 +22,7 @@ impl Convp {
     pub fn new(layout: &mut Layout, name: &str, spec: &ConvpSpec, inputs: usize) -> Self {
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];
         let init = Init::Normal((1.0 / (inputs * spec.kernel * spec.kernel) as f32).sqrt());
-        let weight = layout.parameter(format!("{name}.weight"), &shape, ParameterKind::Binary, init);
+        let weight = layout.add_parameter(format!("{name}.weight"), &shape, ParameterKind::Binary, init);
         let norm = Norm::new(layout, &format!("{name}.norm"), spec.filters, Activation::Sign);
         Self { weight, norm, conv: spec.conv_window(), pool: spec.pool_window() }
     }
@@ -51,12 +38,6 @@ impl Convp {
     }
 
     fn before_norm(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        max_pool(conv2d(x, sign(pass.weight::<4>(self.weight)), self.conv), self.pool)
-    }
-
-    /// The trained numbers.
-    pub fn numbers(&self, trained: &TrainedState<'_>) -> ConvpNumbers {
-        let weight = trained.binary_weight(self.weight);
-        ConvpNumbers { weight, conv: self.conv, pool: self.pool, norm: self.norm.folded(trained) }
+        max_pool(conv2d(x, pass.weight(self.weight), self.conv), self.pool)
     }
 }

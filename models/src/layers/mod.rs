@@ -1,4 +1,4 @@
-//! The layers: each computes in training and inference, and exposes its trained numbers as plain structs for export.
+//! The layers: each computes in training and inference. Export reads their fields and the trained numbers.
 
 mod conv;
 mod convp;
@@ -10,16 +10,17 @@ mod pool;
 
 use burn::tensor::Tensor;
 
-pub use conv::{Conv, ConvNumbers};
-pub use convp::{Convp, ConvpNumbers};
-pub use fc::{Fc, FcNumbers};
-pub use norm::{Folded, Norm, NormOrBias, NormOrBiasNumbers};
-pub use parameters::{Init, Layout, ParameterId, ParameterKind, State, StatisticsId};
+pub use conv::Conv;
+pub use convp::Convp;
+pub use fc::Fc;
+pub use norm::{Norm, NormOrBias};
+pub use parameters::{Init, Layout, Parameter, ParameterId, ParameterKind, State, StatisticsId};
 pub use pass::Pass;
 pub(crate) use pass::values;
 pub use pool::Pool;
 
-use crate::spec::{BlockSpec, LayerShape, PoolSpec};
+use crate::fused::sign_of;
+use crate::spec::{BlockSpec, LayerShape};
 
 /// The state of a network together with its layout: the source of each layer's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -30,34 +31,32 @@ pub struct TrainedState<'a> {
     pub state: &'a State,
 }
 
-/// A weight tensor as used by the network: a binary weight is `+1` or `-1`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Weight {
-    /// Shape, outputs first.
-    pub shape: Vec<usize>,
-    /// Values, row-major.
-    pub values: Vec<f32>,
-}
-
-impl TrainedState<'_> {
-    /// A float weight.
-    fn weight(&self, id: ParameterId) -> Weight {
-        let values = self.state.parameter(self.layout, id).to_vec();
-        Weight { shape: self.layout.shape(id).to_vec(), values }
+impl<'a> TrainedState<'a> {
+    /// The numbers of a parameter.
+    pub fn parameter(&self, id: ParameterId) -> &'a [f32] {
+        &self.state.parameters[self.layout.parameters[id.0].range.clone()]
     }
 
-    /// A binary weight: the signs of its latent values.
-    fn binary_weight(&self, id: ParameterId) -> Weight {
-        let mut weight = self.weight(id);
-        weight.values.iter_mut().for_each(|value| *value = if *value >= 0.0 { 1.0 } else { -1.0 });
-        weight
+    /// Running means and variances of one batch norm.
+    pub fn running(&self, id: StatisticsId) -> (&'a [f32], &'a [f32]) {
+        let range = self.layout.statistics[id.0].clone();
+        let half = range.len() / 2;
+        self.state.statistics[range].split_at(half)
     }
-}
 
-impl Weight {
-    /// Whether each value is positive: the bits of a binary weight.
-    pub fn signs(&self) -> Vec<bool> {
-        self.values.iter().map(|value| *value >= 0.0).collect()
+    /// Shape of a parameter, outputs first.
+    pub fn shape(&self, id: ParameterId) -> &'a [usize] {
+        &self.layout.parameters[id.0].shape
+    }
+
+    /// Whether each value of a weight is positive: the bits of a binary weight.
+    pub fn signs(&self, id: ParameterId) -> Vec<bool> {
+        self.parameter(id).iter().map(|value| *value >= 0.0).collect()
+    }
+
+    /// A binary weight as used by the network: the signs of its latent values, `+1` or `-1`.
+    pub fn binary_weight(&self, id: ParameterId) -> Vec<f32> {
+        self.parameter(id).iter().map(|value| sign_of(*value)).collect()
     }
 }
 
@@ -72,19 +71,6 @@ pub enum Block {
     Pool(Pool),
     /// Fully connected.
     Fc(Fc),
-}
-
-/// Trained numbers of one block.
-#[derive(Clone, Debug, PartialEq)]
-pub enum BlockNumbers {
-    /// Binary convolution, max pool, batch norm, sign.
-    Convp(ConvpNumbers),
-    /// Float convolution, batch norm or bias, relu.
-    Conv(ConvNumbers),
-    /// Max pool.
-    Pool(PoolSpec),
-    /// Fully connected.
-    Fc(FcNumbers),
 }
 
 impl Block {
@@ -115,16 +101,6 @@ impl Block {
         match self {
             Self::Convp(layer) => Some(layer.before_sign(pass, x)),
             Self::Conv(_) | Self::Pool(_) | Self::Fc(_) => None,
-        }
-    }
-
-    /// The trained numbers of the block.
-    pub fn numbers(&self, trained: &TrainedState<'_>) -> BlockNumbers {
-        match self {
-            Self::Convp(layer) => BlockNumbers::Convp(layer.numbers(trained)),
-            Self::Conv(layer) => BlockNumbers::Conv(layer.numbers(trained)),
-            Self::Pool(layer) => BlockNumbers::Pool(layer.0),
-            Self::Fc(layer) => BlockNumbers::Fc(layer.numbers(trained)),
         }
     }
 }

@@ -41,16 +41,23 @@ pub enum Init {
 /// Ranges of all parameters and statistics of a network, in a fixed order.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    parameters: Vec<Parameter>,
-    statistics: Vec<Range<usize>>,
+    /// All parameters, by [`ParameterId`].
+    pub parameters: Vec<Parameter>,
+    /// Range of the running statistics of each batch norm: means, then variances.
+    pub statistics: Vec<Range<usize>>,
 }
 
+/// A parameter tensor of a layout.
 #[derive(Clone, Debug)]
-struct Parameter {
-    name: String,
-    shape: Vec<usize>,
-    range: Range<usize>,
-    kind: ParameterKind,
+pub struct Parameter {
+    /// Name, with the section and the block.
+    pub name: String,
+    /// Shape, outputs first.
+    pub shape: Vec<usize>,
+    /// Position in [`State::parameters`].
+    pub range: Range<usize>,
+    /// Treatment by the optimiser.
+    pub kind: ParameterKind,
     init: Init,
 }
 
@@ -65,7 +72,7 @@ pub struct State {
 
 impl Layout {
     /// Adds a parameter.
-    pub fn parameter(
+    pub fn add_parameter(
         &mut self,
         name: String,
         shape: &[usize],
@@ -79,7 +86,7 @@ impl Layout {
     }
 
     /// Adds the means and variances of `channels`.
-    pub fn statistics(&mut self, channels: usize) -> StatisticsId {
+    pub fn add_statistics(&mut self, channels: usize) -> StatisticsId {
         let start = self.statistics_count();
         self.statistics.push(start..start + 2 * channels);
         StatisticsId(self.statistics.len() - 1)
@@ -93,31 +100,6 @@ impl Layout {
     /// Count of numbers in all running statistics.
     pub fn statistics_count(&self) -> usize {
         self.statistics.last().map_or(0, |range| range.end)
-    }
-
-    /// Range and kind of each parameter.
-    pub fn ranges(&self) -> impl Iterator<Item = (Range<usize>, ParameterKind)> {
-        self.parameters.iter().map(|parameter| (parameter.range.clone(), parameter.kind))
-    }
-
-    /// Range of the running statistics of one batch norm: means, then variances.
-    pub fn statistics_range(&self, id: StatisticsId) -> Range<usize> {
-        self.statistics[id.0].clone()
-    }
-
-    /// Ranges of all running statistics, in order.
-    pub fn all_statistics(&self) -> impl Iterator<Item = Range<usize>> {
-        self.statistics.iter().cloned()
-    }
-
-    /// Number of batch norms with running statistics.
-    pub fn statistics_len(&self) -> usize {
-        self.statistics.len()
-    }
-
-    /// Name and range of each parameter.
-    pub fn named(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
-        self.parameters.iter().map(|parameter| (parameter.name.as_str(), parameter.range.clone()))
     }
 
     /// Initial numbers from `seed`; each parameter has a separate random stream, by name.
@@ -140,15 +122,5 @@ impl Layout {
             statistics[range.start + range.len() / 2..range.end].fill(1.0);
         }
         State { parameters, statistics }
-    }
-
-    /// Shape of a parameter.
-    pub fn shape(&self, id: ParameterId) -> &[usize] {
-        &self.parameters[id.0].shape
-    }
-
-    /// Range of a parameter.
-    pub fn range(&self, id: ParameterId) -> Range<usize> {
-        self.parameters[id.0].range.clone()
     }
 }

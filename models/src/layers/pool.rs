@@ -8,7 +8,7 @@ use crate::spec::{FloatActivation, PoolSpec};
 
 /// Maximum of each window; padding is never the maximum. A pool has no trained numbers.
 #[derive(Clone, Debug)]
-pub struct Pool(pub(super) PoolSpec);
+pub struct Pool(pub(crate) PoolSpec);
 
 impl Pool {
     /// `[batch, channels, h, w]` to `[batch, channels, positions(h), positions(w)]`.

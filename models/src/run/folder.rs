@@ -9,13 +9,13 @@
 //! ```
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{Experiment, RunInfo};
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::EpochRecord;
+use crate::training::{EpochRecord, write_whole};
 
 /// A run folder.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl RunFolder {
             }
             return Ok(folder);
         }
-        folder.write("spec.toml", experiment.spec.text.as_bytes())?;
+        folder.write("spec.toml", experiment.network.spec.text.as_bytes())?;
         let recipe = toml::to_string(&experiment.recipe).map_err(io::Error::other)?;
         folder.write("recipe.toml", recipe.as_bytes())?;
         folder.write("run.json", &serde_json::to_vec_pretty(&experiment.info)?)?;
@@ -59,7 +59,7 @@ impl RunFolder {
     pub fn experiment(&self) -> io::Result<Experiment> {
         let spec = Spec::read(&self.file("spec.toml")).map_err(io::Error::other)?;
         let recipe = Recipe::read(Some(&self.file("recipe.toml"))).map_err(io::Error::other)?;
-        Experiment::resumed(spec, recipe, self.info()?).map_err(io::Error::other)
+        Experiment::new(spec, recipe, self.info()?).map_err(io::Error::other)
     }
 
     fn info(&self) -> io::Result<RunInfo> {
@@ -78,11 +78,7 @@ impl RunFolder {
     /// # Errors
     /// Writing failed.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let partial = self.file(&format!("{name}.partial"));
-        let mut file = fs::File::create(&partial)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(partial, self.file(name))
+        write_whole(&self.file(name), bytes)
     }
 
     /// Writes `metrics.jsonl`.

@@ -1,9 +1,7 @@
 //! A run folder: spec, recipe, seed, commit, metrics per epoch, checkpoints, bundle, report.
 
-mod finish;
 mod folder;
 mod train;
 
-pub use finish::{EvaluationParts, FinishError, Finished, finish};
 pub use folder::RunFolder;
-pub use train::{Notice, RunError, train};
+pub use train::{EvaluationParts, Finished, RunError, finish, train};

@@ -1,14 +1,19 @@
-//! Trains in a run folder, from its newest checkpoint.
+//! Trains in a run folder, from its newest checkpoint; after the last epoch chooses the policy, measures, and makes the bundle.
 
 use std::io;
 use std::time::Instant;
 
+use headwater_inference::cost::{DeviceBody, LinkBytes};
 use thiserror::Error;
 
 use super::RunFolder;
 use crate::data::Samples;
+use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
-use crate::training::{Checkpoint, CheckpointError, Event, Progress, Trainer};
+use crate::export::{ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::report::{PartReport, PartReports, run_report};
+use crate::training::{Checkpoint, CheckpointError, Event, Trainer};
+use crate::tuning;
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -21,14 +26,6 @@ pub enum RunError {
     Checkpoint(#[from] CheckpointError),
 }
 
-/// Progress of a run, for display.
-pub enum Notice<'n> {
-    /// The run resumes from a checkpoint; the errors belong to newer checkpoints that were skipped.
-    Resumed(&'n Progress, &'n [CheckpointError]),
-    /// An event of the training.
-    Event(&'n Event<'n>),
-}
-
 /// Trains to the end of the recipe and returns the last checkpoint.
 ///
 /// # Errors
@@ -38,18 +35,18 @@ pub fn train(
     folder: &RunFolder,
     train: &Samples,
     validation: &Samples,
-    mut notify: impl FnMut(Notice<'_>),
+    mut notify: impl FnMut(&Event<'_>),
 ) -> Result<Checkpoint, RunError> {
     let identity = &experiment.info.identity;
     let (from, skipped) = Checkpoint::newest(&folder.path, identity)?;
     if let Some(from) = &from {
-        notify(Notice::Resumed(&from.progress, &skipped));
+        notify(&Event::Resumed { progress: &from.progress, skipped: &skipped });
     }
     let mut trainer = Trainer::new(experiment, train, validation, from);
     let started = Instant::now();
     let seconds = trainer.checkpoint.progress.seconds;
     trainer.run(|mut event| -> Result<(), RunError> {
-        notify(Notice::Event(&event));
+        notify(&event);
         if let Event::Checkpoint(checkpoint) = &mut event {
             checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
             checkpoint.write(&folder.path, identity)?;
@@ -58,4 +55,47 @@ pub fn train(
         Ok(())
     })?;
     Ok(trainer.checkpoint)
+}
+
+/// The parts that are evaluated after training.
+pub struct EvaluationParts<'a> {
+    /// For choices.
+    pub validation: &'a Samples,
+    /// For the report.
+    pub test: &'a Samples,
+    /// Share of each class in the train part.
+    pub class_prior: Vec<f32>,
+}
+
+/// A trained network with its policy, measured and exported.
+pub struct Finished {
+    /// The bundle.
+    pub exported: Exported,
+    /// Figures of both parts under the policy.
+    pub reports: PartReports,
+}
+
+/// Chooses the policy on the validation part, measures both parts, writes the bundle.
+///
+/// # Errors
+/// [`ExportError`] when a number is out of range or an engine disagrees.
+pub fn finish(
+    experiment: &Experiment,
+    checkpoint: &Checkpoint,
+    parts: EvaluationParts<'_>,
+) -> Result<Finished, ExportError> {
+    let EvaluationParts { validation, test, class_prior } = parts;
+    let (network, state) = (&experiment.network, &checkpoint.state);
+    let manifest = manifest(&network.spec, class_prior.clone());
+    let body = DeviceBody::of(&manifest);
+    let logits = evaluate(experiment, state, validation);
+    let policy = tuning::policy(&logits, validation, &class_prior, experiment.recipe.exit)?;
+    let validation_report = PartReport::of(&logits, validation, &class_prior, &policy, body);
+    let logits = evaluate(experiment, state, test);
+    let test = PartReport::of(&logits, test, &class_prior, &policy, body);
+    let reports = PartReports { validation: validation_report, test };
+    let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
+    let network = TrainedNetwork { layers: network, state };
+    let exported = export(&network, manifest, &policy, report, validation)?;
+    Ok(Finished { exported, reports })
 }

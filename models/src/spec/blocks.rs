@@ -1,6 +1,7 @@
 //! The blocks of a section, as written in a spec.
 
-use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
@@ -37,22 +38,22 @@ pub struct ConvpSpec {
     /// Output channels.
     pub filters: usize,
     /// Kernel size: pixels of a side.
-    #[serde(default = "three")]
+    #[serde(default = "number::<3>")]
     pub kernel: usize,
     /// Stride of the convolution.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub stride: usize,
     /// Zero padding of the convolution.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub pad: usize,
     /// Pooling window size: pixels of a side.
-    #[serde(default = "three")]
+    #[serde(default = "number::<3>")]
     pub pool: usize,
     /// Stride of the pooling; 2 on devices, 1 in DDNN's cloud.
-    #[serde(default = "two")]
+    #[serde(default = "number::<2>")]
     pub pool_stride: usize,
     /// Padding of the pooling; padding is never the maximum.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub pool_pad: usize,
 }
 
@@ -63,13 +64,13 @@ pub struct ConvSpec {
     /// Output channels.
     pub filters: usize,
     /// Kernel size: pixels of a side.
-    #[serde(default = "three")]
+    #[serde(default = "number::<3>")]
     pub kernel: usize,
     /// Stride.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub stride: usize,
     /// Zero padding.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub pad: usize,
     /// Batch norm after the convolution; a bias when false.
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
@@ -84,10 +85,10 @@ pub struct ConvSpec {
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
     /// Pooling window size: pixels of a side.
-    #[serde(default = "two")]
+    #[serde(default = "number::<2>")]
     pub size: usize,
     /// Stride.
-    #[serde(default = "two")]
+    #[serde(default = "number::<2>")]
     pub stride: usize,
     /// Padding; padding is never the maximum.
     #[serde(default)]
@@ -192,12 +193,8 @@ impl<'de> Deserialize<'de> for HeadSpec {
                 BlockSpec::deserialize(MapAccessDeserializer::new(map)).map(HeadSpec::One)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<HeadSpec, A::Error> {
-                let mut blocks = Vec::new();
-                while let Some(block) = list.next_element()? {
-                    blocks.push(block);
-                }
-                Ok(HeadSpec::Several(blocks))
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<HeadSpec, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(HeadSpec::Several)
             }
         }
 
@@ -238,16 +235,8 @@ impl FcSpec {
     }
 }
 
-fn one() -> usize {
-    1
-}
-
-fn two() -> usize {
-    2
-}
-
-fn three() -> usize {
-    3
+fn number<const N: usize>() -> usize {
+    N
 }
 
 fn default_true() -> bool {

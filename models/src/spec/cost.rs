@@ -44,6 +44,16 @@ impl Spec {
             cloud: total(cloud),
         }
     }
+
+    /// Costs of the sections in the order of the manifest: devices, `local`, edges, `edge`, cloud.
+    pub fn section_costs(&self) -> impl Iterator<Item = SectionCost> {
+        let (cost, shapes) = (self.cost(), &self.shapes);
+        let slots = if shapes.device.is_some() { self.network.slots() } else { 0 };
+        let devices =
+            std::iter::repeat_n(cost.device, slots).chain(shapes.local.is_some().then_some(cost.local));
+        let edges = cost.edges.into_iter().chain(shapes.edge.is_some().then_some(cost.edge));
+        devices.chain(edges).chain([cost.cloud])
+    }
 }
 
 fn total<'a>(layers: impl IntoIterator<Item = &'a LayerShape>) -> SectionCost {
@@ -60,7 +70,8 @@ impl LayerShape {
         let channels = self.output[0] as u64;
         let (parameters, macs, intermediate) = match &self.block {
             BlockSpec::Convp(spec) => {
-                let positions = spec.conv_window().slide(self.input).iter().product::<usize>() as u64;
+                let [_, h, w] = self.input.map(|side| spec.conv_window().positions(side) as u64);
+                let positions = h * w;
                 let taps = (self.input[0] * spec.kernel * spec.kernel) as u64;
                 (taps * channels + 2 * channels, taps * channels * positions, channels * positions)
             }

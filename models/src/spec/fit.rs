@@ -118,7 +118,7 @@ fn slide(
     let (padded_h, padded_w) = (h + 2 * pad, w + 2 * pad);
     let expected = format!("a window of at most {padded_h}x{padded_w} (map {h}x{w}, padding {pad})");
     expect(block, kernel <= padded_h.min(padded_w), what, &expected, || format!("{kernel}x{kernel}"))?;
-    Ok(window.slide(map))
+    Ok([window.positions(h), window.positions(w)])
 }
 
 /// Checks that the last block gives one number per class, without an activation.
@@ -129,8 +129,5 @@ pub(super) fn ends_in_classes(what: &str, block: &Spanned<BlockSpec>, classes: u
         BlockSpec::Fc(spec) => spec.outputs.filter(|n| *n != classes).map(|n| format!("{n} outputs")),
         other => Some(other.name().to_owned()),
     };
-    match found {
-        None => Ok(()),
-        Some(found) => expect(block, false, what, &expected, || found),
-    }
+    found.map_or(Ok(()), |found| Err(Misfit::new(block.span(), what, expected, found)))
 }

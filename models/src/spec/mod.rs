@@ -4,15 +4,14 @@
 
 mod blocks;
 mod cost;
-mod edges;
 mod fit;
 mod shapes;
-mod window;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, ScoreEncoding};
+pub use headwater_kernels::Window;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -23,7 +22,6 @@ pub use blocks::{Activation, BlockSpec, ConvSpec, ConvpSpec, FcSpec, FloatActiva
 pub use cost::{Cost, SectionCost};
 pub use fit::LayerShape;
 pub use shapes::{SectionShapes, Shapes};
-pub use window::Window;
 
 /// A parsed spec, with its text for messages that name a line.
 #[derive(Clone, Debug)]
@@ -124,7 +122,7 @@ pub struct CloudSpec {
 }
 
 /// `[wire]`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireSpec {
     /// Encoding of scores.
@@ -132,12 +130,6 @@ pub struct WireSpec {
     /// Encoding of the maps of the devices; that of the last device block when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Spanned<FeatureEncoding>>,
-}
-
-impl Default for WireSpec {
-    fn default() -> Self {
-        Self { scores: ScoreEncoding::F32, features: None }
-    }
 }
 
 impl Spec {
@@ -166,31 +158,43 @@ impl Spec {
         })?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
+}
 
+impl NetworkSpec {
     /// Number of classes.
     pub fn classes(&self) -> usize {
-        self.network.network.labels.get_ref().len()
+        self.network.labels.get_ref().len()
     }
 
     /// DDNN configuration.
     pub fn configuration(&self) -> Configuration {
-        *self.network.network.configuration.get_ref()
+        *self.network.configuration.get_ref()
     }
 
     /// `[channels, height, width]` of a view.
     pub fn view(&self) -> [usize; 3] {
-        *self.network.device.input.get_ref()
-    }
-
-    /// Aggregation of the scores of several edges; unused with fewer.
-    pub fn fusion(&self) -> Aggregation {
-        let fusion = self.network.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
-        fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())
+        *self.device.input.get_ref()
     }
 
     /// Number of device slots.
     pub fn slots(&self) -> usize {
-        *self.network.device.count.get_ref()
+        *self.device.count.get_ref()
+    }
+
+    /// Aggregation of the scores of the devices; unused without the exit `local`.
+    pub fn local_aggregation(&self) -> Aggregation {
+        self.local.as_ref().map_or(Aggregation::Mp, |local| local.get_ref().aggregation)
+    }
+
+    /// Aggregation of the maps of an edge's devices; unused without edges.
+    pub fn edge_aggregation(&self) -> Aggregation {
+        self.edge.as_ref().map_or(Aggregation::Mp, |edge| edge.get_ref().aggregation)
+    }
+
+    /// Aggregation of the scores of several edges; unused with fewer.
+    pub fn fusion(&self) -> Aggregation {
+        let fusion = self.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
+        fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())
     }
 }
 

@@ -4,9 +4,8 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding,
 use headwater_protocol::{Exit, Slot};
 use toml::Spanned;
 
-use super::edges::{edges, groups};
 use super::fit::{LayerShape, Misfit, chain, ends_in_classes, expect};
-use super::{Activation, BlockSpec, FcSpec, HeadSpec, NetworkSpec};
+use super::{Activation, BlockSpec, EdgeSpec, FcSpec, HeadSpec, NetworkSpec};
 
 /// Limit on the values in the joined maps of a sample, as in a bundle.
 const MAX_JOINED: usize = 1 << 24;
@@ -47,51 +46,46 @@ pub struct SectionShapes {
 
 impl Shapes {
     pub(super) fn of(spec: &NetworkSpec) -> Result<Self, Misfit> {
-        let configuration = *spec.network.configuration.get_ref();
-        let classes = spec.network.labels.get_ref().len();
-        check_header(spec, configuration, classes)?;
-        let slots = *spec.device.count.get_ref();
-        let view = *spec.device.input.get_ref();
-
-        let device = device(spec, configuration, view, classes)?;
-        let features = device.as_ref().map_or(map_of(view, FeatureEncoding::Pixels), |it| it.features);
+        check_header(spec)?;
+        let (slots, classes) = (spec.slots(), spec.classes());
+        let device = device(spec)?;
+        let features = device.as_ref().map_or(map_of(spec.view(), FeatureEncoding::Pixels), |it| it.features);
         check_wire(spec, &features)?;
-        let local = local(spec, configuration, slots, classes)?;
-        let groups = groups(spec, configuration, slots)?;
+        table_of_exit(spec, "local", spec.local.as_ref(), Exit::Local)?;
+        let local = (spec.local_aggregation() == Aggregation::Cc).then(|| concatenated(slots, classes));
+        let groups = groups(spec)?;
         let edges = match &spec.edge {
             Some(edge) => edges(edge.get_ref(), &groups, &features, classes)?,
             None => Vec::new(),
         };
-        let edge = spec.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
-        let edge = edge.is_some_and(|fusion| *fusion.get_ref() == Aggregation::Cc);
-        let edge = edge.then(|| concatenated(groups.len(), classes));
+        let edge = (spec.fusion() == Aggregation::Cc).then(|| concatenated(groups.len(), classes));
 
+        let blocks = &spec.cloud.blocks;
         let (sources, map) = edges.first().map_or((slots, features), |edge| (edges.len(), edge.features));
-        let cloud_input = joined("cloud", &spec.cloud.blocks, spec.cloud.aggregation, sources, &map)?;
-        let cloud = chain("cloud", spec.cloud.blocks.get_ref(), cloud_input, classes)?;
-        let last = spec.cloud.blocks.get_ref().last();
-        let last = last.ok_or_else(|| {
-            Misfit::new(spec.cloud.blocks.span(), "cloud.blocks", "at least one fc block", "none")
-        })?;
+        let cloud_input = joined("cloud", blocks, spec.cloud.aggregation, sources, &map)?;
+        let cloud = chain("cloud", blocks.get_ref(), cloud_input, classes)?;
+        let last = blocks.get_ref().last();
+        let last =
+            last.ok_or_else(|| Misfit::new(blocks.span(), "cloud.blocks", "at least one fc block", "none"))?;
         ends_in_classes("last cloud block", last, classes)?;
         Ok(Self { device, features, local, groups, edges, edge, cloud_input, cloud })
     }
 }
 
-fn check_header(spec: &NetworkSpec, configuration: Configuration, classes: usize) -> Result<(), Misfit> {
-    let labels = &spec.network.labels;
+fn check_header(spec: &NetworkSpec) -> Result<(), Misfit> {
+    let (labels, classes) = (&spec.network.labels, spec.classes());
     expect(labels, (2..=65_535).contains(&classes), "network.labels", "at least 2 labels", || {
         classes.to_string()
     })?;
-    let slots = *spec.device.count.get_ref();
+    let (configuration, count, slots) = (spec.configuration(), &spec.device.count, spec.slots());
     let found = || slots.to_string();
     if configuration.has(Exit::Device) {
         let expected = format!("1 device slot in configuration ({})", configuration.letter());
-        expect(&spec.device.count, slots == 1, "device.count", &expected, found)?;
+        expect(count, slots == 1, "device.count", &expected, found)?;
     }
     let range = format!("1 to {} device slots", Slot::MAX);
-    expect(&spec.device.count, (1..=Slot::MAX).contains(&slots), "device.count", &range, found)?;
-    let input = *spec.device.input.get_ref();
+    expect(count, (1..=Slot::MAX).contains(&slots), "device.count", &range, found)?;
+    let input = spec.view();
     let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
     expect(&spec.device.input, fits, "device.input", "[1 or 3, height, width], each side 1 to 4096", || {
         format!("{input:?}")
@@ -99,12 +93,8 @@ fn check_header(spec: &NetworkSpec, configuration: Configuration, classes: usize
 }
 
 /// The section of a device, where the configuration has one.
-fn device(
-    spec: &NetworkSpec,
-    configuration: Configuration,
-    view: [usize; 3],
-    classes: usize,
-) -> Result<Option<SectionShapes>, Misfit> {
+fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
+    let configuration = spec.configuration();
     if !configuration.has_device_section() {
         let expected = "nothing, since devices send their views in configuration (a)";
         if let Some(blocks) = &spec.device.blocks {
@@ -123,11 +113,11 @@ fn device(
     let blocks = spec.device.blocks.as_ref().ok_or_else(|| missing("device.blocks", "a list of blocks"))?;
     let head =
         spec.device.head.as_ref().ok_or_else(|| missing("device.head", "a block or a list of them"))?;
-    section("device", blocks, head, view, classes).map(Some)
+    section("device", blocks, head, spec.view(), spec.classes()).map(Some)
 }
 
 /// Shapes of a section that gives features and scores.
-pub(super) fn section(
+fn section(
     name: &str,
     blocks: &Spanned<Vec<Spanned<BlockSpec>>>,
     head: &Spanned<HeadSpec>,
@@ -142,19 +132,17 @@ pub(super) fn section(
         let expected = "a block that gives a map (convp, conv, pool)";
         return Err(Misfit::new(last.span(), format!("last {name} block"), expected, "fc"));
     }
-    let is_bits = last.get_ref().ends_in_sign();
-    let features = map_of(shape.output, if is_bits { FeatureEncoding::Bits } else { FeatureEncoding::F32 });
     let output = shape.output;
+    let is_bits = last.get_ref().ends_in_sign();
+    let features = map_of(output, if is_bits { FeatureEncoding::Bits } else { FeatureEncoding::F32 });
     let what = format!("{name}.head");
     let head_blocks = HeadSpec::blocks(head);
     let Some(last) = head_blocks.last() else {
         return Err(Misfit::new(head.span(), what, "at least one fc block", "none"));
     };
     // One block is the head itself; of several each has its number.
-    let head = match &head_blocks[..] {
-        [_] => chain(&what, &head_blocks, output, classes)?,
-        _ => chain(&format!("{name} head"), &head_blocks, output, classes)?,
-    };
+    let head_name = if head_blocks.len() == 1 { what.clone() } else { format!("{name} head") };
+    let head = chain(&head_name, &head_blocks, output, classes)?;
     ends_in_classes(&what, last, classes)?;
     Ok(SectionShapes { input, blocks: fitted, head, features })
 }
@@ -176,54 +164,91 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
         FeatureEncoding::Pixels => "devices send their views in configuration (a)",
         FeatureEncoding::F32 => "the last device block gives floats",
     };
-    let expected = format!("{}, since {why}", encoding_name(fits));
-    Err(Misfit::new(written.span(), "wire.features", expected, encoding_name(found)))
+    let name = |encoding: FeatureEncoding| format!("{encoding:?}").to_lowercase();
+    let expected = format!("{}, since {why}", name(fits));
+    Err(Misfit::new(written.span(), "wire.features", expected, name(found)))
 }
 
-fn encoding_name(encoding: FeatureEncoding) -> &'static str {
-    match encoding {
-        FeatureEncoding::Bits => "bits",
-        FeatureEncoding::Pixels => "pixels",
-        FeatureEncoding::F32 => "f32",
+/// Slots of each edge.
+fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
+    table_of_exit(spec, "edge", spec.edge.as_ref(), Exit::Edge)?;
+    let Some(edge) = spec.edge.as_ref().map(Spanned::get_ref) else { return Ok(Vec::new()) };
+    let (slots, several) = (spec.slots(), spec.configuration() == Configuration::F);
+    if let (Some(fusion), false) = (&edge.fusion, several) {
+        let expected = "nothing, since there is one edge";
+        return Err(Misfit::new(
+            fusion.span(),
+            "edge.fusion",
+            expected,
+            format!("{:?}", fusion.get_ref()).to_lowercase(),
+        ));
     }
+    let Some(groups) = &edge.groups else {
+        if several {
+            let expected = "the slots of each edge, as in [[0, 1, 2], [3, 4, 5]]";
+            return Err(Misfit::new(edge.blocks.span(), "edge.groups", expected, "nothing"));
+        }
+        return Ok(vec![(0..slots).collect()]);
+    };
+    let given = groups.get_ref();
+    let found = || format!("{given:?}");
+    let (fits, expected) =
+        if several { (given.len() >= 2, "two edges or more") } else { (given.len() == 1, "one edge") };
+    expect(groups, fits, "edge.groups", expected, found)?;
+    let mut all: Vec<usize> = given.iter().flatten().copied().collect();
+    all.sort_unstable();
+    let fits =
+        all.into_iter().eq(0..slots) && given.iter().all(|group| !group.is_empty() && group.is_sorted());
+    let expected = format!("each of the slots 0 to {} in one group, rising, no group empty", slots - 1);
+    expect(groups, fits, "edge.groups", &expected, found)?;
+    Ok(given.clone())
 }
 
-/// The layer over the concatenated scores of the devices.
-fn local(
-    spec: &NetworkSpec,
-    configuration: Configuration,
-    slots: usize,
+/// The section of each edge; the maps of all edges have the same shape.
+fn edges(
+    edge: &EdgeSpec,
+    groups: &[Vec<usize>],
+    features: &FeatureMap,
     classes: usize,
-) -> Result<Option<LayerShape>, Misfit> {
-    let has = configuration.has(Exit::Local);
-    let Some(local) = table_of_exit(spec, "local", spec.local.as_ref(), has)? else { return Ok(None) };
-    Ok((local.aggregation == Aggregation::Cc).then(|| concatenated(slots, classes)))
+) -> Result<Vec<SectionShapes>, Misfit> {
+    let edges = groups.iter().map(|group| {
+        let input = joined("edge", &edge.blocks, edge.aggregation, group.len(), features)?;
+        section("edge", &edge.blocks, &edge.head, input, classes)
+    });
+    let edges = edges.collect::<Result<Vec<_>, _>>()?;
+    if let Some(other) = edges.iter().find(|other| other.features != edges[0].features) {
+        let expected =
+            format!("the same map from every edge, {:?} as from the first", edges[0].features.shape());
+        let found = format!("{:?}; begin with a convp or conv block", other.features.shape());
+        return Err(Misfit::new(edge.blocks.span(), "edge.blocks", expected, found));
+    }
+    Ok(edges)
 }
 
 /// Checks that the table of an exit is present exactly where the configuration has the exit.
-pub(super) fn table_of_exit<'a, T>(
+fn table_of_exit<T>(
     spec: &NetworkSpec,
     name: &str,
-    table: Option<&'a Spanned<T>>,
-    wanted: bool,
-) -> Result<Option<&'a T>, Misfit> {
-    let letter = spec.network.configuration.get_ref().letter();
-    match (table, wanted) {
-        (Some(table), true) => Ok(Some(table.get_ref())),
-        (None, false) => Ok(None),
+    table: Option<&Spanned<T>>,
+    exit: Exit,
+) -> Result<(), Misfit> {
+    let configuration = &spec.network.configuration;
+    let letter = spec.configuration().letter();
+    match (table, spec.configuration().has(exit)) {
+        (Some(_), true) | (None, false) => Ok(()),
         (Some(table), false) => {
             let expected = format!("no [{name}], since configuration ({letter}) has no exit `{name}`");
             Err(Misfit::new(table.span(), name, expected, format!("[{name}]")))
         }
         (None, true) => {
             let expected = format!("[{name}], since configuration ({letter}) has the exit `{name}`");
-            Err(Misfit::new(spec.network.configuration.span(), name, expected, "none"))
+            Err(Misfit::new(configuration.span(), name, expected, "none"))
         }
     }
 }
 
 /// Shape of the maps of several sources, joined.
-pub(super) fn joined<T>(
+fn joined<T>(
     section: &str,
     at: &Spanned<T>,
     aggregation: Aggregation,

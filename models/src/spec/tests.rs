@@ -109,7 +109,7 @@ fn every_network_in_the_folder_fits() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("networks");
     let mut letters: Vec<char> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|file| Spec::read(&file.unwrap().path()).unwrap().configuration().letter())
+        .map(|file| Spec::read(&file.unwrap().path()).unwrap().network.configuration().letter())
         .collect();
     letters.sort_unstable();
     letters.dedup();

@@ -1,6 +1,6 @@
 //! Adam over one flat vector (Kingma and Ba 2015, algorithm 1), with decoupled weight decay and the clipping of binary weights.
 
-use crate::layers::{Layout, ParameterKind, State};
+use crate::layers::{Layout, Parameter, ParameterKind, State};
 use crate::recipe::Optimiser;
 
 /// State of the optimiser: means of gradients and of squared gradients.
@@ -38,11 +38,11 @@ impl Adam {
         let exponent = i32::try_from(number).unwrap_or(i32::MAX);
         let correct_1 = (1.0 / (1.0 - f64::from(beta_1).powi(exponent))) as f32;
         let correct_2 = (1.0 / (1.0 - f64::from(beta_2).powi(exponent))) as f32;
-        for (range, kind) in layout.ranges() {
+        for Parameter { range, kind, .. } in &layout.parameters {
             let parameters = state.parameters[range.clone()].iter_mut().zip(&gradient[range.clone()]);
-            let means = self.first[range.clone()].iter_mut().zip(&mut self.second[range]);
-            let decay = if kind == ParameterKind::Weight { 1.0 - rate * weight_decay } else { 1.0 };
-            let bound = if kind == ParameterKind::Binary { 1.0 } else { f32::INFINITY };
+            let means = self.first[range.clone()].iter_mut().zip(&mut self.second[range.clone()]);
+            let decay = if *kind == ParameterKind::Weight { 1.0 - rate * weight_decay } else { 1.0 };
+            let bound = if *kind == ParameterKind::Binary { 1.0 } else { f32::INFINITY };
             for ((parameter, g), (first, second)) in parameters.zip(means) {
                 *first = beta_1 * *first + (1.0 - beta_1) * g;
                 *second = beta_2 * *second + (1.0 - beta_2) * g * g;
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn the_first_step_is_the_rate_against_the_sign_of_the_gradient() {
         let mut layout = Layout::default();
-        layout.parameter("a".into(), &[3], ParameterKind::Offset, Init::Constant(1.0));
-        layout.parameter("b".into(), &[1], ParameterKind::Binary, Init::Constant(1.0));
+        layout.add_parameter("a".into(), &[3], ParameterKind::Offset, Init::Constant(1.0));
+        layout.add_parameter("b".into(), &[1], ParameterKind::Binary, Init::Constant(1.0));
         let mut state = layout.initial(0);
         let mut adam = Adam::new(4);
         let step = AdamStep { optimiser: optimiser(), number: 1, rate: 0.01 };

@@ -99,10 +99,7 @@ impl Checkpoint {
     pub fn write(&self, folder: &Path, run: &str) -> Result<(), CheckpointError> {
         let file = folder.join(name(self.progress.step));
         let failed = |source| CheckpointError::Io { file: file.clone(), source };
-        let partial = file.with_extension("partial");
-        let mut out = File::create(&partial).map_err(failed)?;
-        out.write_all(&self.encode(run)).and_then(|()| out.sync_all()).map_err(failed)?;
-        fs::rename(&partial, &file).map_err(failed)?;
+        write_whole(&file, &self.encode(run)).map_err(failed)?;
         // The sync makes the rename itself durable. A folder that cannot be synced does not stop the run.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         for old in list(folder).map_err(failed)?.into_iter().skip(KEPT) {
@@ -172,19 +169,24 @@ impl Checkpoint {
     }
 }
 
+/// Writes a whole file; after a kill the file is either the old or the new one.
+pub(crate) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = file.with_added_extension("partial");
+    let mut out = File::create(&partial)?;
+    out.write_all(bytes)?;
+    out.sync_all()?;
+    fs::rename(partial, file)
+}
+
 fn name(step: u64) -> String {
     format!("checkpoint-{step:09}.hwck")
 }
 
 /// Checkpoints in a folder, newest first.
 fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "hwck") {
-            files.push(path);
-        }
-    }
+    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<io::Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "hwck"));
     files.sort_unstable_by(|a, b| b.cmp(a));
     Ok(files)
 }

@@ -7,6 +7,7 @@ mod trainer;
 mod workers;
 
 pub use adam::{Adam, AdamStep};
+pub(crate) use checkpoint::write_whole;
 pub use checkpoint::{Checkpoint, CheckpointError, Progress};
 pub use step::{step, update_statistics};
 pub use trainer::{EpochRecord, Event, Trainer};

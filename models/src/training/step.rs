@@ -4,7 +4,7 @@
 
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
-use crate::layers::{Layout, Pass, State};
+use crate::layers::{Layout, Pass, State, TrainedState};
 use crate::loss::LossSums;
 use crate::reduction::{Gradients, reduce};
 
@@ -21,17 +21,17 @@ pub fn step(
         let indices = share.iter().map(|index| *index as usize);
         gradients(experiment, state, &Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch))
     });
-    reduce(shares, &experiment.network.layout)
+    reduce(&shares, &experiment.network.layout)
 }
 
 /// Gradient of the mean loss of one worker's share.
 fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients {
     let (network, layout) = (&experiment.network, &experiment.network.layout);
     if batch.is_blank() {
-        let sums = LossSums { samples: batch.len() as u64, ..LossSums::default() };
+        let sums = LossSums { samples: batch.labels.len() as u64, ..LossSums::default() };
         return Gradients { gradient: vec![0.0; layout.parameter_count()], statistics: vec![], sums };
     }
-    let pass = Pass::training(layout, state);
+    let pass = Pass::training(TrainedState { layout, state });
     let output = network.forward(&pass, batch);
     let loss = experiment.recipe.loss.of(&output, batch);
     let (gradient, statistics) = pass.finish(&loss.total.backward());
@@ -40,10 +40,10 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients
 
 /// Moves the running statistics towards the statistics of a step.
 pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, momentum: f32) {
-    for (range, found) in layout.all_statistics().zip(&found.statistics) {
+    for (range, found) in layout.statistics.iter().zip(&found.statistics) {
         let Some(found) = found else { continue };
         let values = found.mean.iter().chain(&found.variance);
-        for (running, value) in state.statistics[range].iter_mut().zip(values) {
+        for (running, value) in state.statistics[range.clone()].iter_mut().zip(values) {
             *running += momentum * (value - *running);
         }
     }

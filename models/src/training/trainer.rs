@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adam, AdamStep, Checkpoint, Progress, step, update_statistics};
+use super::{Adam, AdamStep, Checkpoint, CheckpointError, Progress, step, update_statistics};
 use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::{ExitShares, evaluate};
@@ -38,6 +38,13 @@ pub struct EpochRecord {
 
 /// An event of a run.
 pub enum Event<'e> {
+    /// The run in a folder resumes from a checkpoint.
+    Resumed {
+        /// Progress in the checkpoint.
+        progress: &'e Progress,
+        /// Errors of newer checkpoints.
+        skipped: &'e [CheckpointError],
+    },
     /// A step ended.
     Step {
         /// Progress of the run.
@@ -61,7 +68,7 @@ impl<'a> Trainer<'a> {
     ) -> Self {
         let checkpoint = from.unwrap_or_else(|| Checkpoint {
             progress: Progress::default(),
-            state: experiment.network.initial(experiment.recipe.seed),
+            state: experiment.network.layout.initial(experiment.recipe.seed),
             adam: Adam::new(experiment.network.layout.parameter_count()),
         });
         Self { experiment, train, validation, class_prior: train.prior(), checkpoint }
@@ -126,7 +133,7 @@ impl<'a> Trainer<'a> {
         let progress = &mut self.checkpoint.progress;
         let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
         let samples = samples.max(1) as f64;
-        let exits = self.experiment.network.configuration.exits().iter();
+        let exits = self.experiment.network.spec.network.configuration().exits().iter();
         let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
         let record = EpochRecord {
             epoch,

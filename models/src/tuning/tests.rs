@@ -40,10 +40,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
 /// The default policy with thresholds for the target; the temperatures stay at one.
 fn tuned(logits: &PartLogits, samples: &Samples, target: ExitTarget) -> Policy {
     let mut policy = Policy::default();
-    let mut search = thresholds::Search::new(logits, samples, &[0.5, 0.5], target);
-    for exit in [Exit::Local, Exit::Edge].into_iter().filter(|exit| logits.exits.get(*exit).is_some()) {
-        policy.of_mut(exit).threshold = Threshold::One(search.next(exit, policy.of(exit)).unwrap());
-    }
+    choose_thresholds(&mut policy, logits, samples, &[0.5, 0.5], target).unwrap();
     policy
 }
 
@@ -106,7 +103,7 @@ fn standard_errors_make_the_threshold_stricter() {
 fn a_temperature_corrects_logits_that_are_too_sure() {
     let rows: Vec<_> = (0..100).map(|i| (10.0, i % 4 != 0, true)).collect();
     let (logits, samples) = two_exit_part(&rows);
-    let temperature = temperature::fit(&logits.exits[Exit::Local], &samples).unwrap().get();
+    let temperature = super::temperature(&logits.exits[Exit::Local], &samples).unwrap().get();
     let confidence = 1.0 / (1.0 + (-10.0 / temperature).exp());
     assert!((confidence - 0.75).abs() < 0.01, "three of four are right, confidence {confidence}");
 }
@@ -152,4 +149,12 @@ fn a_win_on_a_sample_that_left_earlier_does_not_count() {
     let target = ExitTarget { max_loss_points: 0.0, standard_errors: 0.0, count_wins: true };
     let policy = tuned(&logits, &samples, target);
     assert_eq!(report(&logits, &samples, &policy).share[Exit::Edge], 0.0, "{policy:?}");
+}
+
+#[test]
+fn one_exit_keeps_its_standard_errors_and_two_need_more() {
+    assert_eq!(split(1.64, 1.0), 1.64);
+    // 1.955 would do for half of 5 %; the closed form is a little more careful.
+    assert!((split(1.64, 2.0) - 2.019).abs() < 1e-3);
+    assert_eq!(split(0.0, 2.0), 0.0);
 }

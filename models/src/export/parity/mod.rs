@@ -3,10 +3,6 @@
 mod outputs;
 mod reference;
 
-use std::fmt;
-
-use headwater_inference::bundle::BundleError;
-use headwater_inference::engine::EngineError;
 use headwater_inference::sections::SectionError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -41,22 +37,18 @@ pub struct Parity {
 /// An engine that does not agree with the trained network.
 #[derive(Debug, Error)]
 pub enum ParityError {
-    /// The engine refuses or fails.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The sections do not fit together.
+    /// The engine refuses or fails, or the bundle lacks a section.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// The bundle lacks a section.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
     /// A float differs.
-    #[error("parity, {output} of {at}: expected {expected} as trained, found {found} in engine {}", at.engine)]
+    #[error("parity, {output} of {at}: expected {expected} as trained, found {found} in engine {engine}")]
     Float {
         /// `scores`, `features` or `logits`.
         output: &'static str,
-        /// Section, sample and engine.
-        at: Position,
+        /// Name of the engine.
+        engine: String,
+        /// Section and sample.
+        at: String,
         /// Value of the trained network.
         expected: f32,
         /// Value of the engine.
@@ -64,34 +56,18 @@ pub enum ParityError {
     },
     /// A bit differs, and the input of the sign is not at the threshold.
     #[error(
-        "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
-        at.engine
+        "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {engine} has the other sign"
     )]
     Bit {
-        /// Section, sample and engine.
-        at: Position,
+        /// Name of the engine.
+        engine: String,
+        /// Section and sample.
+        at: String,
         /// Position in the map.
         bit: usize,
         /// Input of the sign in the trained network.
         expected: f32,
     },
-}
-
-/// A compared sample of one section, for messages.
-#[derive(Clone, Debug)]
-pub struct Position {
-    /// Section or exit.
-    pub section: String,
-    /// Index of the sample.
-    pub sample: usize,
-    /// Name of the engine.
-    pub engine: &'static str,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, sample {}", self.section, self.sample)
-    }
 }
 
 impl Parity {
@@ -117,26 +93,37 @@ impl Parity {
     fn compare_floats(
         &mut self,
         output: &'static str,
-        at: &Position,
+        at: &str,
         expected: &[f32],
         found: &[f32],
     ) -> Result<(), ParityError> {
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
             if difference.is_nan() || difference > FLOAT_TOLERANCE {
-                return Err(ParityError::Float { output, at: at.clone(), expected, found });
+                return Err(ParityError::Float {
+                    output,
+                    engine: self.engine.clone(),
+                    at: at.into(),
+                    expected,
+                    found,
+                });
             }
             self.largest_difference = self.largest_difference.max(difference);
         }
         Ok(())
     }
 
-    fn compare_bits(&mut self, at: &Position, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
+    fn compare_bits(&mut self, at: &str, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
         self.bits += before_sign.len() as u64;
         for (bit, &expected) in before_sign.iter().enumerate() {
             if (expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
                 if expected.abs() >= SIGN_TOLERANCE {
-                    return Err(ParityError::Bit { at: at.clone(), bit, expected });
+                    return Err(ParityError::Bit {
+                        engine: self.engine.clone(),
+                        at: at.into(),
+                        bit,
+                        expected,
+                    });
                 }
                 self.bits_at_threshold += 1;
             }

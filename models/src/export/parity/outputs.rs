@@ -7,7 +7,11 @@ use crate::layers::{Pass, values};
 use crate::network::{ExitSection, SourceOutput};
 
 /// Outputs of a trained device or edge for the samples seen there.
-pub(super) struct Outputs {
+pub(super) struct Outputs<'a> {
+    /// Name in messages.
+    pub(super) name: String,
+    /// The section; `None` for a device that sends its view.
+    pub(super) section: Option<&'a ExitSection>,
     /// Samples seen, counted from the first one compared.
     pub(super) rows: Vec<u32>,
     /// `[rows, classes]`; empty without a section.
@@ -27,21 +31,23 @@ pub(super) struct SourceInputs {
     pub(super) presence: Vec<bool>,
 }
 
-impl Outputs {
-    /// `section` is `None` for a device that sends its view.
+impl<'a> Outputs<'a> {
+    /// `output` is `None` where none of the samples is seen.
     pub(super) fn new(
         pass: &Pass<'_>,
-        section: Option<&ExitSection>,
+        name: String,
+        section: Option<&'a ExitSection>,
         map: FeatureMap,
         output: Option<&SourceOutput>,
     ) -> Self {
-        let Some(output) = output else {
-            return Self { rows: Vec::new(), scores: Vec::new(), map, elements: Vec::new() };
-        };
-        let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
-        let elements = values(before_sign.as_ref().unwrap_or(&output.features));
-        let scores = output.scores.as_ref().map(values).unwrap_or_default();
-        Self { rows: output.rows.clone(), scores, map, elements }
+        let (mut rows, mut scores, mut elements) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(output) = output {
+            let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
+            elements = values(before_sign.as_ref().unwrap_or(&output.features));
+            scores = output.scores.as_ref().map(values).unwrap_or_default();
+            rows.clone_from(&output.rows);
+        }
+        Self { name, section, rows, scores, map, elements }
     }
 
     pub(super) fn scores(&self, row: usize, classes: usize) -> &[f32] {
@@ -69,7 +75,7 @@ impl Outputs {
 }
 
 impl SourceInputs {
-    pub(super) fn new(sources: &[&Outputs], sample: usize, classes: usize) -> Self {
+    pub(super) fn new(sources: &[&Outputs<'_>], sample: usize, classes: usize) -> Self {
         let mut inputs = Self::default();
         for source in sources {
             let row = source.rows.binary_search(&(sample as u32)).ok();

@@ -6,12 +6,12 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::exit::argmax;
 use headwater_inference::manifest::FeatureEncoding;
-use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit};
+use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit, TierOutput};
 use headwater_kernels::unpack_signs;
 use headwater_protocol::{Exit, Slot, SourceSet};
 
 use super::outputs::{Outputs, SourceInputs};
-use super::{Parity, ParityError, Position};
+use super::{Parity, ParityError};
 use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::export::TrainedNetwork;
@@ -25,34 +25,11 @@ pub struct Reference<'a> {
     samples: &'a Samples,
     range: Range<usize>,
     /// By slot; empty when no slot sees any of the samples.
-    devices: Vec<Outputs>,
+    devices: Vec<Outputs<'a>>,
     /// By edge.
-    edges: Vec<Outputs>,
+    edges: Vec<Outputs<'a>>,
     /// `[samples, classes]` of each exit.
     exits: ByExit<Vec<f32>>,
-}
-
-/// A section with scores and a map.
-#[derive(Clone, Copy)]
-enum SectionId {
-    Device(usize),
-    Edge(usize),
-}
-
-impl SectionId {
-    fn name(self) -> String {
-        match self {
-            Self::Device(slot) => format!("device {slot}"),
-            Self::Edge(edge) => format!("edge {edge}"),
-        }
-    }
-}
-
-/// Scores and map of one row of a section, from an engine.
-struct Found<'a> {
-    scores: &'a [f32],
-    map: &'a [u8],
-    engine: &'static str,
 }
 
 impl<'a> Reference<'a> {
@@ -65,14 +42,16 @@ impl<'a> Reference<'a> {
             return reference;
         }
         let layers = network.layers;
-        let pass = Pass::inference(&layers.layout, network.state);
+        let pass = Pass::inference(network.trained());
         let outputs = layers.forward(&pass, &batch);
         let devices = outputs.devices.iter().enumerate().map(|(slot, output)| {
-            Outputs::new(&pass, layers.devices.get(slot), layers.features, output.as_ref())
+            let (section, map) = (layers.devices.get(slot), layers.spec.shapes.features);
+            Outputs::new(&pass, format!("device {slot}"), section, map, output.as_ref())
         });
         reference.devices = devices.collect();
-        let edges = outputs.edges.iter().zip(&layers.edges).map(|(output, edge)| {
-            Outputs::new(&pass, Some(&edge.section), edge.section.map, output.as_ref())
+        let edges = outputs.edges.iter().zip(&layers.edges).enumerate().map(|(index, (output, edge))| {
+            let (section, map) = (Some(&edge.section), edge.section.map);
+            Outputs::new(&pass, format!("edge {index}"), section, map, output.as_ref())
         });
         reference.edges = edges.collect();
         reference.exits = outputs.exits.map(|_, logits| values(logits));
@@ -85,17 +64,16 @@ impl<'a> Reference<'a> {
     /// [`ParityError`] with the first difference that is too large.
     pub fn compare_devices(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
         let mut parity = self.parity(engine);
-        for (slot, (id, outputs)) in Slot::first(self.samples.slots).zip(&self.devices).enumerate() {
+        for (slot, outputs) in Slot::first(self.samples.slots).zip(&self.devices) {
             // Without a section the view goes on unchanged: nothing to compare.
             if outputs.rows.is_empty() || outputs.scores.is_empty() {
                 continue;
             }
-            let mut section = DeviceSection::load(bundle, id, engine)?;
-            let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), id));
+            let mut section = DeviceSection::load(bundle, slot, engine)?;
+            let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), slot));
             let pixels: Vec<u8> = views.flatten().copied().collect();
             for (row, answer) in section.run(&pixels, outputs.rows.len())?.iter().enumerate() {
-                let found = Found { scores: &answer.scores, map: &answer.features, engine: engine.name() };
-                self.compare_row(&mut parity, SectionId::Device(slot), row, &found)?;
+                self.compare_row(&mut parity, outputs, row, answer)?;
             }
         }
         Ok(parity)
@@ -118,9 +96,9 @@ impl<'a> Reference<'a> {
         let mut logits = vec![0.0; self.samples.classes];
         let rows = 0..self.range.len() as u32;
         for row in rows.filter(|row| !self.samples.seen[self.sample(*row)].is_empty()) {
-            let at = |exit: Exit| self.position(exit.name().to_owned(), row, engine.name());
+            let at = |exit: Exit| self.position(exit.name(), row);
             let inputs =
-                |sources: &[&Outputs]| SourceInputs::new(sources, row as usize, self.samples.classes);
+                |sources: &[&Outputs<'_>]| SourceInputs::new(sources, row as usize, self.samples.classes);
             let scores_exits = [(Exit::Local, &mut local, &devices), (Exit::Edge, &mut edge, &edges)];
             for (exit, section, sources) in scores_exits {
                 let Some(section) = section else { continue };
@@ -147,9 +125,7 @@ impl<'a> Reference<'a> {
             for (row, &sample) in outputs.rows.iter().enumerate() {
                 let inputs = SourceInputs::new(&sources, sample as usize, self.samples.classes);
                 for answer in section.run(1, &inputs.maps, &inputs.presence)? {
-                    let found =
-                        Found { scores: &answer.scores, map: &answer.features, engine: engine.name() };
-                    self.compare_row(parity, SectionId::Edge(index), row, &found)?;
+                    self.compare_row(parity, outputs, row, &answer)?;
                 }
             }
         }
@@ -163,44 +139,36 @@ impl<'a> Reference<'a> {
     fn compare_row(
         &self,
         parity: &mut Parity,
-        id: SectionId,
+        outputs: &Outputs<'_>,
         row: usize,
-        found: &Found<'_>,
+        found: &TierOutput,
     ) -> Result<(), ParityError> {
-        let outputs = match id {
-            SectionId::Device(slot) => &self.devices[slot],
-            SectionId::Edge(edge) => &self.edges[edge],
-        };
-        let at = self.position(id.name(), outputs.rows[row], found.engine);
+        let at = self.position(&outputs.name, outputs.rows[row]);
         let mut expected = outputs.scores(row, self.samples.classes).to_vec();
-        parity.other_class += u64::from(argmax(&expected) != argmax(found.scores));
+        parity.other_class += u64::from(argmax(&expected) != argmax(&found.scores));
         let elements = outputs.elements(row);
         if outputs.map.encoding == FeatureEncoding::Bits {
             let differed = parity.bits_at_threshold;
-            parity.compare_bits(&at, elements, found.map)?;
+            parity.compare_bits(&at, elements, &found.features)?;
             if parity.bits_at_threshold > differed {
-                expected = self.scores_of_bits(id, found.map);
+                expected = self.scores_of_bits(outputs, &found.features);
             }
         } else {
-            let (floats, _) = found.map.as_chunks();
+            let (floats, _) = found.features.as_chunks();
             let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             parity.compare_floats("features", &at, elements, &floats)?;
         }
-        parity.compare_floats("scores", &at, &expected, found.scores)
+        parity.compare_floats("scores", &at, &expected, &found.scores)
     }
 
     /// Scores of the trained head for packed bits.
-    fn scores_of_bits(&self, id: SectionId, bits: &[u8]) -> Vec<f32> {
-        let layers = self.network.layers;
-        let section = match id {
-            SectionId::Device(slot) => &layers.devices[slot],
-            SectionId::Edge(edge) => &layers.edges[edge].section,
-        };
-        let pass = Pass::inference(&layers.layout, self.network.state);
-        let [channels, h, w] = section.map.shape();
-        let mut signs = vec![0.0; section.map.elements()];
+    fn scores_of_bits(&self, outputs: &Outputs<'_>, bits: &[u8]) -> Vec<f32> {
+        let pass = Pass::inference(self.network.trained());
+        let [channels, h, w] = outputs.map.shape();
+        let mut signs = vec![0.0; outputs.map.elements()];
         unpack_signs(bits, &mut signs);
-        values(&section.scores(&pass, pass.tensor(signs, [1, channels, h, w])))
+        let signs = pass.tensor(signs, [1, channels, h, w]);
+        outputs.section.map(|section| values(&section.scores(&pass, signs))).unwrap_or_default()
     }
 
     fn logits(&self, exit: Exit, row: u32) -> &[f32] {
@@ -212,8 +180,9 @@ impl<'a> Reference<'a> {
         self.range.start + row as usize
     }
 
-    fn position(&self, section: String, row: u32, engine: &'static str) -> Position {
-        Position { section, sample: self.sample(row), engine }
+    /// Section and sample, for messages.
+    fn position(&self, section: &str, row: u32) -> String {
+        format!("{section}, sample {}", self.sample(row))
     }
 
     fn parity(&self, engine: &dyn Engine) -> Parity {
@@ -225,14 +194,13 @@ impl<'a> Reference<'a> {
 mod tests {
     use std::path::Path;
 
-    use headwater_inference::bundle::BundleWriter;
     use headwater_inference::engine::TractEngine;
     use headwater_inference::policy::Policy;
     use headwater_samples::Part;
 
     use super::*;
     use crate::data::Parts;
-    use crate::export::{manifest, onnx_sections};
+    use crate::export::{bundle_writer, manifest};
     use crate::network::Network;
     use crate::spec::Spec;
 
@@ -240,19 +208,17 @@ mod tests {
     /// of edge 1 are those of the changed bits.
     fn compare(distance: f32) -> Result<Parity, ParityError> {
         let spec = Spec::parse(Path::new("f"), include_str!("../../../networks/ddnn-f.toml")).unwrap();
-        let layers = Network::new(&spec);
-        let state = layers.initial(1);
-        let network = TrainedNetwork { spec: &spec, layers: &layers, state: &state };
+        let layers = Network::new(spec);
+        let state = layers.layout.initial(1);
+        let network = TrainedNetwork { layers: &layers, state: &state };
         let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
-        let writer = BundleWriter::new(manifest(&spec, vec![0.1; 10]), Policy::default());
-        let sections = onnx_sections(&network).into_iter();
-        let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+        let writer = bundle_writer(&network, manifest(&layers.spec, vec![0.1; 10]), Policy::default());
         let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
         let mut reference = Reference::new(&network, &samples, 0..8);
         let edge = &mut reference.edges[1];
         edge.elements[77] = if edge.elements[77] >= 0.0 { -distance } else { distance };
         let bits = edge.encoded(0);
-        let scores = reference.scores_of_bits(SectionId::Edge(1), &bits);
+        let scores = reference.scores_of_bits(&reference.edges[1], &bits);
         assert_ne!(reference.edges[1].scores(0, 10), scores);
         reference.edges[1].scores[..10].copy_from_slice(&scores);
         let mut parity = Parity::default();

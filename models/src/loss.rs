@@ -1,10 +1,6 @@
 //! The joint loss: a sum of terms over the exits and the device heads.
 //!
-//! A term is a file and an entry in `TERMS`.
-
-mod device_heads;
-mod exit_distillation;
-mod exit_labels;
+//! A term is a function and an entry in `TERMS`.
 
 use burn::tensor::Tensor;
 use headwater_inference::exit::argmax;
@@ -18,8 +14,7 @@ use crate::network::NetworkOutput;
 use crate::recipe::LossRecipe;
 
 /// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
-const TERMS: [fn(&TermInputs<'_>, &mut Total); 3] =
-    [exit_labels::add, exit_distillation::add, device_heads::add];
+const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 3] = [exit_labels, exit_distillation, device_heads];
 
 /// The joint loss of a batch.
 pub struct Loss {
@@ -53,10 +48,6 @@ struct TermInputs<'a> {
     soft_targets: Vec<f32>,
 }
 
-/// Running sum of the terms.
-#[derive(Default)]
-struct Total(Option<Tensor<1>>);
-
 impl LossSums {
     /// Adds the sums over other samples.
     pub fn add(&mut self, other: &Self) {
@@ -79,7 +70,7 @@ impl LossRecipe {
     pub fn of(&self, output: &NetworkOutput, batch: &Batch) -> Loss {
         let logits = output.exits.map(|_, logits| values(logits));
         let cloud = &logits[Exit::Cloud];
-        let classes = cloud.len() / batch.len();
+        let classes = cloud.len() / batch.labels.len();
         let inputs = TermInputs {
             recipe: self,
             output,
@@ -88,12 +79,11 @@ impl LossRecipe {
             labels: self.label_targets(&batch.labels, classes),
             soft_targets: self.soft_targets(cloud, classes),
         };
-        let mut total = Total::default();
-        TERMS.iter().for_each(|add| add(&inputs, &mut total));
-        let total = total.0.expect("every network has the exit `cloud`");
+        let terms = TERMS.iter().flat_map(|term| term(&inputs));
+        let total = terms.reduce(|total, term| total + term).expect("every network has the exit `cloud`");
         let sums = LossSums {
-            samples: batch.len() as u64,
-            loss: f64::from(values(&total)[0]) * batch.len() as f64,
+            samples: batch.labels.len() as u64,
+            loss: f64::from(values(&total)[0]) * batch.labels.len() as f64,
             correct: logits.map(|_, logits| correct(logits, &batch.labels)),
         };
         Loss { total, sums }
@@ -122,7 +112,7 @@ impl LossRecipe {
 impl TermInputs<'_> {
     /// Share of one sample in the mean.
     fn share(&self) -> f32 {
-        1.0 / self.batch.len() as f32
+        1.0 / self.batch.labels.len() as f32
     }
 
     /// Weight of each sample in a term over an exit; 0 for a sample that no slot sees.
@@ -137,15 +127,50 @@ impl TermInputs<'_> {
     }
 }
 
-impl Total {
-    /// Adds the weighted cross-entropy of each row of logits against its target distribution.
-    fn add(&mut self, logits: &Tensor<2>, targets: &[f32], weights: &[f32], temperature: f32) {
-        let term = soft_target_loss(logits.clone(), targets, weights, temperature);
-        self.0 = Some(match self.0.take() {
-            Some(total) => total + term,
-            None => term,
-        });
+/// Cross-entropy of every exit against the labels.
+fn exit_labels(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
+    let term = |(exit, logits): (Exit, &Tensor<2>)| {
+        let weights = inputs.sample_weights(inputs.recipe.weight(exit));
+        soft_target_loss(logits.clone(), &inputs.labels, &weights, 1.0)
+    };
+    inputs.exits().map(term).collect()
+}
+
+/// Distillation: cross-entropy of the exits before the cloud against the cloud's soft targets.
+fn exit_distillation(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
+    let distillation = &inputs.recipe.distillation;
+    // The weight of the cloud itself is 0.
+    let exits = inputs.exits().filter(|(exit, _)| distillation.weight(*exit) > 0.0);
+    let term = |(exit, logits): (Exit, &Tensor<2>)| {
+        let weights = inputs.sample_weights(distillation.weight(exit) * inputs.recipe.distillation_scale());
+        soft_target_loss(logits.clone(), &inputs.soft_targets, &weights, distillation.temperature)
+    };
+    exits.map(term).collect()
+}
+
+/// Cross-entropy and distillation of the device heads, where device heads are not exits (c, e, f).
+fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
+    let mut terms = Vec::new();
+    // A device that decides has the exit `device`, which the terms over exits cover.
+    if inputs.output.exits.get(Exit::Device).is_some() {
+        return terms;
     }
+    let (recipe, classes) = (inputs.recipe, inputs.classes);
+    let distillation = &recipe.distillation;
+    for device in inputs.output.devices.iter().flatten() {
+        let Some(scores) = device.flat_scores() else { continue };
+        let targets = |of: &[f32]| -> Vec<f32> {
+            device.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
+        };
+        let weights = |weight: f32| vec![inputs.share() * weight; device.rows.len()];
+        terms.push(soft_target_loss(scores.clone(), &targets(&inputs.labels), &weights(recipe.device), 1.0));
+        if distillation.device > 0.0 {
+            let weights = weights(distillation.device * recipe.distillation_scale());
+            let targets = targets(&inputs.soft_targets);
+            terms.push(soft_target_loss(scores, &targets, &weights, distillation.temperature));
+        }
+    }
+    terms
 }
 
 fn correct(logits: &[f32], labels: &[u16]) -> u64 {

@@ -1,0 +1,151 @@
+//! Reports: where the samples of a part leave under a policy, the figures of a part, and the report of a run.
+
+use headwater_inference::cascade::Cascade;
+use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::policy::Policy;
+use headwater_protocol::Exit;
+use serde::Serialize;
+
+use crate::by_exit::ByExit;
+use crate::data::Samples;
+use crate::evaluation::{ExitShares, PartLogits};
+use crate::experiment::Experiment;
+use crate::training::Progress;
+
+/// Counts of a part by exit, as in serving: a sample without a view leaves at the first exit with the class prior.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartAccount {
+    /// Samples that leave at each exit.
+    pub exits: ByExit<ExitCount>,
+    /// Samples without a view.
+    pub no_view: usize,
+    /// Views of all samples.
+    pub views: usize,
+    /// Views of the samples that do not leave at the first exit.
+    pub unsure_views: usize,
+}
+
+/// Samples that leave at one exit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExitCount {
+    /// Samples.
+    pub samples: usize,
+    /// Right answers.
+    pub right: usize,
+}
+
+impl PartAccount {
+    /// The account of a part under a policy.
+    ///
+    /// # Panics
+    /// When `logits` belong to another part.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
+        let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+        let cascade = Cascade { exits: &exits, policy, class_prior };
+        let counts = logits.exits.map(|_, _| ExitCount::default());
+        let mut account = Self { exits: counts, ..Self::default() };
+        for (sample, (seen, label)) in samples.seen.iter().zip(&samples.labels).enumerate() {
+            let present = seen.len();
+            let answer = cascade.answer(present as u32, |exit| logits.of(exit, sample));
+            let count = account.exits.slot(answer.exit).get_or_insert_default();
+            count.samples += 1;
+            count.right += usize::from(answer.assessment.class == *label);
+            account.no_view += usize::from(present == 0);
+            account.views += present;
+            account.unsure_views += if answer.exit == exits[0] { 0 } else { present };
+        }
+        account
+    }
+
+    /// Right answers at all exits.
+    pub fn right(&self) -> usize {
+        self.exits.iter().map(|(_, count)| count.right).sum()
+    }
+}
+
+/// Figures of a part of the data under a policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartReport {
+    /// Samples.
+    pub samples: usize,
+    /// Share of correct answers of each device alone, over the samples seen.
+    pub devices: Vec<f64>,
+    /// Share of correct answers of each exit over all samples.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub every: ByExit<f64>,
+    /// Share of correct answers when each sample leaves where the policy decides.
+    pub overall: f64,
+    /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
+    #[serde(flatten, with = "crate::by_exit::share")]
+    pub share: ByExit<f64>,
+    /// Share of correct answers among the samples that leave at each exit.
+    #[serde(flatten, with = "crate::by_exit::accuracy")]
+    pub accuracy: ByExit<f64>,
+    /// Samples without a view, which the class prior answers.
+    pub no_view: usize,
+    /// Mean body bytes per device and sample, over slots with a view.
+    pub body_bytes: f64,
+}
+
+impl PartReport {
+    /// The figures of a part under `policy`.
+    pub fn of(
+        logits: &PartLogits,
+        samples: &Samples,
+        class_prior: &[f32],
+        policy: &Policy,
+        body: DeviceBody,
+    ) -> Self {
+        let account = PartAccount::of(logits, samples, class_prior, policy);
+        let ExitShares { devices, exits: every } = ExitShares::of(logits, samples, class_prior);
+        let count = samples.len();
+        let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
+        Self {
+            samples: count,
+            devices,
+            every,
+            overall: share(account.right(), count),
+            share: account.exits.map(|_, left| share(left.samples, count)),
+            accuracy: account.exits.map(|_, left| share(left.right, left.samples)),
+            no_view: account.no_view,
+            body_bytes: body.mean(account.views, account.unsure_views),
+        }
+    }
+}
+
+/// Figures of both parts that are measured after training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartReports {
+    /// Validation part, from which the policy was chosen.
+    pub validation: PartReport,
+    /// Test part, evaluated after every choice.
+    pub test: PartReport,
+}
+
+/// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch.
+pub fn run_report(
+    experiment: &Experiment,
+    progress: &Progress,
+    links: &LinkBytes,
+    policy: &Policy,
+    parts: &PartReports,
+) -> serde_json::Value {
+    let mut cost = serde_json::json!(experiment.network.spec.cost());
+    cost["link"] = serde_json::json!({
+        "scores": links.scores_bytes,
+        "features": links.features_bytes,
+        "raw": links.raw_view_bytes,
+        "edge": links.edge_bytes,
+    });
+    serde_json::json!({
+        "network": experiment.network.spec.network.network.name,
+        "run": experiment.info,
+        "recipe": experiment.recipe,
+        "cost": cost,
+        "policy": policy,
+        "validation": parts.validation,
+        "test": parts.test,
+        "seconds": progress.seconds,
+        "epochs": progress.epochs,
+    })
+}
