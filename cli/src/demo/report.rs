@@ -66,7 +66,7 @@ impl DemoReport {
         let mut by_exit: BTreeMap<Exit, ExitSamples> = BTreeMap::new();
         for sample in account.triggered_samples() {
             let (Some((decision, _)), Some(latency)) = (&sample.decision, sample.latency()) else { continue };
-            let class = frames.class((decision.sample.0 % frames.len() as u64) as usize);
+            let class = frames.labels.classes[(decision.sample.0 % frames.len() as u64) as usize];
             let is_right = u64::from(class == Some(decision.class));
             right += is_right;
             cloud_bytes += decision.bytes.edge_cloud;
