@@ -89,8 +89,11 @@ pub struct DataSetInfo {
     /// Origin of the parts.
     pub parts: PartsOrigin,
     /// Opens the files in a folder.
-    pub(crate) open: fn(&Path, OpenOptions) -> Result<Box<dyn DataSet>, DataError>,
+    pub(crate) open: OpenFunction,
 }
+
+/// Function that opens the files in a folder.
+pub(crate) type OpenFunction = fn(&Path, OpenOptions) -> Result<Box<dyn DataSet>, DataError>;
 
 /// Origin of a data set's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
