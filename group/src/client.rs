@@ -37,13 +37,15 @@ pub struct ClientSettings {
 pub struct GroupClient {
     link: Link,
     incoming: mpsc::Receiver<Incoming>,
-    topics: Topics,
+    /// Topics of the group.
+    pub topics: Topics,
     trigger_topic: String,
     network: NetworkId,
     /// Limit of the waiting functions.
     pub wait_limit: Duration,
     account: SampleAccount,
-    devices: KnownDevices,
+    /// Devices whose birth or status has arrived.
+    pub devices: KnownDevices,
 }
 
 /// A change that the client has received and recorded.
@@ -141,16 +143,6 @@ impl GroupClient {
     /// Begins a new account.
     pub fn begin_account(&mut self) {
         self.account = SampleAccount::after(&self.account.settled);
-    }
-
-    /// Devices whose birth or status has arrived.
-    pub fn devices(&self) -> &KnownDevices {
-        &self.devices
-    }
-
-    /// Topics of the group.
-    pub fn topics(&self) -> &Topics {
-        &self.topics
     }
 
     fn record(&mut self, incoming: &Incoming) -> Result<GroupEvent, GroupError> {

@@ -58,7 +58,7 @@ impl GroupClient {
     }
 
     fn timed_out(&self, expected: &str) -> GroupError {
-        let (account, up) = (self.account(), self.devices().slots_up());
+        let (account, up) = (self.account(), self.devices.slots_up());
         let (decided, triggered) = (account.decided_count, account.triggered_count);
         let settled = &account.settled;
         let found = format!("{decided} of {triggered} samples decided, slots {up:?} up, {settled:?}");

@@ -50,8 +50,13 @@ impl CodePath {
         let available = all.filter(|instructions| match instructions {
             Portable => true,
             Neon => cfg!(target_arch = "aarch64"),
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
             Avx2 => x86::has_avx2(),
+            #[cfg(all(target_arch = "x86_64", feature = "std"))]
             Avx512 => x86::has_avx512(),
+            // Other processors, and programs that cannot detect instructions.
+            #[cfg(not(all(target_arch = "x86_64", feature = "std")))]
+            Avx2 | Avx512 => false,
         });
         available.map(|instructions| Self { instructions, ..Self::PORTABLE })
     }
@@ -123,17 +128,5 @@ mod x86 {
     #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl,avx512vpopcntdq")]
     pub(super) fn run_avx512<C: PathCode>(code: C) -> C::Output {
         code.run(Avx512::new())
-    }
-}
-
-/// Other processors, and programs that cannot detect instructions.
-#[cfg(not(all(target_arch = "x86_64", feature = "std")))]
-mod x86 {
-    pub(super) fn has_avx2() -> bool {
-        false
-    }
-
-    pub(super) fn has_avx512() -> bool {
-        false
     }
 }

@@ -21,7 +21,7 @@ pub fn dot(a: &[u64], b: &[u64], len: usize) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference;
+    use crate::testing::reference;
     use proptest::prelude::*;
     use std::vec;
     use std::vec::Vec;

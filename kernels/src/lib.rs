@@ -4,9 +4,10 @@
 //! Zero counts as +1, as does `-0.0`: `sign(x) = x >= 0 ? +1 : -1`.
 //!
 //! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. A run uses no floats and allocates no
-//! memory: the caller brings the memory that [`Plan::needs`] names. [`mod@reference`] computes the same plainly, for tests.
+//! memory: the caller brings the memory that [`Plan::needs`] names.
 //!
-//! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions.
+//! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions. The feature `testing`
+//! adds references that compute the same plainly.
 #![no_std]
 #![cfg_attr(
     not(all(target_arch = "x86_64", feature = "std")),
@@ -25,10 +26,11 @@ mod exit;
 mod pack;
 mod pixel_words;
 mod pooling;
-pub mod reference;
 mod section;
 mod shape;
 mod simd;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod threshold;
 
 pub use block_kernel::{LookupVector, SumTable};

@@ -1,8 +1,9 @@
 //! Packed sections against the reference on every code path, over many shapes, and bytes that are refused.
 
+use headwater_kernels::testing::reference;
 use headwater_kernels::{
     Affine, BlockParts, CodePath, Convp, HeadParts, InputKind, Map, OwnedSection, PackedError, Plan,
-    Threshold, Window, packed_len, reference, write,
+    Threshold, Window, packed_len, write,
 };
 use proptest::prelude::*;
 

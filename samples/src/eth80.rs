@@ -10,12 +10,12 @@
 //! ```
 //! There is no official division into parts. Six of the nine objects of a class are for training, one for validation, two for test.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::data_set::{DataSetInfo, PartsOrigin};
 use crate::error::Mismatch;
 use crate::in_memory::{InMemory, InMemoryPart};
-use crate::{DataError, Shape, files, idx};
+use crate::{DataError, Shape, idx};
 
 /// Declaration of ETH-80.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
@@ -52,7 +52,7 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
         let expected = "1, 2, 4, 8 or 16 cameras around an object";
         return Err(Mismatch::new(expected, cameras.to_string()).options("eth80"));
     }
-    let path = find(dir, "eth80-labels-idx1-ubyte")?;
+    let path = idx::find(dir, "eth80-labels-idx1-ubyte", FILES)?;
     let classes = idx::read(&path, &[OBJECTS])?;
     for (object, &found) in classes.iter().enumerate() {
         let expected = object / OBJECTS_PER_CLASS;
@@ -62,7 +62,7 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
         }
     }
     let Shape { channels, height, width } = SHAPE;
-    let path = find(dir, "eth80-views-idx5-ubyte")?;
+    let path = idx::find(dir, "eth80-views-idx5-ubyte", FILES)?;
     let views = idx::read(&path, &[OBJECTS, VIEWS, channels, height, width])?;
 
     let mut parts = [(); 3].map(|()| InMemoryPart::default());
@@ -82,10 +82,6 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
         }
     }
     Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
-}
-
-fn find(dir: &Path, name: &str) -> Result<PathBuf, DataError> {
-    files::find(dir, &[".gz", ""].map(|ending| format!("{name}{ending}")), FILES)
 }
 
 #[cfg(test)]

@@ -11,13 +11,18 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Mismatch;
 use crate::{DataError, files};
 
 const TYPE_U8: u8 = 0x08;
 const MAX_DIMENSIONS: u8 = 5;
+
+/// File of an array in a folder, plain or `.gz`; `contents` lists all files that the folder must hold.
+pub(crate) fn find(dir: &Path, name: &str, contents: &str) -> Result<PathBuf, DataError> {
+    files::find(dir, &[".gz", ""].map(|ending| format!("{name}{ending}")), contents)
+}
 
 /// Reads the bytes of an array of the sizes `dims`, outermost first.
 ///

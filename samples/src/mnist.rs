@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::data_set::{DataSetInfo, PartsOrigin};
 use crate::error::Mismatch;
 use crate::in_memory::{InMemory, InMemoryPart};
-use crate::{DataError, Shape, files, idx};
+use crate::{DataError, Shape, idx};
 
 /// Declaration of MNIST.
 pub(crate) const MNIST: DataSetInfo = DataSetInfo {
@@ -96,8 +96,7 @@ pub(crate) fn single_slot(
 
 /// Reads `{name}-images-idx3-ubyte` and `{name}-labels-idx1-ubyte`, plain or `.gz`.
 fn read(dir: &Path, name: &str, count: usize) -> Result<InMemoryPart, DataError> {
-    let find =
-        |kind: &str| files::find(dir, &[".gz", ""].map(|ending| format!("{name}-{kind}{ending}")), FILES);
+    let find = |kind: &str| idx::find(dir, &format!("{name}-{kind}"), FILES);
     let images = idx::read(&find("images-idx3-ubyte")?, &[count, IMAGE_SIDE, IMAGE_SIDE])?;
     let path = find("labels-idx1-ubyte")?;
     let labels = idx::read(&path, &[count])?;

@@ -99,10 +99,6 @@ impl Roi {
     /// # Errors
     /// [`RoiError::Outside`] with the frame's size.
     pub fn within(self, width: u32, height: u32) -> Result<[u32; 4], RoiError> {
-        let outside = || RoiError::Outside { roi: self, width, height };
-        if width == 0 || height == 0 {
-            return Err(outside());
-        }
         let [left, top, wide, high] = self.sides;
         let (across, down) = match self.unit {
             Unit::Pixels => ((left, wide), (top, high)),
@@ -114,17 +110,17 @@ impl Roi {
         if fits(across, width) && fits(down, height) {
             Ok([across.0, down.0, across.1, down.1])
         } else {
-            Err(outside())
+            Err(RoiError::Outside { roi: self, width, height })
         }
     }
 }
 
-/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one.
+/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one, so nothing fits into side 0.
 fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
     let at = |thousandths: u32| {
         ((u64::from(thousandths) * u64::from(side) + u64::from(WHOLE) / 2) / u64::from(WHOLE)) as u32
     };
-    let first = at(start).min(side - 1);
+    let first = at(start).min(side.saturating_sub(1));
     (first, at(start.saturating_add(length)).saturating_sub(first).max(1))
 }
 

@@ -17,7 +17,7 @@ fn shipped() -> PathBuf {
 #[test]
 fn three_hundred_samples_without_broken_frames_are_within_the_limit() {
     let archive = Archive::open(&shipped()).unwrap();
-    assert_eq!((archive.len(), archive.slots(), archive.shape()), (300, SLOTS, SHAPE));
+    assert_eq!((archive.len(), archive.slots(), archive.shape), (300, SLOTS, SHAPE));
     assert_eq!(archive.labels.labels, LABELS);
     assert_eq!(archive.broken().count(), 0);
     assert!(std::fs::metadata(shipped()).unwrap().len() <= MAX_ARCHIVE_BYTES);
@@ -38,7 +38,7 @@ fn the_shipped_frames_equal_the_data_set() {
     let archive = Archive::open(&shipped()).unwrap();
     for index in 0..archive.len() {
         let sample = fashion.sample(Part::Test, index);
-        assert_eq!(archive.class(index), sample.label);
+        assert_eq!(archive.labels.classes[index], sample.label);
         for (slot, view) in sample.views.into_iter().enumerate() {
             let expected = view.map_or(Frame::NotInView, |view| Frame::View(Cow::Owned(view)));
             assert_eq!(archive.frame(index, slot), expected, "sample {index}, slot {slot}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use headwater_cloud_service::EngineChoice;
 use headwater_group::start::{
     InProcessGroup, InProcessSettings, ProgramGroup, ProgramPaths, ProgramSettings, SiteSettings,
+    find_program,
 };
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_inference::bundle::{Bundle, Networks};
@@ -93,7 +94,12 @@ pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder
         std::fs::write(&file, text).expect("the folder can be written");
         file
     });
-    let paths = ProgramPaths::beside_this_program().expect("the programs are built");
+    let path = |name| find_program(name).expect("the programs are built");
+    let paths = ProgramPaths {
+        device: path("headwater-device"),
+        aggregator: path("headwater-aggregator"),
+        cloud: path("headwater-cloud"),
+    };
     let (bundle, frames) = (bundle.to_owned(), shipped::frames_path());
     ProgramGroup::new(ProgramSettings { site, paths, bundle, frames, policy, log: None })
         .expect("a free port")

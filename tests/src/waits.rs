@@ -70,7 +70,7 @@ impl Waits for GroupClient {
 
     async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError> {
         self.wait_for(&format!("devices in the slots {slots:?}"), |client| {
-            slots.is_subset(client.devices().slots_up()).then_some(())
+            slots.is_subset(client.devices.slots_up()).then_some(())
         })
         .await
     }

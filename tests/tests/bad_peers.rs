@@ -9,7 +9,7 @@ use headwater_tests::group::{client_of, shipped_group, slot, start};
 use headwater_tests::waits::Waits;
 
 fn topic(client: &GroupClient, device: &str, leaf: DeviceTopic) -> String {
-    client.topics().device(&DeviceId::new(device).expect("a valid name"), leaf)
+    client.topics.device(&DeviceId::new(device).expect("a valid name"), leaf)
 }
 
 fn refused(group: &InProcessGroup, device: &str, fault: &str) -> u64 {

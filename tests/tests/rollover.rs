@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_group::start::{InProcessGroup, Service};
+use headwater_group::start::{InProcessGroup, Service, separate_edges};
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Configuration;
@@ -68,8 +68,9 @@ async fn switch_device(group: &mut InProcessGroup, slot: Slot) {
 async fn keep_only_next(group: &mut InProcessGroup) {
     group.settings.networks = Arc::clone(group.settings.networks.next().expect("a next network")).into();
     group.settings.policy = None;
-    let running = group.running_services();
-    for service in running.into_iter().filter(|service| !matches!(service, Service::Device(_))) {
+    let edges = separate_edges(group.settings.networks.current().manifest()).map(Service::Edge);
+    let services: Vec<Service> = edges.chain([Service::Leader, Service::Cloud]).collect();
+    for service in services {
         group.stop(service).await.unwrap();
         group.start_service(service).await.unwrap();
     }

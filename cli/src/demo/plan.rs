@@ -4,7 +4,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use headwater_group::start::Service;
-use headwater_protocol::{EdgeIndex, Slot};
 
 use crate::BadUsage;
 
@@ -58,16 +57,16 @@ impl FromStr for Kill {
         let (service, at) = text.split_once('@').ok_or_else(wrong)?;
         let service = match service.split_once(':') {
             None if service == "cloud" => Service::Cloud,
-            Some(("device", slot)) => Service::Device(
-                slot.parse::<u8>().ok().and_then(|slot| Slot::new(slot).ok()).ok_or_else(wrong)?,
-            ),
-            Some(("edge", edge)) => Service::Edge(
-                edge.parse::<u8>().ok().and_then(|edge| EdgeIndex::new(edge).ok()).ok_or_else(wrong)?,
-            ),
+            Some(("device", slot)) => Service::Device(index(slot).ok_or_else(wrong)?),
+            Some(("edge", edge)) => Service::Edge(index(edge).ok_or_else(wrong)?),
             _ => return Err(wrong()),
         };
         Ok(Self { service, at: duration(at).ok_or_else(wrong)? })
     }
+}
+
+fn index<I: TryFrom<u8>>(text: &str) -> Option<I> {
+    text.parse().ok().and_then(|index: u8| I::try_from(index).ok())
 }
 
 /// Reads `4s`, `1.5s` or `500ms`, up to an hour.
@@ -82,6 +81,8 @@ fn duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::{EdgeIndex, Slot};
+
     use super::*;
 
     #[track_caller]

@@ -9,8 +9,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Counts decisions and shows the counts while they grow.
 pub(super) struct Progress {
     bar: ProgressBar,
-    total: u64,
-    decided: u64,
     before_cloud: u64,
     degraded: u64,
     missing: u64,
@@ -32,7 +30,7 @@ impl Progress {
             bar.set_style(style);
         }
         let next_line = (!quiet && !terminal).then(|| Instant::now() + LINE_EVERY);
-        Self { bar, total, decided: 0, before_cloud: 0, degraded: 0, missing: 0, next_line }
+        Self { bar, before_cloud: 0, degraded: 0, missing: 0, next_line }
     }
 
     /// Shows a line above the moving line.
@@ -48,17 +46,17 @@ impl Progress {
 
     /// Counts a decision.
     pub(super) fn decided(&mut self, decision: &Decision) {
-        self.decided += 1;
         self.before_cloud += u64::from(decision.exit != Exit::Cloud);
         self.degraded += u64::from(!decision.degraded.is_empty());
         self.missing += u64::from(decision.presence.missing_count());
-        self.bar.set_position(self.decided);
+        self.bar.inc(1);
         self.bar.set_message(self.message());
         if let Some(next) = &mut self.next_line
             && Instant::now() >= *next
         {
             *next += LINE_EVERY;
-            eprintln!("{}/{}  {}", self.decided, self.total, self.message());
+            let (decided, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            eprintln!("{decided}/{total}  {}", self.message());
         }
     }
 
@@ -70,7 +68,7 @@ impl Progress {
     fn message(&self) -> String {
         format!(
             "left early {:.0} %  degraded {}  missing views {}",
-            100.0 * self.before_cloud as f64 / self.decided as f64,
+            100.0 * self.before_cloud as f64 / self.bar.position() as f64,
             self.degraded,
             self.missing
         )

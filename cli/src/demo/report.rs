@@ -66,7 +66,7 @@ impl DemoReport {
         let mut by_exit: BTreeMap<Exit, ExitSamples> = BTreeMap::new();
         for sample in account.triggered_samples() {
             let (Some((decision, _)), Some(latency)) = (&sample.decision, sample.latency()) else { continue };
-            let class = frames.class((decision.sample.0 % frames.len() as u64) as usize);
+            let class = frames.labels.classes[(decision.sample.0 % frames.len() as u64) as usize];
             let is_right = u64::from(class == Some(decision.class));
             right += is_right;
             cloud_bytes += decision.bytes.edge_cloud;
@@ -97,11 +97,14 @@ struct ExitSamples {
 impl ExitSamples {
     fn report(self) -> ExitReport {
         let count = self.latencies_ms.len() as u64;
+        let median_ms = |end_us: StageEnd| {
+            Percentiles::of(self.stages.iter().map(|stages| end_us(stages) as f64 / 1e3).collect()).p50
+        };
         ExitReport {
             count,
             accuracy: share(self.right, count),
             latency_ms: Percentiles::of(self.latencies_ms),
-            stages_ms: median_stages_ms(&self.stages),
+            stages_ms: STAGES.into_iter().map(|(name, end_us)| (name, median_ms(end_us))).collect(),
         }
     }
 }
@@ -131,14 +134,6 @@ pub const STAGES: [(&str, StageEnd); 6] = [
     ("cloud", |stages| stages.cloud_us),
     ("decided", |stages| stages.decided_us),
 ];
-
-/// Median milliseconds from capture to the end of each stage, by name.
-fn median_stages_ms(decisions: &[Stages]) -> BTreeMap<&'static str, f64> {
-    let median = |end_us: StageEnd| {
-        Percentiles::of(decisions.iter().map(|stages| end_us(stages) as f64 / 1e3).collect()).p50
-    };
-    STAGES.into_iter().map(|(name, end_us)| (name, median(end_us))).collect()
-}
 
 /// Percentiles in milliseconds, by the nearest-rank method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -229,7 +224,7 @@ mod tests {
     #[test]
     fn stages_are_medians_in_milliseconds() {
         let stages = [1000, 3000, 2000].map(|cloud_us| Stages { cloud_us, ..Stages::default() });
-        let medians = median_stages_ms(&stages);
+        let medians = ExitSamples { stages: stages.into(), ..ExitSamples::default() }.report().stages_ms;
         assert_eq!((medians["cloud"], medians["decided"], medians.len()), (2.0, 0.0, 6));
     }
 

@@ -167,7 +167,7 @@ pub(crate) fn snapshot_url(text: &str) -> Result<Endpoint, String> {
 
 impl From<Frames> for Source {
     fn from(frames: Frames) -> Self {
-        let (slot, view_bytes) = (frames.slot, frames.archive.shape().bytes());
+        let (slot, view_bytes) = (frames.slot, frames.archive.shape.bytes());
         Self { slot, view_bytes, max_age: MAX_AGE, kind: CheckedKind::Archive(frames) }
     }
 }

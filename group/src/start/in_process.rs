@@ -177,11 +177,6 @@ impl InProcessGroup {
         self.running.contains_key(&service)
     }
 
-    /// Running services, in the order in which they stop.
-    pub fn running_services(&self) -> Vec<Service> {
-        self.running.keys().copied().collect()
-    }
-
     /// The running leader.
     pub fn leader(&self) -> Option<&GroupLeader> {
         match self.running.get(&Service::Leader) {

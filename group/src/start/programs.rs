@@ -12,7 +12,7 @@ use headwater_link::QoS;
 use tokio::time::sleep;
 
 use super::device_totals::DeviceTotals;
-use super::program::{Program, find_program, free_port};
+use super::program::{Program, free_port};
 use super::service::{Service, SiteSettings, StartError, device_id, services_of};
 
 /// Limit for the cloud to load its section, and for a program to end after SIGTERM.
@@ -29,20 +29,6 @@ pub struct ProgramPaths {
     pub aggregator: PathBuf,
     /// `headwater-cloud`.
     pub cloud: PathBuf,
-}
-
-impl ProgramPaths {
-    /// Programs in the folder of the running program.
-    ///
-    /// # Errors
-    /// [`StartError::NoProgram`] for a program that is not there.
-    pub fn beside_this_program() -> Result<Self, StartError> {
-        Ok(Self {
-            device: find_program("headwater-device")?,
-            aggregator: find_program("headwater-aggregator")?,
-            cloud: find_program("headwater-cloud")?,
-        })
-    }
 }
 
 /// Settings of a [`ProgramGroup`].

@@ -96,6 +96,13 @@ pub(crate) struct BlockInput<'a> {
     pub(crate) row_words: usize,
 }
 
+/// Arguments of [`BlockKernel::run`], for code that a code path compiles with its instructions.
+struct BlockRun<'a, 'b> {
+    block: &'a Block<'a>,
+    scratch: &'a mut Scratch<'b>,
+    output: &'a mut [u64],
+}
+
 /// The weights of a block as a section stores them, one bit each: `[filters, channels, kernel, kernel]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeightBits<'a> {

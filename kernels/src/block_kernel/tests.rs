@@ -11,10 +11,10 @@ use super::{Block, BlockInput, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words};
 use crate::code_path::{CodePath, PathCode};
 use crate::pooling::pool_rows;
-use crate::reference;
 use crate::section::{InputKind, Scratch, Weights};
 use crate::shape::{Convp, Map, Window};
 use crate::simd::Simd;
+use crate::testing::reference;
 use crate::threshold::Threshold;
 
 /// A block with its weights, and an input.

@@ -34,7 +34,6 @@ pub(super) struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     pub(super) fn new(path: &'a Path, options: &'a ArchiveOptions) -> Self {
-        let highest = FrameId { sample: 0, slot: 0 };
         Self {
             path,
             options,
@@ -42,7 +41,7 @@ impl<'a> Collector<'a> {
             frames: BTreeMap::new(),
             member_count: 0,
             frame_count: 0,
-            highest,
+            highest: FrameId::default(),
         }
     }
 
@@ -138,7 +137,7 @@ impl<'a> Collector<'a> {
 }
 
 /// Sample and slot of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FrameId {
     pub(super) sample: usize,
     pub(super) slot: usize,

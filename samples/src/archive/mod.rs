@@ -36,7 +36,8 @@ use crate::{DataError, Shape, View};
 pub struct Archive {
     /// Content of `labels.json`.
     pub labels: Labels,
-    shape: Shape,
+    /// Shape of every view.
+    pub shape: Shape,
     slot: Option<usize>,
     /// A missing entry is a frame that is not in view.
     frames: BTreeMap<FrameId, Result<View, BrokenFrame>>,
@@ -148,12 +149,6 @@ impl Archive {
         Ok(Self { frames, labels, shape, slot: options.slot })
     }
 
-    /// Shape of every view.
-    #[must_use]
-    pub const fn shape(&self) -> Shape {
-        self.shape
-    }
-
     /// Number of slots, loaded or not.
     #[must_use]
     pub const fn slots(&self) -> usize {
@@ -170,15 +165,6 @@ impl Archive {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Class of a sample; `None` where unknown.
-    ///
-    /// # Panics
-    /// When `sample` is not below `len()`.
-    #[must_use]
-    pub fn class(&self, sample: usize) -> Option<u16> {
-        self.labels.classes[sample]
     }
 
     /// Frame of a slot and sample.

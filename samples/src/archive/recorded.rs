@@ -69,7 +69,7 @@ mod tests {
         let mut pixels = vec![0; data.shape().bytes()];
         let order: Vec<_> = spread(6).collect();
         for (sample, slot) in (0..5).flat_map(|sample| (0..data.slots()).map(move |slot| (sample, slot))) {
-            assert_eq!(archive.class(sample), Some(data.label(Part::Test, order[sample])));
+            assert_eq!(archive.labels.classes[sample], Some(data.label(Part::Test, order[sample])));
             match archive.frame(sample, slot) {
                 Frame::View(view) => {
                     assert!(data.view_into(Part::Test, order[sample], slot, &mut pixels));

@@ -77,7 +77,7 @@ fn read_back(archive: &Archive, sample: usize) -> SampleViews {
         Frame::NotInView => None,
         Frame::Broken(broken) => panic!("{broken}"),
     };
-    SampleViews { label: archive.class(sample), views: (0..archive.slots()).map(view).collect() }
+    SampleViews { label: archive.labels.classes[sample], views: (0..archive.slots()).map(view).collect() }
 }
 
 fn open_slot(path: &Path, slot: usize) -> Result<Archive, DataError> {
@@ -98,7 +98,7 @@ fn samples_are_read_back_from_an_archive_in_either_format() {
         let archive = open(&archive_bytes(&samples(), format)).unwrap();
         let read: Vec<_> = (0..archive.len()).map(|index| read_back(&archive, index)).collect();
         assert_eq!(read, samples());
-        assert_eq!((archive.slots(), archive.shape(), archive.labels.frames), (3, SHAPE, Some(3)));
+        assert_eq!((archive.slots(), archive.shape, archive.labels.frames), (3, SHAPE, Some(3)));
     }
 }
 

@@ -37,8 +37,6 @@ pub const SEED: u64 = 2017;
 pub const SLOTS: usize = 6;
 /// Shape of every view.
 pub const SHAPE: Shape = Shape::rgb(FRAME_SIDE, FRAME_SIDE);
-/// Bytes of every view.
-pub const VIEW_BYTES: usize = SHAPE.bytes();
 
 /// Height and width of a frame.
 const FRAME_SIDE: usize = 32;
@@ -113,7 +111,7 @@ impl DataSet for Fashion6Cam {
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        assert_eq!(pixels.len(), VIEW_BYTES, "a view of {SHAPE} needs a buffer of its size");
+        assert_eq!(pixels.len(), SHAPE.bytes(), "a view of {SHAPE} needs a buffer of its size");
         let projection = &self.projections[slot];
         let article = self.articles.view(part, index, 0).expect("the only slot sees every article");
         let mut random = RandomStream::keyed(&[SEED, part as u64, index as u64, slot as u64]);

@@ -21,7 +21,7 @@ fn a_view_does_not_depend_on_earlier_calls() {
 fn a_slot_that_does_not_see_the_sample_leaves_the_buffer_unchanged() {
     let data = data();
     for (index, slot) in (0..200).flat_map(|index| (0..SLOTS).map(move |slot| (index, slot))) {
-        let mut buffer = vec![123; VIEW_BYTES];
+        let mut buffer = vec![123; SHAPE.bytes()];
         let in_view = data.view_into(Part::Test, index, slot, &mut buffer);
         assert_eq!(!in_view, buffer.iter().all(|&byte| byte == 123));
         assert_eq!(in_view, data.sample(Part::Test, index).views[slot].is_some());
@@ -31,7 +31,7 @@ fn a_slot_that_does_not_see_the_sample_leaves_the_buffer_unchanged() {
 #[test]
 fn fifteen_percent_of_the_views_are_not_in_view() {
     let data = Fashion6Cam::drawn(4000, 0, 0);
-    let mut buffer = vec![0; VIEW_BYTES];
+    let mut buffer = vec![0; SHAPE.bytes()];
     let views = 4000 * SLOTS;
     let seen: usize = (0..4000)
         .map(|index| (0..SLOTS).filter(|&slot| data.view_into(Part::Train, index, slot, &mut buffer)).count())
@@ -43,7 +43,7 @@ fn fifteen_percent_of_the_views_are_not_in_view() {
 #[test]
 fn noise_has_mean_zero_and_standard_deviation_six() {
     let grey = [100 << LUMA_BITS; FRAME_PIXELS];
-    let mut pixels = vec![0; VIEW_BYTES];
+    let mut pixels = vec![0; SHAPE.bytes()];
     let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
     for key in 0..100 {
         expose(&grey, [1 << GAIN_BITS; 3], &mut RandomStream::keyed(&[key]), &mut pixels);
@@ -85,7 +85,7 @@ const REAL: &str = "20830959d8ddfde9a77e78e6eacd70de509c90a4b6b83974b026875f6775
 /// Hash over the views of the first samples of each part: one byte 0 or 1 (in view), then the pixels.
 fn hash(data: &Fashion6Cam, samples: usize) -> String {
     let mut hash = Sha256::new();
-    let mut pixels = vec![0; VIEW_BYTES];
+    let mut pixels = vec![0; SHAPE.bytes()];
     for part in [Part::Train, Part::Validation, Part::Test] {
         for (index, slot) in (0..samples).flat_map(|index| (0..SLOTS).map(move |slot| (index, slot))) {
             let in_view = data.view_into(part, index, slot, &mut pixels);

@@ -20,13 +20,13 @@
 //! serves all pixels.
 
 mod adders;
-mod prepare;
 mod tile;
 
+use super::sum_tables::group_signs;
 use super::{Block, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{bits_at, low_bits, or_bits_at, or_into};
 use crate::code_path::CodePath;
-use crate::pixel_words::{self, PixelWords};
+use crate::pixel_words::{self, PixelPadding, PixelWords};
 use crate::pooling::{pool_across, pooled_rows};
 use crate::section::{InputKind, Needs, Scratch, Weights};
 use crate::shape::{Convp, Map};
@@ -61,8 +61,28 @@ impl BlockKernel for BitSlices {
         }
     }
 
+    /// Writes the signs of each group, one byte a group: `[filters, channel, kernel row, group]`, and the masks of [`TileMasks`].
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
-        prepare::prepare(&Sizes::of(shape), weights, prepared);
+        let sizes = Sizes::of(shape);
+        let (kernel, channels) = (shape.conv.kernel, shape.input.channels);
+        prepared.signs.fill(0);
+        for (filter, signs) in prepared.signs.chunks_exact_mut(sizes.groups).enumerate() {
+            for (index, signs) in signs.iter_mut().enumerate().take(channels * kernel * sizes.row_groups) {
+                let (row, group) = (index / sizes.row_groups, index % sizes.row_groups);
+                *signs = group_signs(weights, filter, row * kernel, group * GROUP..kernel);
+            }
+        }
+        prepared.words.fill(0);
+        let mut set = |mask: usize, pixel: usize| {
+            prepared.words[mask * sizes.mask_words + pixel / 64] |= 1 << (pixel % 64);
+        };
+        sizes.pixels.each_pixel(|PixelPadding { pixel, rows, columns, padded_taps }| {
+            rows.for_each(|ky| set(ky, pixel));
+            columns.for_each(|kx| set(kernel + kx, pixel));
+            for digit in (0..=sizes.digits).filter(|digit| padded_taps >> digit & 1 == 1) {
+                set(2 * kernel + digit, pixel);
+            }
+        });
     }
 
     #[inline(always)]
@@ -77,13 +97,11 @@ impl BlockKernel for BitSlices {
 /// Sizes of a block's tiles and masks, worked out once a run.
 #[derive(Clone, Copy)]
 struct Sizes {
-    shape: Convp,
+    pixels: PixelWords,
     /// Groups of a kernel row.
     row_groups: usize,
     /// Groups of a filter, rounded up to whole rounds.
     groups: usize,
-    /// Pixels from one row to the next.
-    pitch: usize,
     tiles: usize,
     /// Binary digits of a count.
     digits: usize,
@@ -99,16 +117,15 @@ impl Sizes {
     #[inline(always)]
     fn of(shape: Convp) -> Self {
         let (pixels, kernel) = (PixelWords::of(shape), shape.conv.kernel);
-        let (pitch, row_groups) = (pixels.pitch, kernel.div_ceil(GROUP));
+        let row_groups = kernel.div_ceil(GROUP);
         let tiles = pixels.len().div_ceil(TILE);
         let digits = (usize::BITS - shape.taps().leading_zeros()) as usize;
-        let read = tiles * TILE + (kernel - 1) * (pitch + 1);
-        let written = pixels.leading_padding() + shape.input.height * pitch;
+        let read = tiles * TILE + (kernel - 1) * (pixels.pitch + 1);
+        let written = pixels.leading_padding() + shape.input.height * pixels.pitch;
         Self {
-            shape,
+            pixels,
             row_groups,
             groups: (shape.input.channels * kernel * row_groups).next_multiple_of(ROUND_GROUPS),
-            pitch,
             tiles,
             digits: if digits > MIN_DIGITS { digits } else { MIN_DIGITS },
             channel_words: (if read > written { read } else { written }).div_ceil(64) + 2,
@@ -162,14 +179,14 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
 /// Lays the rows of each channel one after the other, at the pitch of the pixels, after the leading padding.
 #[inline(always)]
 fn fill_channels(sizes: &Sizes, bits: &[u64], row_words: usize, to: &mut [u64]) {
-    let Map { channels, height, width } = sizes.shape.input;
+    let Map { channels, height, width } = sizes.pixels.shape.input;
     to.fill(0);
     let maps = bits.chunks_exact(height * row_words).take(channels);
-    let first = PixelWords::of(sizes.shape).leading_padding();
+    let first = sizes.pixels.leading_padding();
     for (map, to) in maps.zip(to.chunks_exact_mut(sizes.channel_words)) {
         for (y, row) in map.chunks_exact(row_words).enumerate() {
             for (index, &word) in row.iter().enumerate().take(width.div_ceil(64)) {
-                or_bits_at(to, first + y * sizes.pitch + index * 64, word);
+                or_bits_at(to, first + y * sizes.pixels.pitch + index * 64, word);
             }
         }
     }
@@ -178,11 +195,11 @@ fn fill_channels(sizes: &Sizes, bits: &[u64], row_words: usize, to: &mut [u64]) 
 /// Cuts the bits of all filters into rows, and pools the rows across.
 #[inline(always)]
 fn take_rows(sizes: &Sizes, filters: &[u64], row: &mut [u64], output: &mut [u64]) {
-    let shape = sizes.shape;
+    let shape = sizes.pixels.shape;
     let (convolved, pooled_height) = (shape.convolved(), shape.output().height);
     let map_words = output.len() / shape.filters;
     for y in 0..convolved.height {
-        let (from, rows) = (y * sizes.pitch, pooled_rows(shape.pool, y, pooled_height));
+        let (from, rows) = (y * sizes.pixels.pitch, pooled_rows(shape.pool, y, pooled_height));
         let maps = output.chunks_exact_mut(map_words);
         for (bits, map) in filters.chunks_exact(sizes.filter_words).zip(maps) {
             if row.len() == 1 {

@@ -28,8 +28,8 @@ pub(super) struct TileMasks<'a> {
 impl<'a> TileMasks<'a> {
     #[inline(always)]
     pub(super) fn of(sizes: &Sizes, words: &'a [u64]) -> Self {
-        let (rows, rest) = words.split_at(sizes.shape.conv.kernel * sizes.mask_words);
-        let (columns, padded) = rest.split_at(sizes.shape.conv.kernel * sizes.mask_words);
+        let (rows, rest) = words.split_at(sizes.pixels.shape.conv.kernel * sizes.mask_words);
+        let (columns, padded) = rest.split_at(sizes.pixels.shape.conv.kernel * sizes.mask_words);
         Self { rows, columns, padded }
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn fill_sums(
     tile: usize,
     sums: &mut [Sums],
 ) {
-    let kernel = sizes.shape.conv.kernel;
+    let kernel = sizes.pixels.shape.conv.kernel;
     let mut sums = sums.iter_mut();
     for channel in channels.chunks_exact(sizes.channel_words) {
         for (ky, row) in masks.rows.chunks_exact(sizes.mask_words).enumerate() {
@@ -61,7 +61,7 @@ pub(super) fn fill_sums(
                 for tap in 0..GROUP.min(kernel - group * GROUP) {
                     let kx = group * GROUP + tap;
                     let inside = and(row, *row_at(&masks.columns[kx * sizes.mask_words..], tile));
-                    let from = tile * TILE + ky * sizes.pitch + kx;
+                    let from = tile * TILE + ky * sizes.pixels.pitch + kx;
                     let Some(words) = channel[from / 64..].first_chunk() else { return };
                     let bits = shifted(words, (from % 64) as u32);
                     positive[tap] = and(inside, bits);

@@ -24,7 +24,7 @@
 mod prepare;
 mod run;
 
-use super::{Block, BlockKernel, InputLayout, WeightBits};
+use super::{Block, BlockKernel, BlockRun, InputLayout, WeightBits};
 use crate::bit_map::BitLayout;
 use crate::code_path::CodePath;
 use crate::pixel_words::{self, PixelWords, WORD_PIXELS};
@@ -101,7 +101,7 @@ impl BlockKernel for Lookups {
 
     #[inline(always)]
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
-        simd.with_byte_lookup(run::Convolve { block, scratch, output });
+        simd.with_byte_lookup(BlockRun { block, scratch, output });
     }
 }
 

@@ -1,21 +1,14 @@
 //! One run: the input laid out anew, then one word of pixels after the other.
 
 use super::{
-    BOUNDS, Block, CACHE_LINE, CHANNELS, FILTERS, LookupVector, Prepared, ROUND_LOOKUPS, Scratch, Sizes,
-    TRIPLE, UNROLLED, WORD_PIXELS, WORD_VECTORS,
+    BOUNDS, Block, BlockRun, CACHE_LINE, CHANNELS, FILTERS, LookupVector, Prepared, ROUND_LOOKUPS, Scratch,
+    Sizes, TRIPLE, UNROLLED, WORD_PIXELS, WORD_VECTORS,
 };
 use crate::bit_map::bits_at;
 use crate::shape::Map;
 use crate::simd::{ByteLookup, ByteLookupCode, Counts, HALF, LANES};
 
-/// Arguments of [`BlockKernel::run`](super::BlockKernel::run).
-pub(super) struct Convolve<'a, 'b> {
-    pub(super) block: &'a Block<'a>,
-    pub(super) scratch: &'a mut Scratch<'b>,
-    pub(super) output: &'a mut [u64],
-}
-
-impl ByteLookupCode for Convolve<'_, '_> {
+impl ByteLookupCode for BlockRun<'_, '_> {
     #[inline(always)]
     fn run<L: ByteLookup>(self, ops: L) {
         convolve(ops, self.block, self.scratch, self.output);

@@ -2,7 +2,8 @@
 
 use super::transpose::transpose;
 use super::{
-    Block, LINE_WORDS, MAX_PASS_WORDS, Padding, Prepared, Scratch, Sizes, WORD_PIXELS, WORD_VECTORS, WORDS,
+    Block, BlockRun, LINE_WORDS, MAX_PASS_WORDS, Padding, Prepared, Scratch, Sizes, WORD_PIXELS,
+    WORD_VECTORS, WORDS,
 };
 use crate::simd::{WordPopcount, WordPopcountCode};
 
@@ -57,14 +58,7 @@ struct Padded<W> {
     odd: u8,
 }
 
-/// Arguments of [`BlockKernel::run`](super::BlockKernel::run).
-pub(super) struct Convolve<'a, 'b> {
-    pub(super) block: &'a Block<'a>,
-    pub(super) scratch: &'a mut Scratch<'b>,
-    pub(super) output: &'a mut [u64],
-}
-
-impl WordPopcountCode for Convolve<'_, '_> {
+impl WordPopcountCode for BlockRun<'_, '_> {
     #[inline(always)]
     fn run<P: WordPopcount>(self, ops: P) {
         convolve(ops, self.block, self.scratch, self.output);

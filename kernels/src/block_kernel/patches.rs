@@ -12,19 +12,16 @@
 //!
 //! Padding contributes 0: rows outside the map are left out, and columns outside are masked.
 
-mod transpose;
-
 use core::ops::Range;
 
-use super::{Block, BlockKernel, InputLayout, WeightBits};
-use crate::bit_map::{bits_at, low_bits};
+use super::{Block, BlockInput, BlockKernel, InputLayout, WeightBits};
+use crate::bit_map::{bits_at, low_bits, or_bits_at};
 use crate::code_path::CodePath;
 use crate::pooling::{pool_across, pooled_rows};
 use crate::section::{InputKind, Needs, Scratch, Weights};
 use crate::shape::Convp;
 use crate::simd::Simd;
 use crate::threshold::Threshold;
-use transpose::{row_words, transpose};
 
 /// Bit counts of patches; see the module.
 pub(super) struct Patches;
@@ -66,6 +63,11 @@ impl BlockKernel for Patches {
     fn run<S: Simd>(_: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
         convolve(block, scratch.words, output);
     }
+}
+
+/// Words of a transposed row with its padding, and one more to read past the end of a run.
+const fn row_words(shape: Convp) -> usize {
+    ((shape.input.width + 2 * shape.conv.pad) * shape.input.channels).div_ceil(64) + 1
 }
 
 /// Words of the bits under a kernel row.
@@ -215,6 +217,42 @@ fn fill_mask(shape: Convp, x: usize, mask: &mut [u64]) {
     }
 }
 
+/// Transposes rows `[channel, row, column]` into `[row, column, channel]`, with zeros as padding on both sides of a row.
+#[inline(always)]
+fn transpose(shape: Convp, input: BlockInput<'_>, rows: &mut [u64]) {
+    let map = shape.input;
+    rows.fill(0);
+    for (y, to) in rows.chunks_exact_mut(row_words(shape)).enumerate() {
+        for channel in (0..map.channels).step_by(8) {
+            let channels = (map.channels - channel).min(8);
+            for x in (0..map.width).step_by(8) {
+                let mut square = 0u64;
+                for index in 0..channels {
+                    let row = ((channel + index) * map.height + y) * input.row_words;
+                    square |= (input.bits[row + x / 64] >> (x % 64) & 0xff) << (8 * index);
+                }
+                let square = transpose_square(square);
+                for column in 0..(map.width - x).min(8) {
+                    let at = (x + column + shape.conv.pad) * map.channels + channel;
+                    or_bits_at(to, at, square >> (8 * column) & 0xff);
+                }
+            }
+        }
+    }
+}
+
+/// Transposes a square of 8 by 8 bits (Hacker's Delight, 7-3).
+#[inline(always)]
+const fn transpose_square(square: u64) -> u64 {
+    let mut x = square;
+    let mut t = (x ^ (x >> 7)) & 0x00aa_00aa_00aa_00aa;
+    x ^= t ^ (t << 7);
+    t = (x ^ (x >> 14)) & 0x0000_cccc_0000_cccc;
+    x ^= t ^ (t << 14);
+    t = (x ^ (x >> 28)) & 0x0000_0000_f0f0_f0f0;
+    x ^ t ^ (t << 28)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +268,17 @@ mod tests {
         #[test]
         fn patches_over_large_maps_equal_the_reference(case in any_block(InputKind::Bits, 1..6, 20..80)) {
             check::<Patches>(&case)?;
+        }
+    }
+
+    #[test]
+    fn a_square_of_bits_is_transposed() {
+        let square = 0x0123_4567_89ab_cdef;
+        let transposed = transpose_square(square);
+        for row in 0..8 {
+            for column in 0..8 {
+                assert_eq!(transposed >> (8 * column + row) & 1, square >> (8 * row + column) & 1);
+            }
         }
     }
 }

@@ -1,0 +1,3 @@
+//! What tests compare the kernels with.
+
+pub mod reference;
