@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use headwater_cloud_service::{CloudError, CloudSettings, open_networks, run};
+use headwater_cloud_service::{CloudError, CloudSettings, run};
+use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, load};
 use headwater_telemetry::init_logs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +38,8 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
-    let networks = open_networks(&settings.bundle, settings.next_bundle.as_deref())?;
+    let networks =
+        Networks::open(&settings.bundle, settings.next_bundle.as_deref()).map_err(CloudError::Config)?;
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let shutdown = async {

@@ -1,9 +1,8 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
 use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
 use headwater_settings::{
@@ -188,18 +187,10 @@ impl GroupSettings {
     /// Opens the files of the group.
     fn open(&self) -> Result<GroupConfig, Vec<String>> {
         let mut mistakes = Vec::new();
-        let mut note = |key: &str, mistake: String| mistakes.push(format!("{key}: {mistake}"));
-        let bundle = open_bundle(&self.bundle).map_err(|mistake| note("bundle", mistake)).ok();
-        let next = self.next_bundle.as_deref().map(open_bundle).transpose();
-        let next = next.map_err(|mistake| note("next_bundle", mistake)).ok().flatten();
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
+        let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
         let policy = self.policy.as_deref().map(open_policy).transpose();
-        let policy = policy.map_err(|mistake| note("policy", mistake)).ok().flatten();
-        let networks = match (bundle, next) {
-            (Some(current), Some(next)) => {
-                Networks::both(current, next).map_err(|mistake| note("next_bundle", mistake.to_string())).ok()
-            }
-            (current, _) => current.map(Networks::from),
-        };
+        let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
         let Some((networks, role)) = networks.zip(role).filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
@@ -240,10 +231,6 @@ impl GroupSettings {
             }
         }
     }
-}
-
-fn open_bundle(path: &Path) -> Result<Arc<Bundle>, String> {
-    Bundle::open(path).map(Arc::new).map_err(|error| format!("opening {}: {error}", path.display()))
 }
 
 fn open_policy(path: &Path) -> Result<(Policy, PolicyId), String> {

@@ -33,6 +33,9 @@ pub enum DeviceError {
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The admin listener cannot listen.
+    #[error("admin.listen: {0}")]
+    Admin(#[source] io::Error),
     /// The system gives no thread.
     #[error("starting the model thread: {0}")]
     Thread(#[source] io::Error),

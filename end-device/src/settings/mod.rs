@@ -100,7 +100,7 @@ pub struct DeviceOptions {
     #[conf(long, env)]
     pub state_dir: Option<PathBuf>,
     /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
-    #[conf(long, env, value_parser = qos, default_value = "0")]
+    #[conf(long, env, default_value = "0")]
     pub upward_qos: QoS,
     /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
     #[conf(long, env, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
@@ -195,10 +195,6 @@ impl Settings for DeviceOptions {}
 /// Reads a number of these bounds.
 fn number<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) -> Result<T, Mistake> {
     text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
-}
-
-fn qos(text: &str) -> Result<QoS, Mistake> {
-    number::<0, 1, u8>(text).and_then(|qos| QoS::try_from(qos).map_err(Mistake))
 }
 
 /// The files and folders that the settings name, opened.
