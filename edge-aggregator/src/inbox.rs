@@ -295,16 +295,10 @@ fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded.
-pub(crate) fn device_filters(topics: &Topics) -> [String; 6] {
-    let [birth, status, summary, features, decision] = [
-        DeviceTopic::Birth,
-        DeviceTopic::Status,
-        DeviceTopic::Summary,
-        DeviceTopic::Features,
-        DeviceTopic::Decision,
-    ]
-    .map(|leaf| topics.every_device(leaf));
-    [birth, status, summary, features, decision, topics.name(&Topic::Trigger)]
+pub(crate) fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
+    use DeviceTopic::{Birth, Decision, Features, Status, Summary};
+    let of_devices = [Birth, Status, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));
+    of_devices.into_iter().chain([topics.name(&Topic::Trigger)])
 }
 
 /// Filters of the messages of remote edges.

@@ -6,7 +6,8 @@ use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
 use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
 use headwater_settings::{
-    CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables, word,
+    Bounded, CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables,
+    word,
 };
 use serde::Deserialize;
 
@@ -57,8 +58,8 @@ pub struct GroupSettings {
     #[conf(long, env)]
     pub local_edges: Option<List<usize>>,
     /// Only for role "edge": index of the edge in the network, from 0.
-    #[conf(long, env, value_parser = edge_index)]
-    pub edge: Option<EdgeIndex>,
+    #[conf(long, env)]
+    pub edge: Option<Bounded<0, MAX_EDGE, u8>>,
     /// Only for role "edge": name in topics. Left out: "edge-" and the index.
     #[conf(long, env)]
     pub edge_id: Option<EdgeId>,
@@ -75,6 +76,9 @@ pub struct GroupSettings {
     #[conf(flatten, prefix)]
     pub journal: JournalSettings,
 }
+
+/// Highest index of an edge.
+const MAX_EDGE: u64 = EdgeIndex::MAX as u64 - 1;
 
 /// Part that a process has in a group, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -211,7 +215,8 @@ impl GroupSettings {
     fn role(&self) -> Result<Role, Vec<String>> {
         let of_other = |key: &str, role: &str| format!("{key}: only with role = {role:?}");
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
-        match (self.role, local_edges, self.edge) {
+        let edge = self.edge.map(|edge| EdgeIndex::new(edge.get()).expect("the declared range of edges"));
+        match (self.role, local_edges, edge) {
             (RoleName::Edge, None, Some(edge)) => Ok(match self.edge_id.clone() {
                 Some(id) => Role::Edge { edge, id },
                 None => Role::edge(edge),
@@ -239,9 +244,4 @@ fn open_policy(path: &Path) -> Result<(Policy, PolicyId), String> {
     let policy: Policy = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
     policy.check().map_err(|error| in_file(error.to_string()))?;
     Ok((policy, Policy::id_of(text.as_bytes())))
-}
-
-fn edge_index(text: &str) -> Result<EdgeIndex, String> {
-    let edge = text.parse::<u8>().ok().and_then(|edge| EdgeIndex::new(edge).ok());
-    edge.ok_or_else(|| format!("expected 0 to {}, found {text}", EdgeIndex::MAX - 1))
 }

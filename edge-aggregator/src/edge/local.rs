@@ -74,8 +74,10 @@ impl LocalEdges {
                 max_open_samples: max_open,
             };
             let at = NetworkEdge { generation, edge };
-            let jobs = start_thread(at, section, max_open, self.sender.clone());
-            let jobs = jobs
+            let ((jobs, queue), replies) = (sync_channel(max_open), self.sender.clone());
+            let thread = std::thread::Builder::new().name(format!("edge-{edge}"));
+            let started = thread.spawn(move || run(at, section, &queue, &replies));
+            started
                 .map_err(|error| AggregatorError::section(format!("no thread for edge {edge}: {error}")))?;
             self.edges.push(LocalEdge { at, collector: Collector::new(config), jobs });
         }
@@ -141,20 +143,7 @@ impl LocalEdges {
     }
 }
 
-/// Starts the thread of an edge with a queue of `max_jobs`. Every job has one reply, so that the number of replies is bounded too.
-/// Once the queue is dropped, the thread runs the queued jobs and ends.
-fn start_thread(
-    at: NetworkEdge,
-    section: EdgeSection,
-    max_jobs: usize,
-    replies: UnboundedSender<EdgeReply>,
-) -> std::io::Result<SyncSender<EdgeJob>> {
-    let (jobs, queue) = sync_channel(max_jobs);
-    let thread = std::thread::Builder::new().name(format!("edge-{}", at.edge));
-    thread.spawn(move || run(at, section, &queue, &replies))?;
-    Ok(jobs)
-}
-
+/// Runs the queued jobs of an edge, and ends once the queue is dropped. Every job has one reply, so that the number of replies is bounded.
 fn run(
     at: NetworkEdge,
     mut section: EdgeSection,

@@ -127,8 +127,7 @@ impl Worker {
             (Some(client_id), Generation::Next) => format!("{client_id}-next"),
             _ => config.client_id(id.as_str()),
         };
-        let filters =
-            device_filters(&topics).into_iter().chain([request_topic.clone(), status_topic.clone()]);
+        let filters = device_filters(&topics).chain([request_topic.clone(), status_topic.clone()]);
         let mut link = shared.link_config(client_id, Some(limits.largest_payload()), filters);
         link.retained = vec![retained(&status_topic, &status)];
         let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
