@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
 use headwater_settings::{Sources, Stop};
-use headwater_telemetry::init_logs;
-use tokio::signal::unix::{SignalKind, signal};
+use headwater_telemetry::{init_logs, stop_signal};
 use tracing::{error, info};
 
 const PROGRAM: &str = "headwater-aggregator";
@@ -48,10 +47,9 @@ fn main() -> ExitCode {
 /// Runs until a signal; returns whether every group ended well.
 #[tokio::main]
 async fn lead(config: AggregatorConfig) -> anyhow::Result<bool> {
-    let mut terminate = signal(SignalKind::terminate()).context("waiting for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("waiting for SIGINT")?;
+    let stop = stop_signal().context("waiting for a signal")?;
     let shutdown = async {
-        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        stop.await;
         info!("stopping");
     };
     let mut all_well = true;

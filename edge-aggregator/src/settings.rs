@@ -1,10 +1,10 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
-use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
+use headwater_protocol::{EdgeId, EdgeIndex, GroupId, SiteId};
 use headwater_settings::{
     Bounded, CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables,
     word,
@@ -193,7 +193,7 @@ impl GroupSettings {
         let mut mistakes = Vec::new();
         let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
-        let policy = self.policy.as_deref().map(open_policy).transpose();
+        let policy = self.policy.as_deref().map(Policy::read).transpose();
         let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
         let Some((networks, role)) = networks.zip(role).filter(|_| mistakes.is_empty()) else {
@@ -236,12 +236,4 @@ impl GroupSettings {
             }
         }
     }
-}
-
-fn open_policy(path: &Path) -> Result<(Policy, PolicyId), String> {
-    let in_file = |reason: String| format!("{}: {reason}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
-    let policy: Policy = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
-    policy.check().map_err(|error| in_file(error.to_string()))?;
-    Ok((policy, Policy::id_of(text.as_bytes())))
 }

@@ -8,6 +8,7 @@ mod admin;
 mod logs;
 mod metrics;
 mod report;
+mod stop;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -16,3 +17,4 @@ pub use logs::{FilterError, LogFormat, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 pub use report::ReportMetric;
+pub use stop::stop_signal;

@@ -5,6 +5,7 @@ mod source;
 use std::path::PathBuf;
 
 use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::Policy;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
@@ -227,20 +228,18 @@ impl DeviceSettings {
     /// # Panics
     /// Never: the declared range of `slot` is that of slots.
     pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
-        let mut config = DeviceConfig {
+        let policy = self.policy.as_deref().map(Policy::read).transpose();
+        let policy = policy.map_err(|reason| DeviceError::Unfit(format!("policy: {reason}")))?;
+        Ok(DeviceConfig {
             site: self.site.clone(),
             group: self.group.clone(),
             id: self.id.clone(),
             slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
             broker: self.broker.address.clone(),
-            policy: None,
+            policy,
             capture: self.capture(),
             options: self.options.clone(),
-        };
-        if let Some(path) = &self.policy {
-            config.read_policy(path)?;
-        }
-        Ok(config)
+        })
     }
 
     fn capture(&self) -> Capture {
