@@ -48,7 +48,7 @@ impl LinkBytes {
 }
 
 impl DeviceBody {
-    /// Bytes of the devices of a network; see the table of configurations in the design.
+    /// Bytes of the devices of a network, by its configuration.
     pub fn of(manifest: &NetworkManifest) -> Self {
         let LinkBytes { scores_bytes: scores, features_bytes: features, .. } = LinkBytes::of(manifest);
         match manifest.configuration {

@@ -97,7 +97,8 @@ impl<'a> Exponents<'a> {
     }
 }
 
-/// With `Z = sum exp x`: `p = exp x / Z`, the largest is `1 / Z`, and the entropy is `-sum p ln p = ln Z - sum(x exp x) / Z`.
+/// Let `x = (logit - max) / T`, so that the largest `x` is 0, and `Z = sum exp x`. Then `p = exp x / Z`, the largest `p` is `1 / Z`, and
+/// the entropy is `-sum p ln p = ln Z - sum(x exp x) / Z`.
 fn logits_uncertainty(rule: ExitRule, exponents: &Exponents<'_>) -> Option<f32> {
     if !exponents.max.is_finite() {
         return None;

@@ -20,7 +20,7 @@ const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 3] = [exit_labels, exit_dis
 pub struct Loss {
     /// The minimised value, `[1]`: a mean over the samples of the batch.
     pub total: Tensor<1>,
-    /// Its value, and correct answers by exit.
+    /// The loss summed over the samples, and correct answers by exit.
     pub sums: LossSums,
 }
 

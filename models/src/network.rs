@@ -10,7 +10,7 @@ use crate::fused::{JoinRows, join};
 use crate::layers::{Block, Layout, Pass};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
-/// The layers of a network; its numbers are a [`State`].
+/// The layers of a network; its numbers are a [`State`](crate::layers::State).
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The spec of the layers.
@@ -25,7 +25,7 @@ pub struct Network {
     pub edge: Option<Block>,
     /// Layers of the cloud section.
     pub cloud: Vec<Block>,
-    /// Ranges of the numbers in a [`State`].
+    /// Where each parameter lies in a [`State`](crate::layers::State).
     pub layout: Layout,
 }
 

@@ -21,7 +21,7 @@ pub struct BitSet<P>(u64, PhantomData<P>);
 /// A set of device slots.
 pub type SlotSet = BitSet<Slot>;
 
-/// A set of edges of one network.
+/// A set of edges, the tier between devices and cloud, of one trained network.
 pub type EdgeSet = BitSet<EdgeIndex>;
 
 /// A set of sources of one join.

@@ -79,7 +79,7 @@ pub enum Dropped {
     Restart,
     /// Too many samples were open.
     Shed,
-    /// Every device with a view gave the sample up, because its spool was full or holds answers of an old network.
+    /// No device answered, and at least one had given the sample up.
     SpoolFull,
 }
 
@@ -140,12 +140,12 @@ pub struct Stages {
     pub decided_us: u64,
 }
 
-/// Bytes of message bodies that the sample needed on each hop.
+/// Bytes of message bodies that the sample needed on each hop. `edge` in a field's name is the aggregator's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopBytes {
     /// Hop from the devices to the leader or an edge.
     pub device_edge: u64,
-    /// Hop to the leader from edges that are separate processes.
+    /// Body bytes that edges in other processes sent to the leader; 0 for edges in its process.
     #[serde(default)]
     pub edge_leader: u64,
     /// Hop from the leader to the cloud.
@@ -155,7 +155,7 @@ pub struct HopBytes {
 /// The leader's account of all samples. Devices free memory and spool by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
-    /// Every sample up to this id is decided or dropped.
+    /// Every sample up to this id that was opened in time is decided or dropped.
     pub highest: SampleId,
     /// Samples decided since the journal began.
     pub decided: u64,
@@ -173,7 +173,7 @@ pub struct SettledNotice {
     /// The account.
     #[serde(flatten)]
     pub account: Settled,
-    /// First sample that the leader opened since it connected; `None` before the first.
+    /// First sample that a message in time opened since the leader connected; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<SampleId>,
     /// Samples of late messages that are decided or dropped now.

@@ -1,4 +1,4 @@
-//! Groups for tests: settings with waits that a busy machine does not reach, and clients.
+//! Groups and clients for tests. Their timeouts are so long that a busy machine does not run into them.
 
 use std::path::Path;
 use std::sync::Arc;

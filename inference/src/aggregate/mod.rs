@@ -3,8 +3,8 @@
 //! | | scores | feature maps |
 //! | --- | --- | --- |
 //! | max (MP) | `max over present` | the same, of ±1 values |
-//! | mean (AP) | `sum over present / number present`, summed in slot order | the same, of ±1 values |
-//! | concatenation (CC) | `[slots * classes]`, absent sources 0, then `slots` values of 0 or 1 | `[slots * f]` planes, absent sources 0, then `slots` constant planes of 0 or 1 |
+//! | mean (AP) | `sum over present / number present`, summed in the order of the sources | the same, of ±1 values |
+//! | concatenation (CC) | `[sources * classes]`, absent sources 0, then `sources` values of 0 or 1 | `[sources * f]` planes, absent sources 0, then `sources` constant planes of 0 or 1 |
 //!
 //! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean of no present source are an error;
 //! the caller then answers from the class prior. Nothing here allocates.

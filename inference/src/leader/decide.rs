@@ -53,7 +53,9 @@ impl Leader {
             bytes: open.bytes,
         };
         if decision.degraded.contains(&Degraded::CloudTimeout) {
-            self.closed.keep_revisable(decision.clone());
+            // The cloud's answer is about the slots whose features came.
+            open.set_undelivered_missing();
+            self.closed.keep_revisable(Decision { presence: open.presence, ..decision.clone() });
         }
         self.closed.decided(sample);
         self.actions.push(Action::Decide(decision));

@@ -18,7 +18,7 @@ pub enum DeviceAnswer<'a> {
     Input(&'a [u8]),
     /// The decision of a device with an exit (configurations b and d).
     Decided(DeviceDecision),
-    /// The device had a view and gave the sample up, because its spool was full.
+    /// The device can no longer send its answer: its spool was full, or the answer was unreadable or of another network.
     GivenUp,
 }
 

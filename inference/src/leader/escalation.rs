@@ -172,7 +172,7 @@ impl Leader {
         self.decide(sample, best);
     }
 
-    /// Asks the cloud with the maps that came. A slot with a view and without a map counts as missing from here on.
+    /// Asks the cloud with the maps that came. Slots whose map did not come are missing once the cloud has answered.
     pub(super) fn ask_cloud(&mut self, sample: SampleId) {
         self.note_undelivered(sample);
         let Some(open) = self.open.get_mut(&sample) else { return };

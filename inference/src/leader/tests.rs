@@ -368,7 +368,7 @@ fn a_restart_publishes_decisions_again_and_drops_open_samples() {
     assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
 }
 
-/// A leader of one device that may decide itself.
+/// The leader of a single device that has an exit of its own (configuration b).
 fn alone() -> Leader {
     let config = LeaderConfig { configuration: Configuration::B, slots: 1, ..config() };
     let mut leader = Leader::new(config, Exits { local: None, edge: None });

@@ -25,7 +25,7 @@ use crate::spec::{BlockSpec, LayerShape};
 /// The state of a network together with its layout: the source of each layer's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainedState<'a> {
-    /// Ranges of the parameters in the state.
+    /// Where each parameter lies in `state`.
     pub layout: &'a Layout,
     /// The numbers.
     pub state: &'a State,

@@ -13,7 +13,7 @@ use super::Window;
 pub enum BlockSpec {
     /// Binary convolution, max pool, batch norm, sign.
     Convp(ConvpSpec),
-    /// Float convolution, batch norm, relu.
+    /// Float convolution, batch norm or bias, relu or nothing.
     Conv(ConvSpec),
     /// Max pool.
     Pool(PoolSpec),

@@ -28,7 +28,7 @@ pub use shapes::{SectionShapes, Shapes};
 pub struct Spec {
     /// File of the text.
     pub file: PathBuf,
-    /// The text.
+    /// Contents of the TOML file, for messages that quote a line.
     pub text: String,
     /// The tables of the text.
     pub network: NetworkSpec,

@@ -33,21 +33,21 @@ pub enum V2Error {
     /// Wrong datatype.
     #[error("{name}: expected datatype {expected}, found {found:?}")]
     Datatype {
-        /// Tensor.
+        /// Name of the tensor.
         name: &'static str,
-        /// Expected.
+        /// Datatype that the model takes.
         expected: &'static str,
-        /// Found.
+        /// Datatype in the request.
         found: String,
     },
     /// Wrong shape.
     #[error("{name}: expected shape {expected:?}, found {found:?}")]
     Shape {
-        /// Tensor.
+        /// Name of the tensor.
         name: &'static str,
-        /// Expected.
+        /// Shape that the model takes.
         expected: Vec<usize>,
-        /// Found (at most eight dimensions).
+        /// Shape in the request (at most eight dimensions).
         found: Vec<usize>,
     },
     /// No sample or too many.
@@ -58,14 +58,14 @@ pub enum V2Error {
         /// Found.
         found: usize,
     },
-    /// Fewer or more elements than the shape says.
+    /// A tensor with another number of bytes than its shape needs.
     #[error("{name}: expected {expected} bytes, found {found}")]
     Truncated {
-        /// Tensor.
+        /// Name of the tensor.
         name: &'static str,
-        /// Expected.
+        /// Bytes that the shape needs.
         expected: usize,
-        /// Found.
+        /// Bytes in the request.
         found: usize,
     },
     /// Neither binary nor JSON data of the datatype, or both.

@@ -10,7 +10,7 @@ use crate::manifest::{InputKind, OutputKind, SectionInput, SectionManifest, Sect
 
 const WINDOW: Window = Window { kernel: 3, stride: 1, pad: 1 };
 
-/// One filter over a view of 1x4x4: the sum of a 3x3 neighbourhood, at or above 255; scores are ±4 of the features' sum.
+/// One 3x3 filter over 1x4x4 pixels, sign at 255, pooled to 2x2. The scores are the sum of the four signs, and 0.5 minus that sum.
 fn packed() -> Vec<u8> {
     let shape = Convp {
         input: Map { channels: 1, height: 4, width: 4 },

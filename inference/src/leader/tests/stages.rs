@@ -145,6 +145,7 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((revised.exit, revised.class, &revised.label[..]), (Exit::Cloud, 2, "class 2"));
     assert_eq!(revised.degraded, [Degraded::FeaturesMissing]);
+    assert_eq!(revised.presence.present().iter().collect::<Vec<_>>(), [slot(0)], "only its features came");
     assert!(revised.confidence > found.confidence);
 }
 
