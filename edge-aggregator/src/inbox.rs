@@ -27,7 +27,7 @@ pub(crate) struct Inbox {
     pub(crate) edges: RemoteEdges,
     routes: HashMap<String, Route>,
     /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
-    last_sample: Option<SampleId>,
+    pub(crate) last_sample: Option<SampleId>,
     /// Newest sample at the arrival of the message that is read.
     newest: SampleId,
     scores: Vec<f32>,
@@ -134,11 +134,6 @@ impl Inbox {
             }
         }
         self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
-    }
-
-    /// From now on, ignores samples newer than `last`; the next process decides them.
-    pub(crate) fn stop_after(&mut self, last: SampleId) {
-        self.last_sample = Some(last);
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
 use headwater_settings::{Sources, Stop};
 use headwater_telemetry::{init_logs, stop_signal};
@@ -30,24 +29,19 @@ fn main() -> ExitCode {
     match lead(config) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(problem) => match problem.downcast::<AggregatorError>() {
-            Ok(AggregatorError::Config(mistakes)) => Stop::Mistakes(mistakes).print(PROGRAM),
-            Ok(failure) => {
-                error!("{failure}");
-                ExitCode::FAILURE
-            }
-            Err(problem) => {
-                error!("{problem:#}");
-                ExitCode::FAILURE
-            }
-        },
+        Err(AggregatorError::Config(mistakes)) => Stop::Mistakes(mistakes).print(PROGRAM),
+        Err(failure) => {
+            error!("{failure}");
+            ExitCode::FAILURE
+        }
     }
 }
 
 /// Runs until a signal; returns whether every group ended well.
 #[tokio::main]
-async fn lead(config: AggregatorConfig) -> anyhow::Result<bool> {
-    let stop = stop_signal().context("waiting for a signal")?;
+async fn lead(config: AggregatorConfig) -> Result<bool, AggregatorError> {
+    let stop =
+        stop_signal().map_err(|error| AggregatorError::Stopped(format!("waiting for a signal: {error}")))?;
     let shutdown = async {
         stop.await;
         info!("stopping");
