@@ -1,4 +1,4 @@
-//! Logs, metrics and the admin port: one set-up for all services.
+//! Logs, metrics, the admin port and the signals that end a program: one set-up for all services.
 //!
 //! A service declares its metrics in one file and registers them with [`Metrics`]. Counters and histograms are changed by the
 //! service itself. A [`ReportMetric`] is read from a report of the service at each request for the metrics. The crate does not know
