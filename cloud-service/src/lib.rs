@@ -22,6 +22,5 @@ mod settings;
 
 pub use app::{CloudState, app};
 pub use metrics::CloudReport;
-pub use network::open_networks;
 pub use service::{CloudError, CloudService, run};
 pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use headwater_cloud_service::{CloudError, CloudSettings, open_networks, run};
+use headwater_cloud_service::{CloudError, CloudSettings, run};
+use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, load};
-use headwater_telemetry::init_logs;
-use tokio::signal::unix::{SignalKind, signal};
+use headwater_telemetry::{init_logs, stop_signal};
 use tracing::{error, info};
 
 fn main() -> ExitCode {
@@ -37,11 +37,11 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
-    let networks = open_networks(&settings.bundle, settings.next_bundle.as_deref())?;
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let networks =
+        Networks::open(&settings.bundle, settings.next_bundle.as_deref()).map_err(CloudError::Config)?;
+    let stop = stop_signal().context("waiting for a signal")?;
     let shutdown = async {
-        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        stop.await;
         info!("stopping");
     };
     let report = run(settings.service.clone(), networks, shutdown).await?;

@@ -1,9 +1,8 @@
 //! The networks that the service answers for: shapes, limits, queue and model thread of each.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::NetworkId;
@@ -30,26 +29,6 @@ pub(crate) struct Network {
 
 /// Largest JSON part of a binary request: names, shapes, parameters, the caller's id.
 const HEAD_BYTES: usize = 8 * 1024;
-
-/// Opens the bundle of the current network, and that of the next where there is one.
-///
-/// # Errors
-/// [`CloudError::Model`] for a bundle that cannot be opened, [`CloudError::Config`] for two networks that cannot run side by side.
-pub fn open_networks(bundle: &Path, next: Option<&Path>) -> Result<Networks, CloudError> {
-    let open = |what: &str, path: &Path| {
-        let bundle = Bundle::open(path).map(Arc::new);
-        bundle.map_err(|error| format!("opening the {what} {}: {error}", path.display()))
-    };
-    match (open("bundle", bundle), next.map(|path| open("next bundle", path)).transpose()) {
-        (Ok(current), Ok(None)) => Ok(current.into()),
-        (Ok(current), Ok(Some(next))) => Networks::both(current, next)
-            .map_err(|error| CloudError::Config(vec![format!("next_bundle: {error}")])),
-        (current, next) => {
-            let reasons: Vec<_> = current.err().into_iter().chain(next.err()).collect();
-            Err(CloudError::Model(reasons.join("; ")))
-        }
-    }
-}
 
 impl Network {
     /// Starts the model thread, which begins to load the section.

@@ -60,10 +60,9 @@ impl CloudService {
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
         let (metrics, healths) = (Arc::clone(&state.shared.metrics), state.shared.healths.clone());
-        let admin = match config.admin.listen {
-            Some(listen) => Some(start_admin(listen, &metrics, healths.clone()).await?),
-            None => None,
-        };
+        let live = healths.clone();
+        let admin = AdminServer::start(config.admin.listen, metrics.registry.clone(), move || live.is_live());
+        let admin = admin.await.map_err(CloudError::Listen)?;
         let networks = state.shared.networks.as_ref().map(|_, network| network.id.short());
         let (network, next_network) = (networks.current, networks.next);
         info!(%addr, model = config.model.name, network, next_network, "serving");
@@ -103,15 +102,6 @@ impl CloudService {
         self.server.abort();
         let _ = (&mut self.server).await;
     }
-}
-
-async fn start_admin(
-    listen: SocketAddr,
-    metrics: &CloudMetrics,
-    healths: Healths,
-) -> Result<AdminServer, CloudError> {
-    let admin = AdminServer::start(listen, metrics.registry.clone(), move || healths.is_live()).await;
-    admin.inspect(|admin| info!(addr = %admin.address(), "admin port open")).map_err(CloudError::Listen)
 }
 
 /// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.

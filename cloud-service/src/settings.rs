@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use headwater_inference::bundle::Networks;
 use headwater_settings::{
     AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, Settings, defaults, word,
 };
 use serde::Deserialize;
 
 use crate::engine;
-use crate::network::open_networks;
 
 /// Runs the cloud section of a bundle and answers requests of the Open Inference Protocol v2.
 #[derive(Clone, Debug, Conf)]
@@ -103,9 +103,8 @@ pub enum EngineChoice {
 impl CloudSettings {
     /// Opens every file that the settings name, as a start would; returns all mistakes.
     pub fn open_files(&self) -> Vec<String> {
-        let networks = open_networks(&self.bundle, self.next_bundle.as_deref());
-        let engine = engine::choose(&self.service);
-        networks.err().map(|error| error.to_string()).into_iter().chain(engine.err()).collect()
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
+        networks.err().unwrap_or_default().into_iter().chain(engine::choose(&self.service).err()).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 //! A group that fails does not stop the others.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use headwater_telemetry::{AdminServer, Metrics};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::cloud::CloudConnection;
 use crate::config::{AggregatorConfig, GroupConfig, Role, SharedConfig};
@@ -128,11 +129,7 @@ impl Aggregator {
             let first = aggregator.ended.into_iter().find_map(|end| end.outcome.err());
             return Err(first.unwrap_or_else(|| AggregatorError::mistake("group: missing")));
         }
-        if let Some(address) = shared.config.admin.listen {
-            let admin = AdminServer::start(address, metrics, || true).await?;
-            info!(address = %admin.address(), "admin listener");
-            aggregator.admin = Some(admin);
-        }
+        aggregator.admin = AdminServer::start(shared.config.admin.listen, metrics, || true).await?;
         Ok(aggregator)
     }
 
@@ -232,26 +229,21 @@ fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
     let mut mistakes = Vec::new();
     for (index, config) in groups.iter().enumerate() {
         let GroupConfig { site, group, role, client_id, .. } = config;
+        let mut refuse = |key: &str, expected: &str, found: &dyn Display| {
+            mistakes.push(format!("group[{index}].{key}: expected {expected}, found {found} again"));
+        };
         let edge = match role {
             Role::Leader { .. } => None,
             Role::Edge { edge, id } => Some((edge, id)),
         };
         if !members.insert((site, group, edge.map(|(edge, _)| edge))) {
-            mistakes.push(format!(
-                "group[{index}].group: expected each role of a group once, found {group} again"
-            ));
+            refuse("group", "each role of a group once", group);
         }
-        if let Some((_, id)) = edge
-            && !edge_ids.insert((site, group, id))
-        {
-            mistakes.push(format!(
-                "group[{index}].edge_id: expected another name for each edge, found {id} again"
-            ));
+        if let Some((_, id)) = edge.filter(|(_, id)| !edge_ids.insert((site, group, *id))) {
+            refuse("edge_id", "another name for each edge", id);
         }
         if let Some(id) = client_id.as_ref().filter(|id| !client_ids.insert(*id)) {
-            mistakes.push(format!(
-                "group[{index}].client_id: expected another id for each group, found {id} again"
-            ));
+            refuse("client_id", "another id for each group", id);
         }
     }
     if mistakes.is_empty() { Ok(()) } else { Err(AggregatorError::Config(mistakes)) }

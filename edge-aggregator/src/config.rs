@@ -97,7 +97,7 @@ pub struct GroupLimits {
     #[conf(long, env, default_value = "4096")]
     pub max_open: Bounded<1, 65_536, usize>,
     /// MQTT quality of service of requests for features. 0 is faster; a lost request degrades one sample. 1 is acknowledged.
-    #[conf(long, env, value_parser = qos, default_value = "0")]
+    #[conf(long, env, default_value = "0")]
     pub request_qos: QoS,
     /// Shortest time in ms between two publications of the settled samples.
     #[conf(long, env, default_value = "100")]
@@ -224,9 +224,4 @@ impl JournalConfig {
         let settings: JournalSettings = defaults().expect("every setting but the path has a default");
         Self { path: path.into(), max_bytes: settings.max_bytes.get(), sync: settings.sync }
     }
-}
-
-fn qos(text: &str) -> Result<QoS, String> {
-    let qos = text.parse::<u8>().ok().and_then(|qos| QoS::try_from(qos).ok());
-    qos.ok_or_else(|| format!("expected 0 or 1, found {text}"))
 }

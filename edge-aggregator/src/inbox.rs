@@ -27,7 +27,7 @@ pub(crate) struct Inbox {
     pub(crate) edges: RemoteEdges,
     routes: HashMap<String, Route>,
     /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
-    last_sample: Option<SampleId>,
+    pub(crate) last_sample: Option<SampleId>,
     /// Newest sample at the arrival of the message that is read.
     newest: SampleId,
     scores: Vec<f32>,
@@ -134,11 +134,6 @@ impl Inbox {
             }
         }
         self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
-    }
-
-    /// From now on, ignores samples newer than `last`; the next process decides them.
-    pub(crate) fn stop_after(&mut self, last: SampleId) {
-        self.last_sample = Some(last);
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {
@@ -295,16 +290,10 @@ fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded.
-pub(crate) fn device_filters(topics: &Topics) -> [String; 6] {
-    let [birth, status, summary, features, decision] = [
-        DeviceTopic::Birth,
-        DeviceTopic::Status,
-        DeviceTopic::Summary,
-        DeviceTopic::Features,
-        DeviceTopic::Decision,
-    ]
-    .map(|leaf| topics.every_device(leaf));
-    [birth, status, summary, features, decision, topics.name(&Topic::Trigger)]
+pub(crate) fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
+    use DeviceTopic::{Birth, Decision, Features, Status, Summary};
+    let of_devices = [Birth, Status, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));
+    of_devices.into_iter().chain([topics.name(&Topic::Trigger)])
 }
 
 /// Filters of the messages of remote edges.

@@ -2,11 +2,9 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
 use headwater_settings::{Sources, Stop};
-use headwater_telemetry::init_logs;
-use tokio::signal::unix::{SignalKind, signal};
+use headwater_telemetry::{init_logs, stop_signal};
 use tracing::{error, info};
 
 const PROGRAM: &str = "headwater-aggregator";
@@ -31,27 +29,21 @@ fn main() -> ExitCode {
     match lead(config) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(problem) => match problem.downcast::<AggregatorError>() {
-            Ok(AggregatorError::Config(mistakes)) => Stop::Mistakes(mistakes).print(PROGRAM),
-            Ok(failure) => {
-                error!("{failure}");
-                ExitCode::FAILURE
-            }
-            Err(problem) => {
-                error!("{problem:#}");
-                ExitCode::FAILURE
-            }
-        },
+        Err(AggregatorError::Config(mistakes)) => Stop::Mistakes(mistakes).print(PROGRAM),
+        Err(failure) => {
+            error!("{failure}");
+            ExitCode::FAILURE
+        }
     }
 }
 
 /// Runs until a signal; returns whether every group ended well.
 #[tokio::main]
-async fn lead(config: AggregatorConfig) -> anyhow::Result<bool> {
-    let mut terminate = signal(SignalKind::terminate()).context("waiting for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("waiting for SIGINT")?;
+async fn lead(config: AggregatorConfig) -> Result<bool, AggregatorError> {
+    let stop =
+        stop_signal().map_err(|error| AggregatorError::Stopped(format!("waiting for a signal: {error}")))?;
     let shutdown = async {
-        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
+        stop.await;
         info!("stopping");
     };
     let mut all_well = true;

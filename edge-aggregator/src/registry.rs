@@ -88,7 +88,7 @@ impl Registry {
 
     /// The retained birth was cleared: the device left for good.
     pub(crate) fn clear_birth(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        self.devices[index.0].clear_birth();
+        self.devices[index.0].session = None;
         self.update_holders(index, changes);
     }
 
@@ -239,11 +239,6 @@ impl Device {
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }
-    }
-
-    /// The broker no longer keeps the birth.
-    fn clear_birth(&mut self) {
-        self.session = None;
     }
 
     fn set_status(&mut self, status: Status) {

@@ -1,13 +1,13 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
-use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
+use headwater_protocol::{EdgeId, EdgeIndex, GroupId, SiteId};
 use headwater_settings::{
-    CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables, word,
+    Bounded, CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables,
+    word,
 };
 use serde::Deserialize;
 
@@ -58,8 +58,8 @@ pub struct GroupSettings {
     #[conf(long, env)]
     pub local_edges: Option<List<usize>>,
     /// Only for role "edge": index of the edge in the network, from 0.
-    #[conf(long, env, value_parser = edge_index)]
-    pub edge: Option<EdgeIndex>,
+    #[conf(long, env)]
+    pub edge: Option<Bounded<0, MAX_EDGE, u8>>,
     /// Only for role "edge": name in topics. Left out: "edge-" and the index.
     #[conf(long, env)]
     pub edge_id: Option<EdgeId>,
@@ -76,6 +76,9 @@ pub struct GroupSettings {
     #[conf(flatten, prefix)]
     pub journal: JournalSettings,
 }
+
+/// Highest index of an edge.
+const MAX_EDGE: u64 = EdgeIndex::MAX as u64 - 1;
 
 /// Part that a process has in a group, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -188,18 +191,10 @@ impl GroupSettings {
     /// Opens the files of the group.
     fn open(&self) -> Result<GroupConfig, Vec<String>> {
         let mut mistakes = Vec::new();
-        let mut note = |key: &str, mistake: String| mistakes.push(format!("{key}: {mistake}"));
-        let bundle = open_bundle(&self.bundle).map_err(|mistake| note("bundle", mistake)).ok();
-        let next = self.next_bundle.as_deref().map(open_bundle).transpose();
-        let next = next.map_err(|mistake| note("next_bundle", mistake)).ok().flatten();
-        let policy = self.policy.as_deref().map(open_policy).transpose();
-        let policy = policy.map_err(|mistake| note("policy", mistake)).ok().flatten();
-        let networks = match (bundle, next) {
-            (Some(current), Some(next)) => {
-                Networks::both(current, next).map_err(|mistake| note("next_bundle", mistake.to_string())).ok()
-            }
-            (current, _) => current.map(Networks::from),
-        };
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
+        let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
+        let policy = self.policy.as_deref().map(Policy::read).transpose();
+        let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
         let Some((networks, role)) = networks.zip(role).filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
@@ -220,7 +215,8 @@ impl GroupSettings {
     fn role(&self) -> Result<Role, Vec<String>> {
         let of_other = |key: &str, role: &str| format!("{key}: only with role = {role:?}");
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
-        match (self.role, local_edges, self.edge) {
+        let edge = self.edge.map(|edge| EdgeIndex::new(edge.get()).expect("the declared range of edges"));
+        match (self.role, local_edges, edge) {
             (RoleName::Edge, None, Some(edge)) => Ok(match self.edge_id.clone() {
                 Some(id) => Role::Edge { edge, id },
                 None => Role::edge(edge),
@@ -240,21 +236,4 @@ impl GroupSettings {
             }
         }
     }
-}
-
-fn open_bundle(path: &Path) -> Result<Arc<Bundle>, String> {
-    Bundle::open(path).map(Arc::new).map_err(|error| format!("opening {}: {error}", path.display()))
-}
-
-fn open_policy(path: &Path) -> Result<(Policy, PolicyId), String> {
-    let in_file = |reason: String| format!("{}: {reason}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
-    let policy: Policy = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
-    policy.check().map_err(|error| in_file(error.to_string()))?;
-    Ok((policy, Policy::id_of(text.as_bytes())))
-}
-
-fn edge_index(text: &str) -> Result<EdgeIndex, String> {
-    let edge = text.parse::<u8>().ok().and_then(|edge| EdgeIndex::new(edge).ok());
-    edge.ok_or_else(|| format!("expected 0 to {}, found {text}", EdgeIndex::MAX - 1))
 }

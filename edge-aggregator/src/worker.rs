@@ -78,7 +78,7 @@ impl Worker {
         match self.rounds_until(requested).await? {
             End::LinkEnded => warn!("the link ended: no more messages will come"),
             End::Requested => {
-                self.inbox.stop_after(self.leader.newest());
+                self.inbox.last_sample = Some(self.leader.newest());
                 let grace = Instant::now() + self.grace;
                 while self.leader.open_samples().len() > 0 && Instant::now() < grace {
                     let soon = Instant::now() + RETRY;

@@ -1,13 +1,10 @@
 //! Configuration of a device.
 
-use std::path::Path;
-
 use headwater_inference::policy::Policy;
 use headwater_link::Endpoint;
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use serde::Deserialize;
 
-use crate::error::DeviceError;
 use crate::settings::DeviceOptions;
 
 /// Configuration of one device. [`crate::DeviceSettings`] explains and bounds the values.
@@ -85,52 +82,5 @@ impl DeviceConfig {
     pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: Endpoint) -> Self {
         let options = headwater_settings::defaults().expect("every option has a default");
         Self { site, group, id, slot, broker, policy: None, capture: Capture::Trigger, options }
-    }
-
-    /// Reads a policy from a TOML file, in place of the bundle's.
-    ///
-    /// # Errors
-    /// [`DeviceError::Unusable`] when the file cannot be read, or with the mistake in it.
-    pub fn read_policy(&mut self, path: &Path) -> Result<(), DeviceError> {
-        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        let policy = read.and_then(|text| parse_policy(&text));
-        self.policy =
-            Some(policy.map_err(|reason| DeviceError::unusable("policy:", path.display(), reason))?);
-        Ok(())
-    }
-}
-
-fn parse_policy(text: &str) -> Result<(Policy, PolicyId), String> {
-    let policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
-    policy.check().map_err(|error| error.to_string())?;
-    Ok((policy, Policy::id_of(text.as_bytes())))
-}
-
-#[cfg(test)]
-mod tests {
-    use headwater_inference::policy::Threshold;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: &[&str]) {
-        let error = parse_policy(text).unwrap_err();
-        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
-    }
-
-    #[test]
-    fn thresholds_are_read_and_the_id_is_that_of_the_file() {
-        let text = "[device]\nthreshold = 0.25\n";
-        let (policy, id) = parse_policy(text).unwrap();
-        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if threshold.get() == 0.25));
-        assert_eq!(id, Policy::id_of(text.as_bytes()));
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        check("[device]\nthreshold = 1.5", &["threshold", "1.5", "[0, 1]"]);
-        check("[device]\nthreshhold = 0.5", &["threshhold", "expected"]);
-        check("window_ms = 0", &["window_ms", "0"]);
-        check("[device", &["line 1"]);
     }
 }

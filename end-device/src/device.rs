@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, DeviceState, Exit, NetworkId, Slot, Status};
+use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, Slot};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -70,7 +70,7 @@ impl Device {
         let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
         let (section, results) = load_section(&config, bundle).await?;
         let topics = DeviceTopics::new(&config);
-        let mut link = link_config(&config, &topics, boot, network)?;
+        let mut link = link_config(&config, &topics, boot, network);
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let report = SharedReport::default();
@@ -102,7 +102,6 @@ impl Device {
             grace,
             start,
             spool_served: start,
-            up: Status { state: DeviceState::Up, boot },
             connected: connected_sender,
             has_been_connected: false,
         };

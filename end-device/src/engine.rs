@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::engine::{Engine, PackedEngine};
+use headwater_inference::engine::{Engine, PackedEngine, onnx_runtime};
 use headwater_inference::manifest::SectionManifest;
 use headwater_inference::sections::DeviceSection;
 use headwater_protocol::Slot;
@@ -61,15 +61,4 @@ fn tract(bundle: &Bundle, slot: Slot, _: &str) -> Result<DeviceSection, DeviceEr
 fn tract(_: &Bundle, slot: Slot, why: &str) -> Result<DeviceSection, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");
     Err(DeviceError::unusable("engine of slot", slot, reason))
-}
-
-#[cfg(feature = "ort")]
-fn onnx_runtime(named: Option<&Path>) -> Result<Box<dyn Engine>, String> {
-    let engine = headwater_inference::engine::OrtEngine::load_library(named);
-    engine.map(|engine| Box::new(engine) as _).map_err(|error| error.to_string())
-}
-
-#[cfg(not(feature = "ort"))]
-fn onnx_runtime(_: Option<&Path>) -> Result<Box<dyn Engine>, String> {
-    Err("ONNX Runtime: this program was built without it (feature `ort`)".into())
 }

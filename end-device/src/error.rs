@@ -27,12 +27,15 @@ pub enum DeviceError {
     /// A frame is broken, and `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
-    /// Configuration, bundle and source do not fit together.
+    /// The policy has a mistake, or configuration, bundle and source do not fit together.
     #[error("{0}")]
     Unfit(String),
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The admin listener cannot listen.
+    #[error("admin.listen: {0}")]
+    Admin(#[source] io::Error),
     /// The system gives no thread.
     #[error("starting the model thread: {0}")]
     Thread(#[source] io::Error),

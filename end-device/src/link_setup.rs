@@ -5,7 +5,6 @@ use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, Sampl
 
 use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig};
-use crate::error::DeviceError;
 use crate::timestamp::since_1970;
 
 /// Topics that the device subscribes or publishes to.
@@ -47,7 +46,7 @@ pub(crate) fn link_config(
     topics: &DeviceTopics,
     boot: Boot,
     network: NetworkId,
-) -> Result<LinkConfig, DeviceError> {
+) -> LinkConfig {
     let birth = Birth {
         device: config.id.clone(),
         slot: config.slot,
@@ -67,10 +66,10 @@ pub(crate) fn link_config(
         link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
     }
     // Birth comes before the status, so that a reader of the status knows the device.
-    link.retained = vec![json(&topics.birth, &birth)?, status(DeviceState::Up)?];
-    link.last_will = Some(status(DeviceState::Down)?);
+    link.retained = vec![json(&topics.birth, &birth), status(DeviceState::Up)];
+    link.last_will = Some(status(DeviceState::Down));
     link.keep_alive_s = config.options.keep_alive_s;
-    Ok(link)
+    link
 }
 
 /// The present sample id, if the clock gives the ids.
@@ -84,7 +83,6 @@ fn first_sample(capture: Capture) -> Option<SampleId> {
     }
 }
 
-fn json(topic: &str, value: &impl serde::Serialize) -> Result<RetainedMessage, DeviceError> {
-    let payload = serde_json::to_vec(value).map_err(|e| DeviceError::Thread(e.into()))?;
-    Ok(RetainedMessage::new(topic, payload))
+fn json(topic: &str, value: &impl serde::Serialize) -> RetainedMessage {
+    RetainedMessage::new(topic, serde_json::to_vec(value).expect("names and numbers have a JSON form"))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use headwater_end_device::{Device, DeviceReport, DeviceSettings, Ended, OpenedSettings};
 use headwater_settings::Sources;
-use headwater_telemetry::init_logs;
+use headwater_telemetry::{init_logs, stop_signal};
 
 /// Name of this program in messages.
 const PROGRAM: &str = "headwater-device";
@@ -67,8 +67,9 @@ async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)>
         settings.admin.listen.is_none(),
         "admin.listen: this build of the agent has no admin listener (it was made without the feature `admin`)"
     );
+    let stop = stop_signal().context("waiting for a signal")?;
     let ended = tokio::select! {
-        signal = stop_signal() => signal.map(|()| Ended::Stopped).context("waiting for a signal")?,
+        () = stop => Ended::Stopped,
         ended = device.ended() => ended,
     };
     if ended == Ended::Model {
@@ -76,18 +77,4 @@ async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)>
     }
     tracing::info!("stopping");
     Ok((device.shutdown().await, ended))
-}
-
-/// Waits for Ctrl-C, or for the signal with which a service manager stops a process.
-async fn stop_signal() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            pressed = tokio::signal::ctrl_c() => pressed,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }

@@ -70,13 +70,12 @@ impl DeviceHandle {
     /// # Errors
     /// [`DeviceError::Unusable`] when the address cannot be listened on.
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
-        let Some(listen) = settings.listen else { return Ok(None) };
         let metrics = Metrics::new();
         let (report, link) = (self.report.clone(), self.link.clone());
         metrics
             .register_report(&METRICS, &[("device", self.device.as_str())], move || report.with_link(&link));
-        let server = AdminServer::start(listen, metrics, || true).await;
-        server.map(Some).map_err(|error| DeviceError::unusable("admin.listen:", listen, error))
+        let server = AdminServer::start(settings.listen, metrics, || true).await;
+        server.map_err(DeviceError::Admin)
     }
 }
 

@@ -220,7 +220,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let mut leader = Leader::of("policy").await;
     leader.network = alone.network_id().tag();
     let mut config = config("policy", 0);
-    config.read_policy(&file).unwrap();
+    config.policy = Some(Policy::read(&file).unwrap());
     let device = Device::start(config, alone, frames(0)).await.unwrap();
     device.connected().await;
     leader.triggers(1);

@@ -1,5 +1,7 @@
 //! The policy: thresholds and timing. The tier that applies an exit owns its policy; a policy may change while the network stays.
 
+use std::path::Path;
+
 use headwater_protocol::{Exit, PolicyId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -184,6 +186,22 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
+    /// Reads the file of an operator (TOML): a policy in place of the bundle's, with its id.
+    ///
+    /// # Errors
+    /// The mistake behind the name of the file.
+    pub fn read(path: &Path) -> Result<(Self, PolicyId), String> {
+        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let policy = read.and_then(|text| Self::parse(&text));
+        policy.map_err(|reason| format!("{}: {reason}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<(Self, PolicyId), String> {
+        let policy: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        policy.check().map_err(|error| error.to_string())?;
+        Ok((policy, Self::id_of(text.as_bytes())))
+    }
+
     /// Rule, temperature and threshold of an exit.
     pub fn of(&self, exit: Exit) -> &ExitPolicy {
         match exit {
@@ -277,6 +295,30 @@ pub enum PolicyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[track_caller]
+    fn check_mistake(text: &str, expected: &[&str]) {
+        let error = Policy::parse(text).unwrap_err();
+        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+    }
+
+    #[test]
+    fn thresholds_of_a_file_are_read_and_the_id_is_that_of_the_file() {
+        let text = "[device]\nthreshold = 0.25\n";
+        let (policy, id) = Policy::parse(text).unwrap();
+        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if threshold.get() == 0.25));
+        assert_eq!(id, Policy::id_of(text.as_bytes()));
+    }
+
+    #[test]
+    fn mistakes_of_a_file_are_named() {
+        check_mistake("[device]\nthreshold = 1.5", &["threshold", "1.5", "[0, 1]"]);
+        check_mistake("[device]\nthreshhold = 0.5", &["threshhold", "expected"]);
+        check_mistake("window_ms = 0", &["window_ms", "0"]);
+        check_mistake("[device", &["line 1"]);
+        let missing = Policy::read(Path::new("/nowhere/policy.toml")).unwrap_err();
+        assert!(missing.starts_with("/nowhere/policy.toml: "), "{missing}");
+    }
 
     #[test]
     fn a_threshold_outside_zero_to_one_is_refused_by_name() {

@@ -69,17 +69,16 @@ impl EmbeddedBroker {
 }
 
 fn wait_until_it_listens(listen: SocketAddr, thread: &JoinHandle<()>) -> Result<(), BrokerError> {
+    let failed = |reason: &str| Err(BrokerError::Start { listen, reason: reason.into() });
     let start = Instant::now();
     while TcpStream::connect(listen).is_err() {
-        let reason = if thread.is_finished() {
-            "the broker ended at once"
-        } else if start.elapsed() > START_LIMIT {
-            "the broker does not accept connections"
-        } else {
-            thread::sleep(Duration::from_millis(2));
-            continue;
-        };
-        return Err(BrokerError::Start { listen, reason: reason.into() });
+        if thread.is_finished() {
+            return failed("the broker ended at once");
+        }
+        if start.elapsed() > START_LIMIT {
+            return failed("the broker does not accept connections");
+        }
+        thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Settings of a link.
 
+use std::str::FromStr;
+
 use bytes::Bytes;
 use headwater_transport::{Connector, Endpoint};
 
@@ -145,13 +147,14 @@ impl From<QoS> for rumqttc::QoS {
     }
 }
 
-impl TryFrom<u8> for QoS {
-    type Error = String;
-    fn try_from(qos: u8) -> Result<Self, String> {
-        match qos {
-            0 => Ok(Self::AtMostOnce),
-            1 => Ok(Self::AtLeastOnce),
-            other => Err(format!("QoS: expected 0 or 1, found {other}")),
+impl FromStr for QoS {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "0" => Ok(Self::AtMostOnce),
+            "1" => Ok(Self::AtLeastOnce),
+            other => Err(format!("expected 0 or 1, found {other}")),
         }
     }
 }

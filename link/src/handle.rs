@@ -138,6 +138,19 @@ impl Link {
         self.count_result(&self.inner.client.publish(topic, payload, options).await)
     }
 
+    /// Publishes a retained message of this link again if the broker keeps another payload. A broker that finds a dead connection late
+    /// publishes its last will over the status of the new connection. Returns whether the payload found was another one.
+    ///
+    /// # Errors
+    /// As [`Link::publish`].
+    pub fn restore(&self, topic: &str, found: &[u8]) -> Result<bool, LinkError> {
+        let mut retained = self.inner.shared.config.retained.iter();
+        match retained.find(|own| own.topic == topic && *own.payload != *found) {
+            Some(own) => self.publish(topic, own.payload.clone(), QoS::AtLeastOnce, true).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// Whether messages are accepted at this moment.
     pub fn is_connected(&self) -> bool {
         self.inner.shared.is_connected.load(Ordering::Acquire)

@@ -18,6 +18,8 @@ mod mistakes;
 mod sections;
 mod show;
 mod sources;
+#[cfg(feature = "testing")]
+mod testing;
 mod values;
 
 pub use conf::Conf;

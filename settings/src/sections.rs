@@ -7,6 +7,8 @@ use conf::Conf;
 use headwater_telemetry::LogFormat;
 use headwater_transport::Endpoint;
 
+use crate::values::word;
+
 /// Options of the command line that are no settings of the file.
 #[derive(Clone, Debug, Conf)]
 pub struct CommandLine {
@@ -33,7 +35,7 @@ pub struct LogSettings {
     #[conf(long, env, default_value = "info")]
     pub filter: String,
     /// "text" for people, "json" for programs: one object a line.
-    #[conf(long, env, default_value = "text")]
+    #[conf(long, env, value_parser = word, default_value = "text")]
     pub format: LogFormat,
 }
 

@@ -23,29 +23,6 @@ impl Sources {
         Self { arguments: std::env::args_os().collect(), environment: environment.collect(), file: None }
     }
 
-    /// Arguments without the program's name.
-    #[must_use]
-    pub fn with_arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
-        self.arguments = [OsString::from("program")].into_iter().collect();
-        self.arguments.extend(arguments.into_iter().map(Into::into));
-        self
-    }
-
-    /// Environment variables.
-    #[must_use]
-    pub fn with_environment<'a>(mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        self.environment =
-            variables.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        self
-    }
-
-    /// Text of the file, in place of the file that `--config` names.
-    #[must_use]
-    pub fn with_file(mut self, text: impl Into<String>) -> Self {
-        self.file = Some(text.into());
-        self
-    }
-
     /// The file's tables; empty without a file.
     pub(crate) fn table(&self, path: Option<PathBuf>) -> Result<toml::Table, String> {
         let (text, name) = match (&self.file, path) {

@@ -84,6 +84,8 @@ impl serde::de::Error for Mistake {
 mod tests {
     use serde::Deserialize;
 
+    use headwater_telemetry::LogFormat;
+
     use super::*;
 
     #[test]
@@ -116,5 +118,12 @@ mod tests {
         assert_eq!(word("tract"), Ok(Engine::Tract));
         let mistake = word::<Engine>("torch").unwrap_err().0;
         assert_eq!(mistake, "expected \"packed\", \"tract\" or \"ort\", found \"torch\"");
+    }
+
+    #[test]
+    fn a_format_of_logs_is_read_by_its_name() {
+        assert_eq!((word("text"), word("json")), (Ok(LogFormat::Text), Ok(LogFormat::Json)));
+        let expected = Mistake("expected \"text\" or \"json\", found \"xml\"".into());
+        assert_eq!(word::<LogFormat>("xml"), Err(expected));
     }
 }

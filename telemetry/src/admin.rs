@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use tokio::task::JoinHandle;
+use tracing::info;
 
 use crate::metrics::{METRICS_CONTENT_TYPE, Metrics};
 
@@ -27,15 +28,16 @@ const LIMITS: ServerLimits =
     ServerLimits { max_connections: 16, head_timeout: Duration::from_secs(10), grace: Duration::ZERO };
 
 impl AdminServer {
-    /// Listens on an address and answers; `is_live` is false once only a new process helps.
+    /// Listens on the address of the settings, if there is one, and answers; `is_live` is false once only a new process helps.
     ///
     /// # Errors
     /// The system's error when the address is not available.
     pub async fn start(
-        address: SocketAddr,
+        address: Option<SocketAddr>,
         metrics: Metrics,
         is_live: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Option<Self>> {
+        let Some(address) = address else { return Ok(None) };
         let listener = listen(address).await?;
         let address = listener.local_addr()?;
         let is_live = Arc::new(is_live);
@@ -47,7 +49,8 @@ impl AdminServer {
             })
         };
         let task = tokio::spawn(serve(listener, service, LIMITS, std::future::pending()));
-        Ok(Self { address, task })
+        info!(%address, "admin listener");
+        Ok(Some(Self { address, task }))
     }
 
     /// Address of the port.
@@ -108,8 +111,10 @@ mod tests {
             let live = Arc::clone(&live);
             move || live.load(Relaxed)
         };
+        let none = AdminServer::start(None, metrics.clone(), || true).await;
+        assert!(none.is_ok_and(|server| server.is_none()), "without an address there is no listener");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = AdminServer::start(address, metrics, is_live).await.expect("a free port");
+        let server = AdminServer::start(Some(address), metrics, is_live).await.expect("a free port").unwrap();
         let answer = ask(&server, "GET /metrics").await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("version=0.0.4"), "{answer}");
         assert!(answer.ends_with("headwater_test_frames_total 1\n"), "{answer}");
@@ -123,8 +128,10 @@ mod tests {
     #[tokio::test]
     async fn a_port_in_use_is_named() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let first = AdminServer::start(address, Metrics::new(), || true).await.expect("a free port");
-        let error = AdminServer::start(first.address(), Metrics::new(), || true).await.expect_err("taken");
+        let first =
+            AdminServer::start(Some(address), Metrics::new(), || true).await.expect("a free port").unwrap();
+        let error =
+            AdminServer::start(Some(first.address()), Metrics::new(), || true).await.expect_err("taken");
         let text = error.to_string();
         assert!(text.contains(&first.address().to_string()) && text.contains("another process"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Logs, metrics and the admin port: one set-up for all services.
+//! Logs, metrics, the admin port and the signals that end a program: one set-up for all services.
 //!
 //! A service declares its metrics in one file and registers them with [`Metrics`]. Counters and histograms are changed by the
 //! service itself. A [`ReportMetric`] is read from a report of the service at each request for the metrics. The crate does not know
@@ -8,6 +8,7 @@ mod admin;
 mod logs;
 mod metrics;
 mod report;
+mod stop;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -16,3 +17,4 @@ pub use logs::{FilterError, LogFormat, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 pub use report::ReportMetric;
+pub use stop::stop_signal;

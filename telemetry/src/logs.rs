@@ -1,13 +1,14 @@
 //! Log lines on stderr.
 
 use std::io::IsTerminal;
-use std::str::FromStr;
 
+use serde::Deserialize;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
 /// Form of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// One line of text for people; coloured on a terminal.
     Text,
@@ -40,18 +41,6 @@ fn env_filter(filter: &str) -> Result<EnvFilter, FilterError> {
     EnvFilter::try_new(text).map_err(|error| FilterError { found: filter.into(), reason: error.to_string() })
 }
 
-impl FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(format!("expected text or json, found {other:?}")),
-        }
-    }
-}
-
 /// A log filter that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -79,11 +68,5 @@ mod tests {
     fn the_filter_of_the_caller_wins_over_the_base_filter() {
         let filter = env_filter("info,rumqttd=warn").expect("a filter").to_string();
         assert!(filter.contains("rumqttd=warn") && !filter.contains("rumqttd=off"), "{filter}");
-    }
-
-    #[test]
-    fn a_format_is_read_by_its_name() {
-        assert_eq!(("text".parse(), "json".parse()), (Ok(LogFormat::Text), Ok(LogFormat::Json)));
-        assert_eq!("xml".parse::<LogFormat>(), Err("expected text or json, found \"xml\"".into()));
     }
 }

@@ -191,18 +191,14 @@ impl FromStr for Endpoint {
 
 /// Host without brackets, and the digits of the port where the address has one.
 fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
-    if let Some(bracketed) = authority.strip_prefix('[') {
-        let (host, after) = bracketed.split_once(']')?;
-        return if after.is_empty() {
-            Some((host, None))
-        } else {
-            Some((host, Some(after.strip_prefix(':')?)))
-        };
-    }
-    match authority.split_once(':') {
-        Some((host, port)) if !port.contains(':') && !port.is_empty() => Some((host, Some(port))),
-        Some(_) => None,
-        None => Some((authority, None)),
+    let (host, after) = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    match after.strip_prefix(':') {
+        Some(port) if !port.contains(':') && !port.is_empty() => Some((host, Some(port))),
+        None if after.is_empty() => Some((host, None)),
+        Some(_) | None => None,
     }
 }
 

@@ -1,6 +1,5 @@
 //! Local edges: the features that each collects, and the thread of its section, apart from the async threads.
 
-use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use headwater_inference::bundle::Bundle;
@@ -18,11 +17,9 @@ use crate::remote_edges::NetworkEdge;
 /// Edges that run in this process.
 pub(crate) struct LocalEdges {
     edges: Vec<LocalEdge>,
-    /// Sender for the threads of further edges.
+    /// Sender for the threads of further edges, and for replies without a run of the section.
     sender: UnboundedSender<EdgeReply>,
     replies: UnboundedReceiver<EdgeReply>,
-    /// Replies without a run of the section.
-    ready: VecDeque<EdgeReply>,
     /// Actions of the collectors; empty between events.
     actions: Vec<EdgeAction>,
 }
@@ -53,7 +50,7 @@ impl LocalEdges {
     /// No edges yet.
     pub(crate) fn new() -> Self {
         let (sender, replies) = unbounded_channel();
-        Self { edges: Vec::new(), sender, replies, ready: VecDeque::new(), actions: Vec::new() }
+        Self { edges: Vec::new(), sender, replies, actions: Vec::new() }
     }
 
     /// Loads the sections of these edges of a network and starts their threads.
@@ -77,8 +74,10 @@ impl LocalEdges {
                 max_open_samples: max_open,
             };
             let at = NetworkEdge { generation, edge };
-            let jobs = start_thread(at, section, max_open, self.sender.clone());
-            let jobs = jobs
+            let ((jobs, queue), replies) = (sync_channel(max_open), self.sender.clone());
+            let thread = std::thread::Builder::new().name(format!("edge-{edge}"));
+            let started = thread.spawn(move || run(at, section, &queue, &replies));
+            started
                 .map_err(|error| AggregatorError::section(format!("no thread for edge {edge}: {error}")))?;
             self.edges.push(LocalEdge { at, collector: Collector::new(config), jobs });
         }
@@ -113,21 +112,17 @@ impl LocalEdges {
         for LocalEdge { at, collector, jobs } in edges {
             collector.handle(now, event, &mut self.actions);
             for action in self.actions.drain(..) {
-                let nothing = |sample, failed| {
-                    let edge = at.edge;
-                    EdgeReply { generation, edge, sample, slots: SlotSet::EMPTY, output: None, failed }
-                };
-                match action {
-                    EdgeAction::Gone(sample) => self.ready.push_back(nothing(sample, false)),
-                    EdgeAction::Run(job) => {
+                let (sample, failed) = match action {
+                    EdgeAction::Gone(sample) => (sample, false),
+                    EdgeAction::Run(job) => match jobs.try_send(job) {
+                        Ok(()) => continue,
                         // A full queue, or a thread that has ended.
-                        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
-                            jobs.try_send(job)
-                        {
-                            self.ready.push_back(nothing(job.sample, true));
-                        }
-                    }
-                }
+                        Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => (job.sample, true),
+                    },
+                };
+                let slots = SlotSet::EMPTY;
+                let nothing = EdgeReply { generation, edge: at.edge, sample, slots, output: None, failed };
+                self.sender.send(nothing).expect("the receiver lives as long as the sender");
             }
         }
     }
@@ -139,36 +134,16 @@ impl LocalEdges {
 
     /// The next reply; never returns while no reply is pending.
     pub(crate) async fn next(&mut self) -> EdgeReply {
-        if let Some(reply) = self.ready.pop_front() {
-            return reply;
-        }
-        match self.replies.recv().await {
-            Some(reply) => reply,
-            // The channel stays open: `sender` is one of its senders.
-            None => std::future::pending().await,
-        }
+        self.replies.recv().await.expect("the channel stays open: `sender` is one of its senders")
     }
 
     /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<EdgeReply> {
-        self.ready.pop_front().or_else(|| self.replies.try_recv().ok())
+        self.replies.try_recv().ok()
     }
 }
 
-/// Starts the thread of an edge with a queue of `max_jobs`. Every job has one reply, so that the number of replies is bounded too.
-/// Once the queue is dropped, the thread runs the queued jobs and ends.
-fn start_thread(
-    at: NetworkEdge,
-    section: EdgeSection,
-    max_jobs: usize,
-    replies: UnboundedSender<EdgeReply>,
-) -> std::io::Result<SyncSender<EdgeJob>> {
-    let (jobs, queue) = sync_channel(max_jobs);
-    let thread = std::thread::Builder::new().name(format!("edge-{}", at.edge));
-    thread.spawn(move || run(at, section, &queue, &replies))?;
-    Ok(jobs)
-}
-
+/// Runs the queued jobs of an edge, and ends once the queue is dropped. Every job has one reply, so that the number of replies is bounded.
 fn run(
     at: NetworkEdge,
     mut section: EdgeSection,

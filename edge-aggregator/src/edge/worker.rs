@@ -76,9 +76,8 @@ async fn load(
     loading.await.map_err(AggregatorError::section).flatten()
 }
 
-fn retained(topic: &str, status: &EdgeStatus) -> Result<RetainedMessage, AggregatorError> {
-    let text = serde_json::to_vec(status).map_err(|error| AggregatorError::Stopped(error.to_string()))?;
-    Ok(RetainedMessage::new(topic, text))
+fn retained(topic: &str, status: &EdgeStatus) -> RetainedMessage {
+    RetainedMessage::new(topic, serde_json::to_vec(status).expect("names and numbers have a JSON form"))
 }
 
 /// State of the event loop.
@@ -96,8 +95,7 @@ struct Worker {
     request_topic: String,
     features_topic: String,
     status_topic: String,
-    /// Status while the edge is up.
-    status: EdgeStatus,
+    boot: Boot,
     qos: QoS,
     report: Arc<Mutex<EdgeReport>>,
 }
@@ -129,12 +127,11 @@ impl Worker {
             (Some(client_id), Generation::Next) => format!("{client_id}-next"),
             _ => config.client_id(id.as_str()),
         };
-        let filters =
-            device_filters(&topics).into_iter().chain([request_topic.clone(), status_topic.clone()]);
+        let filters = device_filters(&topics).chain([request_topic.clone(), status_topic.clone()]);
         let mut link = shared.link_config(client_id, Some(limits.largest_payload()), filters);
-        link.retained = vec![retained(&status_topic, &status)?];
+        link.retained = vec![retained(&status_topic, &status)];
         let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
-        link.last_will = Some(retained(&status_topic, &down)?);
+        link.last_will = Some(retained(&status_topic, &down));
         let (link, incoming) = Link::start(link)?;
         info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
         let formats = config.networks.bundles().as_ref();
@@ -152,7 +149,7 @@ impl Worker {
             newest: SampleId(0),
             request_topic,
             status_topic,
-            status,
+            boot: status.boot,
             qos: config.limits.request_qos,
             report,
         })
@@ -204,7 +201,10 @@ impl Worker {
             };
         }
         if topic == self.status_topic {
-            return self.restore_status(&payload);
+            if let Err(error) = self.link.restore(&topic, &payload) {
+                debug!(%error, "the status was not published");
+            }
+            return;
         }
         let (edges, newest) = (&mut self.edges, self.newest);
         let mut triggered = newest;
@@ -215,19 +215,6 @@ impl Worker {
             edges.handle_leader_event(at, generation, &event);
         });
         self.newest = triggered;
-    }
-
-    /// Publishes the status again after another one: a broker that finds a dead connection late publishes the last will of that
-    /// connection over the status of the new one.
-    fn restore_status(&self, payload: &[u8]) {
-        if serde_json::from_slice::<EdgeStatus>(payload).is_ok_and(|status| status == self.status) {
-            return;
-        }
-        if let Ok(text) = serde_json::to_vec(&self.status)
-            && let Err(error) = self.link.publish(self.status_topic.as_str(), text, QoS::AtLeastOnce, true)
-        {
-            debug!(%error, "the status was not published");
-        }
     }
 
     fn answer(&self, reply: EdgeReply) {
@@ -244,7 +231,7 @@ impl Worker {
             late: false,
             network: self.network,
             sample_low: sample.low(),
-            boot: self.status.boot,
+            boot: self.boot,
             age_ms: 0,
         };
         let mut payload = Vec::new();

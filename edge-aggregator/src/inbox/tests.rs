@@ -255,10 +255,10 @@ fn messages_on_unknown_topics_are_counted_as_unroutable() {
 fn an_aggregator_that_stops_takes_no_new_samples() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
-    group.inbox.stop_after(SampleId(100));
+    group.inbox.last_sample = Some(SampleId(100));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
-    group.inbox.stop_after(SampleId(101));
+    group.inbox.last_sample = Some(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[&answered(0, 101, false, "NotInView")]);
     // The device keeps a spooled sample until another process decides it. Features of an open sample are still taken.

@@ -1,8 +1,8 @@
 //! Messages to a device: trigger, request, settled, and its own status.
 
 use bytes::Bytes;
-use headwater_link::{Incoming, QoS};
-use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, Status, decode};
+use headwater_link::Incoming;
+use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, decode};
 use tracing::{debug, warn};
 
 use super::Agent;
@@ -79,18 +79,14 @@ impl Agent {
         }
     }
 
-    /// Corrects a retained status that wrongly names the device down. A broker that notices late that an earlier connection is
-    /// dead publishes its last will after the device is back.
+    /// Corrects a retained status that wrongly names the device down.
     fn on_own_status(&mut self, payload: &[u8]) {
-        if serde_json::from_slice::<Status>(payload).is_ok_and(|status| status == self.up) {
-            return;
-        }
-        if let Ok(status) = serde_json::to_vec(&self.up) {
-            warn!("the broker's retained status names this device down; publishing that it is up");
-            let topic = self.publisher.topics.status.as_str();
-            if let Err(error) = self.publisher.link.publish(topic, status, QoS::AtLeastOnce, true) {
-                self.publisher.report().count_dropped(&error);
+        match self.publisher.link.restore(&self.publisher.topics.status, payload) {
+            Ok(false) => {}
+            Ok(true) => {
+                warn!("the broker's retained status names this device down; publishing that it is up")
             }
+            Err(error) => self.publisher.report().count_dropped(&error),
         }
     }
 

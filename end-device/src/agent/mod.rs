@@ -8,7 +8,7 @@ mod messages;
 use std::time::{Duration, Instant};
 
 use headwater_link::Incoming;
-use headwater_protocol::{Slot, Status};
+use headwater_protocol::Slot;
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
@@ -43,7 +43,6 @@ pub(crate) struct Agent {
     pub(crate) start: Instant,
     /// Time of the last work on the spool.
     pub(crate) spool_served: Instant,
-    pub(crate) up: Status,
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) has_been_connected: bool,
 }

@@ -5,6 +5,7 @@ mod source;
 use std::path::PathBuf;
 
 use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::Policy;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
@@ -100,7 +101,7 @@ pub struct DeviceOptions {
     #[conf(long, env)]
     pub state_dir: Option<PathBuf>,
     /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
-    #[conf(long, env, value_parser = qos, default_value = "0")]
+    #[conf(long, env, default_value = "0")]
     pub upward_qos: QoS,
     /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
     #[conf(long, env, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
@@ -197,10 +198,6 @@ fn number<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) ->
     text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
 }
 
-fn qos(text: &str) -> Result<QoS, Mistake> {
-    number::<0, 1, u8>(text).and_then(|qos| QoS::try_from(qos).map_err(Mistake))
-}
-
 /// The files and folders that the settings name, opened.
 pub struct OpenedSettings {
     /// Configuration of the device, with its policy.
@@ -231,20 +228,18 @@ impl DeviceSettings {
     /// # Panics
     /// Never: the declared range of `slot` is that of slots.
     pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
-        let mut config = DeviceConfig {
+        let policy = self.policy.as_deref().map(Policy::read).transpose();
+        let policy = policy.map_err(|reason| DeviceError::Unfit(format!("policy: {reason}")))?;
+        Ok(DeviceConfig {
             site: self.site.clone(),
             group: self.group.clone(),
             id: self.id.clone(),
             slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
             broker: self.broker.address.clone(),
-            policy: None,
+            policy,
             capture: self.capture(),
             options: self.options.clone(),
-        };
-        if let Some(path) = &self.policy {
-            config.read_policy(path)?;
-        }
-        Ok(config)
+        })
     }
 
     fn capture(&self) -> Capture {

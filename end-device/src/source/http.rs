@@ -15,7 +15,6 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::MAX_FRAME_BYTES;
@@ -49,9 +48,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct SnapshotRequests {
     client: Arc<SnapshotClient>,
     faults: SharedReport,
-    under_way: JoinSet<()>,
-    sender: mpsc::Sender<Snapshot>,
-    snapshots: mpsc::Receiver<Snapshot>,
+    under_way: JoinSet<Option<Snapshot>>,
 }
 
 impl SnapshotClient {
@@ -84,8 +81,7 @@ impl SnapshotClient {
     }
 
     pub(crate) fn start(self, faults: SharedReport) -> SnapshotRequests {
-        let (sender, snapshots) = mpsc::channel(MAX_REQUESTS);
-        SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new(), sender, snapshots }
+        SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new() }
     }
 
     /// Requests a snapshot; a fault is counted.
@@ -164,29 +160,28 @@ async fn body_of(response: Response<Incoming>) -> Result<Bytes, (FrameFault, Str
 }
 
 impl SnapshotRequests {
-    /// Requests a snapshot; it comes out of [`SnapshotRequests::next`].
+    /// Requests a snapshot, which comes out of the next call of [`SnapshotRequests::next`].
     pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
-        while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
             self.faults.count_fault(FrameFault::BUSY, detail);
             return;
         }
-        let (client, faults, sender) = (Arc::clone(&self.client), self.faults.clone(), self.sender.clone());
+        let (client, faults) = (Arc::clone(&self.client), self.faults.clone());
         self.under_way.spawn(async move {
-            if let Some(view) = client.view(&faults).await {
-                // The receiver is gone when the device ends.
-                let _ = sender.send(Snapshot { sample, captured_us, view }).await;
-            }
+            client.view(&faults).await.map(|view| Snapshot { sample, captured_us, view })
         });
     }
 
     /// The next snapshot. Cancelling the wait loses nothing.
     pub(crate) async fn next(&mut self) -> Snapshot {
-        match self.snapshots.recv().await {
-            Some(snapshot) => snapshot,
-            // Never: `self` holds a sender.
-            None => pending().await,
+        loop {
+            match self.under_way.join_next().await {
+                Some(Ok(Some(snapshot))) => return snapshot,
+                // The fault is counted already.
+                Some(_) => {}
+                None => pending().await,
+            }
         }
     }
 }

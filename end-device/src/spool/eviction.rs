@@ -27,7 +27,7 @@ impl Spool {
 
     /// Evicts the oldest segments until the spool takes at most `max_bytes`.
     pub(super) fn shrink_to(&mut self, max_bytes: u64) {
-        let counted = |segment: &Segment| segment.bytes().max(u64::from(segment.records) * MIN_BYTES);
+        let counted = |segment: &Segment| segment.bytes.max(u64::from(segment.records) * MIN_BYTES);
         let mut taken: u64 = self.segments.values().map(counted).sum();
         while taken > max_bytes {
             let Some((number, segment)) = self.segments.pop_first() else { return };
@@ -71,7 +71,7 @@ impl Spool {
         self.schedule.message_changed(sample);
         self.samples.insert(sample, entry);
         self.given_up += 1;
-        if entry.is_without_segment() {
+        if entry.segment().is_none() {
             self.write_id(sample);
         }
         self.bound_given_up();
@@ -98,5 +98,5 @@ impl Spool {
 
 /// Given-up samples that lie in no segment.
 pub(super) fn without_segment(samples: &BTreeMap<SampleId, SpoolEntry>) -> impl Iterator<Item = SampleId> {
-    samples.iter().filter(|(_, entry)| entry.is_without_segment()).map(|(sample, _)| *sample)
+    samples.iter().filter(|(_, entry)| entry.segment().is_none()).map(|(sample, _)| *sample)
 }

@@ -231,7 +231,7 @@ impl Spool {
 
     /// Bytes of the segments.
     pub(crate) fn bytes(&self) -> u64 {
-        self.segments.values().map(Segment::bytes).sum()
+        self.segments.values().map(|segment| segment.bytes).sum()
     }
 
     /// True when the spool outlives the process.
@@ -271,7 +271,7 @@ impl Spool {
         if let Some(number) = self.current
             && let Some(segment) = self.segments.get_mut(&number)
         {
-            if segment.bytes() < self.segment_bytes {
+            if segment.bytes < self.segment_bytes {
                 return Ok(number);
             }
             segment.close();
@@ -293,7 +293,7 @@ impl Spool {
         let Some(entry) = self.samples.remove(&sample) else { return };
         self.schedule.remove(sample);
         self.given_up -= usize::from(entry.is_given_up());
-        if entry.is_without_segment() {
+        if entry.segment().is_none() {
             self.without_segment -= 1;
             if self.without_segment == 0 {
                 self.ids.rewrite(std::iter::empty());
@@ -329,10 +329,6 @@ impl SpoolEntry {
 
     fn is_given_up(&self) -> bool {
         matches!(self.content, Content::GivenUp { .. })
-    }
-
-    fn is_without_segment(&self) -> bool {
-        self.segment().is_none()
     }
 }
 

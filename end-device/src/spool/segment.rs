@@ -28,7 +28,7 @@ const MAGIC: &[u8; 8] = b"HWSPOOL1";
 pub(super) struct Segment {
     storage: Storage,
     /// Bytes that were written whole.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Records that are still needed.
     pub(super) live: u32,
     /// Records that were ever written.
@@ -171,11 +171,6 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Length of the segment.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Removes the segment.
     ///
     /// # Errors
@@ -234,7 +229,7 @@ mod tests {
             check_reads(&segment, offsets[1], record(2));
             check_reads(&segment, offsets[0], record(1));
             assert_eq!((segment.live, segment.ids), (2, Some((SampleId(1), SampleId(2)))));
-            assert_eq!(segment.bytes(), (HEADER_BYTES + 2 * record(1).bytes()) as u64);
+            assert_eq!(segment.bytes, (HEADER_BYTES + 2 * record(1).bytes()) as u64);
             segment.remove().unwrap();
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

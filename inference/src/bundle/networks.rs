@@ -1,6 +1,7 @@
 //! The bundles of a group that changes its network one device at a time.
 
 use std::ops::{Index, IndexMut};
+use std::path::Path;
 use std::sync::Arc;
 
 use headwater_protocol::{NetworkId, NetworkTag};
@@ -113,6 +114,24 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
 }
 
 impl Networks {
+    /// Opens the bundle of the current network, and that of the next one where settings name it.
+    ///
+    /// # Errors
+    /// Every bundle that cannot be used, with its key in the settings.
+    pub fn open(bundle: &Path, next_bundle: Option<&Path>) -> Result<Self, Vec<String>> {
+        let open = |key: &str, path: &Path| {
+            let opened = Bundle::open(path).map(Arc::new);
+            opened.map_err(|error| format!("{key}: opening {}: {error}", path.display()))
+        };
+        match (open("bundle", bundle), next_bundle.map(|path| open("next_bundle", path)).transpose()) {
+            (Ok(current), Ok(None)) => Ok(current.into()),
+            (Ok(current), Ok(Some(next))) => {
+                Self::both(current, next).map_err(|error| vec![format!("next_bundle: {error}")])
+            }
+            (current, next) => Err(current.err().into_iter().chain(next.err()).collect()),
+        }
+    }
+
     /// Bundles of the current and the next network.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ mod packed;
 #[cfg(feature = "tract")]
 mod tract;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use crate::bundle::SectionBytes;
 
 pub use error::EngineError;
@@ -28,6 +31,25 @@ pub use tract::TractEngine;
 /// An engine may choose another matrix kernel for another batch size, and kernels add in different orders. A sum of some thousand `f32`
 /// terms keeps about six digits in any order. `TractEngine` and `PackedEngine` have no difference.
 pub const BATCHED_TOLERANCE: f32 = 1e-5;
+
+/// ONNX Runtime from its library: the named one, or the first that is found.
+///
+/// # Errors
+/// The reason why it does not load, or that this program was built without it.
+#[cfg(feature = "ort")]
+pub fn onnx_runtime(named: Option<&Path>) -> Result<Arc<dyn Engine>, String> {
+    let engine = OrtEngine::load_library(named);
+    engine.map(|engine| Arc::new(engine) as _).map_err(|error| error.to_string())
+}
+
+/// ONNX Runtime, in a program without it.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "ort"))]
+pub fn onnx_runtime(_: Option<&Path>) -> Result<Arc<dyn Engine>, String> {
+    Err("ONNX Runtime: this program was built without it (feature `ort`)".into())
+}
 
 /// Loads sections.
 pub trait Engine: Send + Sync {
