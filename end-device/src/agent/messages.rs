@@ -84,7 +84,7 @@ impl Agent {
         match self.publisher.link.restore(&self.publisher.topics.status, payload) {
             Ok(false) => {}
             Ok(true) => {
-                warn!("the broker's retained status names this device down; publishing that it is up")
+                warn!("the broker's retained status names this device down; publishing that it is up");
             }
             Err(error) => self.publisher.report().count_dropped(&error),
         }
