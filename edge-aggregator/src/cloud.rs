@@ -184,8 +184,8 @@ impl CloudModel {
             Err(_) => {
                 self.note_outcome(admission, Some(Degraded::CloudTimeout));
                 // The sample is decided by now; an answer that still comes is a revision.
-                let late = timeout_at(deadline + self.connection.linger, exchange).await;
-                late.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
+                let lingering = timeout_at(deadline + self.connection.linger, exchange).await;
+                lingering.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
             }
         };
         lock(&self.counts).answered += u64::from(result.is_ok());

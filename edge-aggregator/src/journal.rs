@@ -146,7 +146,8 @@ impl Journal {
 
 impl Store {
     /// Writes a new file beside the old one and renames it over the old one. The latest closed samples stay as whole lines, the others
-    /// as ids: without its id a sample could be decided a second time after a restart.
+    /// as ids: without its id a sample could be decided a second time after a restart. The account leaves the whole lines out, since replay
+    /// counts them again.
     fn compact(
         &mut self,
         settled: &Settled,

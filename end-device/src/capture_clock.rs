@@ -97,7 +97,7 @@ mod tests {
         Timestamp { us: ms * 1000, since_1970: Duration::from_millis(ms) }
     }
 
-    /// Captures at these milliseconds: the samples, each with what was missed before it.
+    /// Lets the clock capture at each of these milliseconds; returns each sample and the number missed before it.
     fn captures(clock: &mut CaptureClock, at_ms: &[u64]) -> Vec<(u64, u64)> {
         let due = at_ms.iter().filter_map(|ms| clock.capture(at(*ms)));
         due.map(|due| (due.sample.0, due.missed)).collect()

@@ -32,7 +32,7 @@ pub(crate) fn load(
         EngineChoice::Tract => tract(bundle, slot, "the settings choose the engine tract"),
         EngineChoice::Ort => match onnx_runtime(onnxruntime) {
             Ok(engine) => section(bundle, slot, &*engine),
-            // A library that the settings name must load.
+            // If the settings name a library, tract does not replace it.
             Err(reason) if onnxruntime.is_some() => {
                 Err(DeviceError::unusable("engine of slot", slot, reason))
             }

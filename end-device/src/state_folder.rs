@@ -167,7 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut first = FrameIds::open(Some(dir.path())).unwrap();
         assert_eq!(first.next(ms(5_000)), SampleId(5_000));
-        // As after a crash: no id was given back.
+        // As after a crash, `close` is not called, so the reserved ids stay used.
         let mut second = FrameIds::open(Some(dir.path())).unwrap();
         let id = second.next(ms(1_000)).0;
         assert!(id > 5_000, "{id}");

@@ -22,7 +22,7 @@ pub enum PackedError {
     },
     /// A number is out of its range.
     Range {
-        /// Name of the number.
+        /// Which number it is, as messages name it, such as `blocks`.
         what: &'static str,
         /// Index of the block, 0 the first; `None` for a number of the whole section.
         block: Option<u8>,

@@ -34,7 +34,7 @@ const WHOLE: u32 = 100_000;
 /// Error of a region that cannot be parsed or cut out, or of a frame that gives no view.
 #[derive(Debug, thiserror::Error)]
 pub enum RoiError {
-    /// The text is not four numbers in one unit.
+    /// The text is not four numbers, either all in pixels or all in percent.
     #[error(
         "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
     )]

@@ -125,7 +125,7 @@ fn each_message_becomes_its_event() {
     assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
 }
 
-/// As from a spool.
+/// The message with the flag `late`, as a device sends it from its spool.
 fn late(body: Body<'_>) -> Vec<u8> {
     let mut payload = message(body);
     payload[1] |= 1;

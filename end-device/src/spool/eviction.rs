@@ -8,7 +8,7 @@ use super::record::Record;
 use super::segment::{HEADER_BYTES, Segment};
 use super::{Content, GiveUpReason, Spool, SpoolEntry};
 
-/// Bytes that a sample counts as at least. Its entry in memory takes a tenth of that, so memory is bounded as well.
+/// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
 pub(super) const MIN_BYTES: u64 = 512;
 
 /// Given-up samples whose ids are kept.

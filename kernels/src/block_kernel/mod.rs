@@ -2,12 +2,15 @@
 //!
 //! | kernel | input | chosen for |
 //! | --- | --- | --- |
-//! | [`SumTables`] | pixels | stride 1 |
+//! | [`SumTables`] | pixels | stride 1, at most 128 taps, kernel at most 16 |
 //! | [`Direct`] | pixels | every other block |
 //! | [`Popcounts`] | bits | AVX-512 with VPOPCNTDQ, stride 1, from 48 channels on |
 //! | [`Lookups`] | bits | AVX2, AVX-512 and NEON, stride 1 |
 //! | [`BitSlices`] | bits | every other processor, stride 1 |
 //! | [`Patches`] | bits | every other block: other strides, and paths of least memory |
+//!
+//! `Popcounts`, `Lookups` and `BitSlices` also need what [`pixel_words::supports`](crate::pixel_words::supports) asks: a kernel of at most
+//! 16, and counts that fit in 16 bits.
 //!
 //! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
 

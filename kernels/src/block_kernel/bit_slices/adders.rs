@@ -14,7 +14,7 @@ const ALL_BITS: TileRow = [u64::MAX; TILE_WORDS];
 
 /// Largest number of binary digits of a count.
 pub(super) const MAX_DIGITS: usize = 15;
-/// Digits that the adders of one round reach.
+/// Lowest binary digits (ones to sixteens): every round adds to them. Carries into higher digits are pending.
 pub(super) const MIN_DIGITS: usize = 5;
 
 #[inline(always)]

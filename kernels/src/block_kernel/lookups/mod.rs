@@ -122,7 +122,7 @@ struct Sizes {
     top: usize,
     /// First word whose pixels may see padding below the map.
     bottom: usize,
-    /// Words after which the columns repeat; 0 if the map is too small for repetition to save memory.
+    /// Words after which pixels lie in the same columns again, so that masks are shared; 0 if masks are not shared.
     period: usize,
     /// Bytes from the plane of a channel group to the next, at least the pixels of a word.
     plane: usize,

@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
         Self { sizes, prepared, planes, patches, counts, bits }
     }
 
-    /// Computes the bits of one word of pixels, `X` vectors of them, for all filters.
+    /// Computes the output bits of 64 pixels, one word in `X` vectors, for all filters.
     #[inline(always)]
     fn count_word<L: ByteLookup, const X: usize>(&mut self, ops: L, word: usize) {
         let (sizes, prepared) = (&self.sizes, &self.prepared);

@@ -14,7 +14,7 @@ type Words = [u64; WORDS];
 struct Buffers<'a> {
     /// The channels of the pixels, `[channel word, pixel]`.
     transposed: &'a mut [u64],
-    /// Words that a kernel sees of eight pixels.
+    /// Input words under the convolution window at each of eight neighbouring pixels.
     patch: &'a mut [Words],
     /// Masks of the patch: zero at padding.
     inside: &'a mut [Words],
@@ -185,7 +185,7 @@ fn count<P: WordPopcount, const N: usize>(
     }
 }
 
-/// `N` words of the patch of eight pixels, and their masks, in registers.
+/// `N` words of the patch under the convolution window of eight pixels, with their padding masks, in registers.
 struct PassWords<P: WordPopcount, const N: usize> {
     patch: [P::Words; N],
     inside: [P::Words; N],
