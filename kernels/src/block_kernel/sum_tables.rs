@@ -248,14 +248,14 @@ fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, lines: &mut [i16], tables:
     let Sizes { shape, groups, line, .. } = *sizes;
     let Map { height, width, .. } = shape.input;
     // First all channels as numbers: a line that is read as soon as it is written would be waited for.
-    for (channel, line) in lines.chunks_exact_mut(line).enumerate() {
-        let pixels = &pixels[(channel * height + row) * width..][..width];
-        let inner = &mut line[shape.conv.pad..][..width];
-        inner.iter_mut().zip(pixels).for_each(|(number, &pixel)| *number = i16::from(pixel));
+    let channels = pixels.chunks_exact(height * width);
+    for (pixels, line) in channels.zip(lines.chunks_exact_mut(line)) {
+        let inner = line[shape.conv.pad..].iter_mut();
+        inner.zip(&pixels[row * width..][..width]).for_each(|(number, &pixel)| *number = i16::from(pixel));
     }
-    for (channel, line) in lines.chunks_exact(line).enumerate() {
-        for (segment, tables) in tables.chunks_exact_mut(sizes.row_tables).enumerate() {
-            for (group, table) in tables[channel * groups..][..groups].iter_mut().enumerate() {
+    for (segment, tables) in tables.chunks_exact_mut(sizes.row_tables).enumerate() {
+        for (tables, line) in tables.chunks_exact_mut(groups).zip(lines.chunks_exact(line)) {
+            for (group, table) in tables.iter_mut().enumerate() {
                 let neighbours = &line[segment * LANES + group * GROUP..][..LANES + GROUP - 1];
                 fill_table(neighbours, shape.conv.kernel - group * GROUP, table);
             }
