@@ -36,50 +36,47 @@ pub(crate) fn pool_across(bits: &[u64], rows: Range<usize>, channel: &mut [u64])
 }
 
 /// Pools the rows of all filters along themselves, and inverts the bits of flipped thresholds.
-#[inline(always)]
-pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize, output: &mut [u64]) {
-    let width = shape.convolved().width;
-    let channels = output.chunks_exact_mut(shape.output().height * row_words);
-    for (threshold, rows) in thresholds.iter().zip(channels) {
-        pool_along(shape.pool, width, threshold.flipped, row_words, rows);
-    }
-}
-
-/// Pools rows of `width` bits in `row_words` words each, in place, and inverts the pooled bits if `flipped`.
 ///
 /// A pooled row has `pool.positions(width)` bits; the bits after them are zero.
 #[inline(always)]
-fn pool_along(pool: Window, width: usize, flipped: bool, row_words: usize, rows: &mut [u64]) {
-    let pooled = pool.positions(width);
-    let inverted = if flipped { u64::MAX } else { 0 };
-    if pool.kernel == 1 && pool.stride == 1 {
-        // A window of one column leaves the row as it is.
-        if flipped {
-            for row in rows.chunks_exact_mut(row_words) {
-                row.iter_mut().for_each(|word| *word = !*word);
-                clear_from(pooled, row);
-            }
-        }
-        return;
+pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize, output: &mut [u64]) {
+    let pooled = shape.pool.positions(shape.convolved().width);
+    pool_along(shape.pool, pooled, row_words, output);
+    let channels = output.chunks_exact_mut(shape.output().height * row_words);
+    for (_, rows) in thresholds.iter().zip(channels).filter(|(threshold, _)| threshold.flipped) {
+        invert(pooled, row_words, rows);
     }
-    if row_words == 1 && pooled.saturating_sub(1) * pool.stride < 64 {
+}
+
+/// Inverts the first `pooled` bits of each row; the bits after them are zero.
+#[inline(always)]
+fn invert(pooled: usize, row_words: usize, rows: &mut [u64]) {
+    if row_words == 1 {
         let inside = low_bits(pooled);
-        // The pooling of DDNN has no loop over the window.
-        let is_ddnn = pool == Window { kernel: 3, stride: 2, pad: 1 };
-        for row in rows {
-            let any = if is_ddnn {
-                every(2, *row | *row << 1 | *row >> 1)
-            } else {
-                every(pool.stride, pool_words(pool, [0, *row, 0]))
-            };
-            *row = (any ^ inverted) & inside;
-        }
-        return;
+        return rows.iter_mut().for_each(|row| *row ^= inside);
     }
     for row in rows.chunks_exact_mut(row_words) {
-        pool_long(pool, pooled, row);
-        row.iter_mut().for_each(|word| *word ^= inverted);
+        row.iter_mut().for_each(|word| *word = !*word);
         clear_from(pooled, row);
+    }
+}
+
+/// Pools rows of `row_words` words into `pooled` bits each, in place.
+#[inline(always)]
+fn pool_along(pool: Window, pooled: usize, row_words: usize, rows: &mut [u64]) {
+    let inside = low_bits(pooled);
+    if pool.kernel == 1 && pool.stride == 1 {
+        // A window of one column leaves the row as it is.
+    } else if row_words > 1 || pooled.saturating_sub(1) * pool.stride >= 64 {
+        for row in rows.chunks_exact_mut(row_words) {
+            pool_long(pool, pooled, row);
+            clear_from(pooled, row);
+        }
+    } else if pool == (Window { kernel: 3, stride: 2, pad: 1 }) {
+        // The pooling of DDNN has no loop over the window.
+        rows.iter_mut().for_each(|row| *row = every(2, *row | *row << 1 | *row >> 1) & inside);
+    } else {
+        rows.iter_mut().for_each(|row| *row = every(pool.stride, pool_words(pool, [0, *row, 0])) & inside);
     }
 }
 
@@ -173,9 +170,12 @@ mod tests {
         ) {
             let mut row = pack(&bits);
             row.resize(row.len().max(pool.positions(bits.len()).div_ceil(64)), 0);
-            let words = row.len();
-            pool_along(pool, bits.len(), flipped, words, &mut row);
-            let expected: Vec<bool> = (0..pool.positions(bits.len()))
+            let (words, pooled) = (row.len(), pool.positions(bits.len()));
+            pool_along(pool, pooled, words, &mut row);
+            if flipped {
+                invert(pooled, words, &mut row);
+            }
+            let expected: Vec<bool> = (0..pooled)
                 .map(|x| {
                     let (from, to) = pool.inside(x, bits.len());
                     (from..to).any(|column| bits[x * pool.stride + column - pool.pad]) != flipped
