@@ -73,7 +73,7 @@ impl PixelWords {
         let is_contiguous = shape.pool == no_pooling && pitch == width;
         let output = if is_contiguous { BitLayout::Contiguous } else { BitLayout::Rows(shape.row_words()) };
         let words = (height * pitch).div_ceil(WORD_PIXELS);
-        Self { shape, pitch, words, output, height, width, pooled_height: shape.output().height }
+        Self { shape, pitch, words, output, height, width, pooled_height: shape.pool.positions(height) }
     }
 
     /// Pixels of the output, unused ones between rows included.

@@ -42,7 +42,7 @@ pub(crate) fn pool_across(bits: &[u64], rows: Range<usize>, channel: &mut [u64])
 pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize, output: &mut [u64]) {
     let pooled = shape.pool.positions(shape.convolved().width);
     pool_along(shape.pool, pooled, row_words, output);
-    let channels = output.chunks_exact_mut(shape.output().height * row_words);
+    let channels = output.chunks_exact_mut(output.len() / shape.filters);
     for (_, rows) in thresholds.iter().zip(channels).filter(|(threshold, _)| threshold.flipped) {
         invert(pooled, row_words, rows);
     }

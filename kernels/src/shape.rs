@@ -116,8 +116,9 @@ impl Convp {
 
     /// Words of a row of bits that holds a row of the convolution and a row of the output.
     pub(crate) const fn row_words(self) -> usize {
-        let (convolved, pooled) = (self.convolved().row_words(), self.output().row_words());
-        if convolved > pooled { convolved } else { pooled }
+        let convolved = self.conv.positions(self.input.width);
+        let pooled = self.pool.positions(convolved);
+        (if convolved > pooled { convolved } else { pooled }).div_ceil(64)
     }
 
     /// Number of weights of one filter.

@@ -3,9 +3,9 @@
 #![expect(unsafe_code, reason = "intrinsics; an `Avx2` exists only where the processor has them")]
 
 use core::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_blendv_epi8,
-    _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi16, _mm256_loadu_si256,
-    _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16, _mm256_permute2x128_si256,
+    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_andnot_si256,
+    _mm256_avg_epu8, _mm256_blendv_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi16,
+    _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_packs_epi16, _mm256_permute2x128_si256,
     _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi64x, _mm256_setr_epi64x,
     _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_storeu_si256,
     _mm256_sub_epi16,
@@ -104,6 +104,15 @@ impl ByteLookup for Avx2 {
     fn high_nibbles(self, a: __m256i, nibble_mask: __m256i) -> __m256i {
         // There is no shift of bytes: the mask removes the bits of the byte above.
         unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), nibble_mask) }
+    }
+
+    #[inline(always)]
+    fn add_high_nibbles(self, a: __m256i, b: __m256i, nibble_mask: __m256i) -> __m256i {
+        unsafe {
+            // Half the sum of two multiples of 16 is a multiple of 8, so a shift by 3 brings no bits of the byte above.
+            let (a, b) = (_mm256_andnot_si256(nibble_mask, a), _mm256_andnot_si256(nibble_mask, b));
+            _mm256_srli_epi16::<3>(_mm256_avg_epu8(a, b))
+        }
     }
 
     #[inline(always)]

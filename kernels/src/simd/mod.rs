@@ -90,6 +90,11 @@ pub(crate) trait ByteLookup: Copy {
     fn nibble_mask(self) -> Self::Bytes;
     /// Divides each byte by 16.
     fn high_nibbles(self, a: Self::Bytes, nibble_mask: Self::Bytes) -> Self::Bytes;
+    /// Adds the [`high_nibbles`](Self::high_nibbles) of two vectors.
+    #[inline(always)]
+    fn add_high_nibbles(self, a: Self::Bytes, b: Self::Bytes, nibble_mask: Self::Bytes) -> Self::Bytes {
+        self.add_bytes(self.high_nibbles(a, nibble_mask), self.high_nibbles(b, nibble_mask))
+    }
     /// Adds to `before` the counts of two filters in each half.
     ///
     /// `second` has the counts of the second filter, one byte a lane. `both` has those of the first filter plus 16 times

@@ -69,6 +69,7 @@ fn bytes<L: ByteLookup>(ops: L, case: &Case) -> BytesResult {
         ops.add_bytes(a, b),
         ops.add_pairs(a, b),
         ops.high_nibbles(a, ops.nibble_mask()),
+        ops.add_high_nibbles(a, b, ops.nibble_mask()),
         ops.nibble_mask(),
         ops.zero_bytes(),
     ] {

@@ -154,9 +154,10 @@ impl<'a> Run<'a> {
             let is_start_shared = pass == 0 && sizes.is_padding_even();
             let (pass_tables, rest) = tables.split_at(patches.len() * sizes.filter_groups);
             tables = rest;
-            let groups = pass_tables.chunks_exact(patches.len()).zip(&mut *counts);
+            let mut groups = pass_tables.chunks_exact(patches.len());
             if pass + 1 < passes {
-                for (tables, counts) in groups {
+                for counts in &mut *counts {
+                    let Some(tables) = groups.next() else { return };
                     let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
                     for x in 0..X {
                         let before = if is_start_shared { &start[x] } else { &counts[x] };
@@ -166,9 +167,10 @@ impl<'a> Run<'a> {
                 }
                 continue;
             }
-            for (((tables, counts), [LookupVector(first), LookupVector(second), ..]), bits) in
-                groups.zip(bounds).zip(&mut *bits)
-            {
+            let (mut bits, mut bounds) = (bits.iter_mut(), bounds.iter());
+            for counts in &mut *counts {
+                let (Some(tables), Some(bits)) = (groups.next(), bits.next()) else { return };
+                let Some([LookupVector(first), LookupVector(second), ..]) = bounds.next() else { return };
                 let bounds = [first, second];
                 let (both, second) = sum_lookups(ops, nibble_mask, patches, tables);
                 let before = if is_start_shared { &*start } else { &*counts };
@@ -232,16 +234,15 @@ fn sum_lookups<L: ByteLookup, const X: usize>(
     tables: &[[[LookupVector; TRIPLE]; UNROLLED]],
 ) -> ([L::Bytes; X], [L::Bytes; X]) {
     let (mut both, mut second) = ([ops.zero_bytes(); X], [ops.zero_bytes(); X]);
-    let mut rounds = patches.iter().zip(tables);
     // The first round needs no addition to earlier sums.
-    let Some(([first, next], [table, next_table])) = rounds.next() else { return (both, second) };
+    let Some(([first, next], patches)) = patches.split_first() else { return (both, second) };
+    let Some(([table, next_table], tables)) = tables.split_first() else { return (both, second) };
     let (first, next) = (sum_triple(ops, first, table), sum_triple(ops, next, next_table));
     for x in 0..X {
         both[x] = ops.add_pairs(first[x], next[x]);
-        second[x] =
-            ops.add_bytes(ops.high_nibbles(first[x], nibble_mask), ops.high_nibbles(next[x], nibble_mask));
+        second[x] = ops.add_high_nibbles(first[x], next[x], nibble_mask);
     }
-    for (patches, tables) in rounds {
+    for (patches, tables) in patches.iter().zip(tables) {
         for (patch, tables) in patches.iter().zip(tables) {
             let sums = sum_triple(ops, patch, tables);
             for x in 0..X {
