@@ -56,7 +56,8 @@ struct ClosedLine {
 }
 
 impl Journal {
-    /// Opens or creates the file and replays its entries. Only the latest decisions come back whole.
+    /// Opens or creates the file and replays its entries. The latest [`MAX_WHOLE_LINES`] decisions come back with their
+    /// content; of earlier ones only the ids.
     ///
     /// # Errors
     /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal.

@@ -9,7 +9,7 @@
 //!       not sent             sent late until settled
 //! ```
 //!
-//! Without a spool (`max_bytes = 0`), answers that exceed the bounds of memory are dropped, and nobody is told.
+//! Without a spool (`max_bytes = 0`), answers that could not be sent or exceed the bounds of memory are lost, and nobody is told.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@
 //! last exit  --------> leaves, whatever its confidence
 //! ```
 //!
-//! Evaluation, tuning and [`Whole`](crate::whole::Whole) decide here. The leader takes the same steps one message at a time; tests
+//! Evaluation and [`Whole`](crate::whole::Whole) decide here. The leader takes the same steps one message at a time; tests
 //! hold that both agree.
 
 use headwater_protocol::Exit;

@@ -18,7 +18,7 @@ pub struct Affine {
 pub(crate) fn scores(features: &[u64], len: usize, weights: &[u64], classes: &[Affine], scores: &mut [i32]) {
     let rows = weights.chunks_exact(features.len());
     for ((score, class), weights) in scores.iter_mut().zip(classes).zip(rows) {
-        // `Section::load` has checked that every score fits.
+        // No overflow: `Section::load` has checked that every score fits in 32 bits.
         *score = dot(features, weights, len) * class.factor + class.offset;
     }
 }

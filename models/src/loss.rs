@@ -31,7 +31,7 @@ pub struct LossSums {
     pub samples: u64,
     /// Loss, summed over samples.
     pub loss: f64,
-    /// Correct answers of each exit.
+    /// Number of correct answers of each exit.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub correct: ByExit<u64>,
 }

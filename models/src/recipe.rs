@@ -112,8 +112,8 @@ pub struct ExitTarget {
     /// Standard errors added to the measured loss: with 1.64 the target holds on new data with probability 0.95.
     #[serde(default = "one_sided_95")]
     pub standard_errors: f32,
-    /// Whether wins over the cloud (exit right, cloud wrong) make up for losses. More samples leave early then, but wins may be fewer
-    /// on new data.
+    /// Whether samples that an exit gets right and the cloud wrong offset the exit's losses. Thresholds rise then; the gain may not hold on
+    /// new data.
     #[serde(default)]
     pub count_wins: bool,
 }

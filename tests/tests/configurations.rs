@@ -126,7 +126,8 @@ async fn configuration_f_has_several_devices_several_edges_and_the_cloud() {
     }
 }
 
-/// Each edge of (f) is killed and restarted, then the leader. Each sample is decided or dropped once, and the slots of a killed edge are missing.
+/// In configuration f each edge is killed and restarted, then the leader. Each sample is decided or dropped once, and the slots of a killed
+/// edge are missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edges_and_then_the_leader_are_killed_and_restarted() {
     let mut network = network(Configuration::F);

@@ -1,4 +1,4 @@
-//! The service by its interface: the router called directly, and real sockets with a real HTTP client.
+//! Tests of the service from outside: by calls of the router, and over real sockets with a real HTTP client.
 
 mod calls;
 mod lifecycle;

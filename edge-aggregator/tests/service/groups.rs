@@ -245,7 +245,7 @@ async fn two_edges_of_one_group_with_one_name_are_refused() {
     let mut config = two.config();
     let north = config.groups[0].clone();
     config.groups = roles.map(|role| GroupConfig { role, ..north.clone() }).into();
-    // An edge of another group may have the name.
+    // The same name in another group is no mistake.
     config.groups.push(GroupConfig { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
     let error = Aggregator::start(config).await.err().expect("a refusal");
     let AggregatorError::Config(mistakes) = error else { panic!("{error}") };

@@ -168,7 +168,7 @@ impl<R: Read> ImageStream<R> {
     }
 }
 
-/// An image as far as it was read. Beyond the bound only its length is kept.
+/// An image being read. Once it exceeds `max_bytes`, only its length is counted on.
 struct Image {
     bytes: Vec<u8>,
     length: u64,

@@ -48,7 +48,7 @@ pub(crate) struct Spool {
     given_up: usize,
     /// Number of given-up samples that lie in no segment.
     without_segment: usize,
-    /// File of their ids.
+    /// File of the ids of given-up samples that no segment holds.
     ids: GivenUpIds,
     /// Samples given up so far.
     pub(crate) counts: GiveUpCounts,

@@ -170,7 +170,7 @@ fn fold(
     Ok(())
 }
 
-/// Number of maps in `maps`, at least one of them present.
+/// Checks the length of `maps` and that one of them is present; returns their number.
 fn check_maps(maps: &[u8], present: SourceSet, elements: usize) -> Result<usize, AggregateError> {
     let bytes = packed_len(elements).max(1);
     let slots = maps.len() / bytes;

@@ -99,7 +99,7 @@ pub struct Collector {
 
 /// A sample for which a request or features came.
 struct CollectingSample {
-    /// Slots that have a view; `None` until the request came.
+    /// Slots whose features the leader requested; `None` while features came before the request.
     wanted: Option<SlotSet>,
     delivered: SlotSet,
     gone: SlotSet,

@@ -47,7 +47,7 @@ pub struct Counts {
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
-    /// Features, edge answers and cloud answers for which no open sample was waiting.
+    /// Features, edge answers, cloud answers and failed cloud requests for which no open sample was waiting.
     pub unasked: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,

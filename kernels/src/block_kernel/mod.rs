@@ -1,4 +1,4 @@
-//! Kernels that compute a block, and the choice among them.
+//! Kernels that compute a block, and the choice among them: the first that supports the block, in this order.
 //!
 //! | kernel | input | chosen for |
 //! | --- | --- | --- |

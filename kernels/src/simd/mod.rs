@@ -113,7 +113,7 @@ pub(crate) trait ByteLookup: Copy {
             *number = a | b << 1 | c << 2 | d << 3;
         }
     }
-    /// Writes `bytes | mask` to each half of the lanes; a number of the mask is two lanes.
+    /// Repeats `bytes` in both halves of `to` and ORs `mask` over all of it; a number of the mask covers two lanes.
     fn store_twice(self, bytes: &[u8; HALF], mask: &[i16; HALF], to: &mut [u8; LANES]);
 }
 

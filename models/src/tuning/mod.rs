@@ -73,7 +73,8 @@ fn choose_thresholds(
     let exits: Vec<Exit> =
         logits.exits.iter().map(|(exit, _)| exit).filter(|exit| *exit != Exit::Cloud).collect();
     let parts = exits.len().max(1) as f64;
-    // Net share of the samples that one exit may answer wrongly although the cloud is right; exits share the target equally.
+    // Largest loss of one exit: share of the samples that it gets wrong and the cloud right, less its wins if they count. `1e-9` absorbs
+    // rounding.
     let max_loss = f64::from(target.max_loss_points) / 100.0 / parts + 1e-9;
     let standard_errors = split(f64::from(target.standard_errors), parts);
     let cloud = logits.right(Exit::Cloud, samples, class_prior);

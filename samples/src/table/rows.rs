@@ -7,7 +7,7 @@ use headwater_protocol::Slot;
 use super::csv::{self, LineError, Record};
 use crate::Part;
 
-/// Row of the table.
+/// One row of the table of labels: one image of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.

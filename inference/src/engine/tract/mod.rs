@@ -130,7 +130,7 @@ fn caught<T>(work: impl FnOnce() -> TractResult<T>) -> TractResult<T> {
 fn read(mut onnx: &[u8]) -> TractResult<InferenceModel> {
     let onnx_engine = tract_onnx::Onnx {
         provider: Arc::new(NoExternalData),
-        // Shapes in the file name the batch `N` or fix its size; the manifest has the shapes.
+        // The file leaves the size of a batch open (`N`) or fixes it. The manifest has the shapes, so those of the file are ignored.
         ignore_value_info: true,
         ..tract_onnx::onnx()
     };

@@ -138,7 +138,7 @@ impl Sizes {
         self.pixels.shape.conv.kernel * self.pixels.shape.conv.kernel
     }
 
-    /// Words of the weights of all filters.
+    /// Number of words that the weights of all filters take.
     const fn weights(&self) -> usize {
         self.pixels.shape.filters * self.patch
     }
