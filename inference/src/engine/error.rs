@@ -62,6 +62,7 @@ impl EngineError {
         Self::Load { section: section.name.clone(), engine, reason }
     }
 
+    #[cfg(any(feature = "tract", feature = "ort"))]
     pub(super) fn run(section: &SectionManifest, engine: &'static str, batch: usize, reason: String) -> Self {
         Self::Run { section: section.name.clone(), engine, batch, reason }
     }
