@@ -31,7 +31,7 @@ pub struct BrokerSettings {
 /// Section `[log]`.
 #[derive(Clone, Debug, Conf)]
 pub struct LogSettings {
-    /// Events that are logged: "error", "warn", "info", "debug", "trace", or one level per module ("info,headwater_link=debug").
+    /// Events that are logged: "error", "warn", "info", "debug", "trace", or one level per module (`info,headwater_link=debug`).
     #[conf(long, env, default_value = "info")]
     pub filter: String,
     /// "text" for people, "json" for programs: one object a line.
