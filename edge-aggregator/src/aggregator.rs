@@ -72,7 +72,7 @@ pub struct GroupEnd {
 }
 
 impl Shared {
-    /// Prepares the cloud client.
+    /// Checks the shared configuration and prepares the connection to the cloud.
     ///
     /// # Errors
     /// [`AggregatorError::Config`] with every mistake.

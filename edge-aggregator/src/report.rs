@@ -78,7 +78,7 @@ pub struct EdgeReport {
 pub struct CloudCounts {
     /// Requests started.
     pub asked: u64,
-    /// Answers with logits, late ones included.
+    /// Answers with logits, those after the deadline included.
     pub answered: u64,
     /// Requests without an answer in time, by reason.
     pub failed: BTreeMap<Degraded, u64>,

@@ -18,7 +18,7 @@ pub enum DeviceError {
         usage: &'static str,
         /// Name of the part: a file, a folder, a URL, an address or a slot.
         name: String,
-        /// Reason, with those beneath it.
+        /// Error text, with its causes.
         reason: String,
     },
     /// The frames cannot be read.

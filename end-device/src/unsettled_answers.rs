@@ -9,7 +9,7 @@
 //!       not sent             sent late until settled
 //! ```
 //!
-//! Without a spool (`max_bytes = 0`), answers that could not be sent or exceed the bounds of memory are lost, and nobody is told.
+//! Without a spool (`max_bytes = 0`), answers beyond the bounds of memory are lost, and unsent ones are never sent; nobody is told.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(crate) struct RequestedFeatures<'a> {
 pub(crate) struct AnswerBuffer {
     pub(crate) answers: BTreeMap<SampleId, BufferedAnswer>,
     max_samples: usize,
-    /// Time that a sample has to be settled.
+    /// Time after which an unsettled answer leaves memory.
     pub(crate) keep_us: u64,
 }
 

@@ -66,7 +66,7 @@ impl Default for ExitPolicy {
     }
 }
 
-/// Measure of an exit's uncertainty, in `[0, 1]`: 0 is certain, 1 is a uniform distribution.
+/// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitRule {

@@ -119,7 +119,7 @@ fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
             // At stride 1 the word before has been overwritten.
             let last = if from > at { word(from - 1) } else { before };
             let any = pool_words(pool, [last, word(from), word(from + 1)]);
-            // First bit of this word at which a window begins, padding aside.
+            // First bit of input word `from` whose column is a multiple of the stride; `pool_words` has applied the padding.
             let first = remainder(pool.stride - remainder(part * 64, pool.stride), pool.stride);
             pooled |= every(pool.stride, any >> first) << quotient(part * 64 + first, pool.stride);
         }

@@ -10,7 +10,7 @@ use crate::fused::{JoinRows, join};
 use crate::layers::{Block, Layout, Pass};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
-/// The layers of a network; its numbers are a [`State`](crate::layers::State).
+/// The layers of a network. A [`State`](crate::layers::State) holds the values: parameters and running statistics.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The spec of the layers.

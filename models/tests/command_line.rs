@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use headwater_samples::catalogue::CATALOGUE;
 use headwater_samples::{Shape, View, image_codec};
 
 const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/networks/ddnn-c.toml");
@@ -44,10 +45,8 @@ fn a_spec_for_other_data_is_refused() {
 fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
     refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere");
     let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
-    refuses(
-        &of("imagenet"),
-        "data set: expected one of fashion-6cam, fashion-mnist, mnist, cifar-10, eth80, mvmc, folders, table, found `imagenet`",
-    );
+    let names = CATALOGUE.map(|info| info.name).join(", ");
+    refuses(&of("imagenet"), &format!("data set: expected one of {names}, found `imagenet`"));
     refuses(&of("mvmc"), "data set mvmc: /nowhere: expected `MVMC.npz` or `mvmc.npz`, found none");
     refuses(&of("table"), "data set table: /nowhere: cannot be read");
     refuses(&of("mnist"), "data set mnist: /nowhere: expected `train-images-idx3-ubyte.gz` or");

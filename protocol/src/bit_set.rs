@@ -72,7 +72,7 @@ impl<P> BitSet<P> {
         })
     }
 
-    /// The same positions as sources of a join.
+    /// Takes these slots or edges as the sources of a join.
     pub const fn sources(self) -> SourceSet {
         BitSet::from_bits(self.0)
     }

@@ -45,7 +45,7 @@ pub struct Message<'a> {
     pub body: Body<'a>,
 }
 
-/// The header without version and kind, which follow from the build and the body.
+/// Header fields of a message. The build fixes the version and the body gives the kind, so neither is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whether the message comes from the spool, after the sample's time.

@@ -40,7 +40,7 @@ pub struct Birth {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<SampleId>,
-    /// Abilities beyond those of the version; unknown names are ignored.
+    /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
     #[serde(default)]
     pub capabilities: Vec<String>,
 }

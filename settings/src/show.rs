@@ -20,14 +20,14 @@ impl<S> Loaded<S> {
     }
 }
 
-/// The commented example file of a declaration. `samples` is a file with a value for each key that has no default. A key that a program
-/// needs stands as a setting, every other one as a comment with its default or sample.
+/// The commented example file of a declaration. `values` is a file with a value for each key that has no default. A key that a program
+/// needs stands as a setting, every other one as a comment with its default or that value.
 ///
 /// # Errors
-/// Every key without default and sample, and every mistake of the samples.
-pub fn example<S: Settings>(array: Option<&str>, samples: &str) -> Result<String, Vec<String>> {
+/// Every key without default and value, and every mistake of the values.
+pub fn example<S: Settings>(array: Option<&str>, values: &str) -> Result<String, Vec<String>> {
     let mut mistakes = Vec::new();
-    let file = samples.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
+    let file = values.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
     let inputs = Inputs { file: flatten(file), ..Inputs::default() };
     // No arguments, so that nobody asks for help.
     let loaded = read::<S>(inputs, &mut mistakes).ok().flatten();
@@ -35,7 +35,7 @@ pub fn example<S: Settings>(array: Option<&str>, samples: &str) -> Result<String
     // A secret has no place in a file.
     let values: Vec<_> = values.into_iter().filter(|value| value.declared.is_in_files()).collect();
     let without = values.iter().filter(|value| value.toml.is_none());
-    mistakes.extend(without.map(|value| format!("{}: expected a sample, found none", value.declared.key)));
+    mistakes.extend(without.map(|value| format!("{}: expected an example, found none", value.declared.key)));
     if !mistakes.is_empty() {
         return Err(mistakes);
     }

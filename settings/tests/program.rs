@@ -300,7 +300,7 @@ bundle = \"network.hwb\"
     assert_eq!(door.settings.edges, None);
     assert_eq!(
         example::<Door>(None, "bundle = \"b\"\nturns = 1\nlock_name = \"l\"").unwrap_err(),
-        ["edges: expected a sample, found none"]
+        ["edges: expected an example, found none"]
     );
 }
 

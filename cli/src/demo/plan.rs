@@ -1,4 +1,4 @@
-//! Rate of samples, and services to be killed at a time.
+//! Options of the demo: the rate of samples, and which service is killed at which time.
 
 use std::str::FromStr;
 use std::time::Duration;

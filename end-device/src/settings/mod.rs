@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     /// Values of the example file for settings without a default.
-    const SAMPLES: &str = "\
+    const EXAMPLE_VALUES: &str = "\
         site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"network.hwb\"\npolicy = \"policy.toml\"\n\
         onnxruntime = \"/opt/onnxruntime/lib/libonnxruntime.so\"\nperiod_ms = 100\nstate_dir = \"/var/lib/headwater\"\n\
         [source]\npath = \"frames.tar.gz\"\nroi = \"40,0,320,240\"\nmax_age_ms = 1000\n\
@@ -287,7 +287,7 @@ mod tests {
 
     const HEADING: &str = "\
         # Settings of headwater-device. A flag (--keep-ms 9000) wins over the environment (HEADWATER_DEVICE_KEEP_MS), which wins over\n\
-        # this file. A setting that is commented out stands at its default; one without a default is shown with a sample.\n\n";
+        # this file. A setting that is commented out stands at its default; one without a default is shown with an example value.\n\n";
 
     const SHIPPED: &str = include_str!("../../headwater-device.toml");
 
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_example_file_is_made_from_the_declarations() {
-        let made = HEADING.to_owned() + &example::<DeviceSettings>(None, SAMPLES).unwrap();
+        let made = HEADING.to_owned() + &example::<DeviceSettings>(None, EXAMPLE_VALUES).unwrap();
         if std::env::var_os("HEADWATER_WRITE_EXAMPLES").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/headwater-device.toml"), &made).unwrap();
         }

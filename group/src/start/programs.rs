@@ -38,7 +38,7 @@ pub struct ProgramSettings {
     pub site: SiteSettings,
     /// Paths of the programs.
     pub paths: ProgramPaths,
-    /// Bundle of every tier.
+    /// Bundle that every tier loads.
     pub bundle: PathBuf,
     /// Frames of the devices.
     pub frames: PathBuf,

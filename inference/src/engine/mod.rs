@@ -42,7 +42,7 @@ pub fn onnx_runtime(named: Option<&Path>) -> Result<Arc<dyn Engine>, String> {
     engine.map(|engine| Arc::new(engine) as _).map_err(|error| error.to_string())
 }
 
-/// ONNX Runtime, in a program without it.
+/// The function of that name in builds without the feature `ort`.
 ///
 /// # Errors
 /// Always.

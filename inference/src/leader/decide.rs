@@ -65,7 +65,7 @@ impl Leader {
     /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
     pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
         let Some(mut decision) = self.closed.take_revisable(sample) else {
-            self.counts.unasked += 1;
+            self.counts.unawaited += 1;
             return;
         };
         let decided_by = self.networks.iter().find(|(_, network)| network.config.network == decision.network);

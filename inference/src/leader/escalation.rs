@@ -85,7 +85,7 @@ impl Leader {
             is_wanted && open.generation == generation
         };
         let Some(open) = self.open.get_mut(&sample).filter(|open| takes(open)) else {
-            self.counts.unasked += u64::from(!has_edges);
+            self.counts.unawaited += u64::from(!has_edges);
             return;
         };
         open.owing_slots.remove(slot);
@@ -124,7 +124,7 @@ impl Leader {
             open.generation == generation && open.stage == Stage::Edges && !open.edges.contains(edge)
         };
         let Some(open) = self.open.get_mut(&sample).filter(|open| awaits(open)) else {
-            self.counts.unasked += 1;
+            self.counts.unawaited += 1;
             return;
         };
         open.owing_edges.remove(edge);
@@ -219,7 +219,7 @@ impl Leader {
                 open.stages.cloud_us = open.elapsed(self.now);
                 self.decide_without_cloud(sample, Some(reason));
             }
-            None => self.counts.unasked += 1,
+            None => self.counts.unawaited += 1,
         }
     }
 

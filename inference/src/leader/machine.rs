@@ -34,7 +34,7 @@ pub struct Leader {
     pub(super) actions: Vec<Action>,
 }
 
-/// Messages that changed nothing, by reason.
+/// Counts of ignored messages by reason, and of windows without all answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// A slot answered twice; normal on a busy link.
@@ -48,7 +48,7 @@ pub struct Counts {
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
     /// Features, edge answers, cloud answers and failed cloud requests for which no open sample was waiting.
-    pub unasked: u64,
+    pub unawaited: u64,
     /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
     pub other_network: u64,
     /// Windows that ended by time.

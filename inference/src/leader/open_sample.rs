@@ -50,7 +50,7 @@ pub(super) struct OpenSample {
     pub(super) degraded: Vec<Degraded>,
 }
 
-/// Stage of an open sample, named after the messages that it waits for.
+/// Stage of an open sample: each variant says what the sample waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Summaries.

@@ -295,7 +295,7 @@ fn duplicates_and_messages_after_the_decision_are_counted_and_change_nothing() {
     assert_eq!(group.summary(2, 1, &SURE), []);
     assert_eq!(group.features(0, 1), []);
     let counts = group.leader.counts();
-    assert_eq!((counts.duplicates, counts.after_close, counts.unasked), (1, 1, 1));
+    assert_eq!((counts.duplicates, counts.after_close, counts.unawaited), (1, 1, 1));
 }
 
 #[test]

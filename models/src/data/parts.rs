@@ -55,7 +55,7 @@ impl Parts {
         [shape.channels, shape.height, shape.width]
     }
 
-    /// Share of each class in the first `limit` samples of a part; in all samples without a limit.
+    /// Share of each class in the first `limit` samples of a part; in all of them where `limit` is `None`.
     pub fn prior(&self, part: Part, limit: Option<usize>) -> Vec<f32> {
         let labels = (0..self.count(part, limit)).map(|index| self.data.label(part, index));
         class_shares(labels, self.data.labels().len())

@@ -169,12 +169,12 @@ struct Shift {
     edges: Range<usize>,
 }
 
-/// Memory layout of a sample's patches in the input.
+/// The copies that build the patch matrix of a sample (im2col). Each row of the matrix is a shifted plane, or consists of short runs.
 ///
 /// ```text
-/// Shifts: a row of columns is the whole plane, shifted      Runs: a row of columns is made of short runs
-/// input    a b c d e f ...                                  input    a . b . c .   (a step apart)
-/// columns  0 a b c d e ...                                  columns  a b c
+/// Shifts                       Runs
+/// input   a b c d e f ...      input   a . b . c .   (a step apart)
+/// row     0 a b c d e ...      row     a b c
 /// ```
 #[derive(Clone, Debug)]
 enum Copies {

@@ -181,12 +181,12 @@ struct Channel {
 }
 
 wide! {
-    /// Writes `dx` of one channel and returns `dgamma` and `dbeta`; `output` is the gradient of the activation's output.
+    /// Writes `dx` of one channel and returns `dgamma` and `dbeta`; `dy` is the gradient of the activation's output.
     fn channel_gradient(
         planes: Planes,
         channel: Channel,
         x: &[f32],
-        output: &[f32],
+        dy: &[f32],
         dx: &mut [f32],
     ) -> [f32; 2] {
         let Channel { index, mean, inverse, scale, shift, activation } = channel;
@@ -194,8 +194,8 @@ wide! {
         for at in planes.of(index) {
             let g = &mut dx[at.clone()];
             let x = &x[at.clone()];
-            for ((g, x), output) in g.iter_mut().zip(x).zip(&output[at]) {
-                *g = if activation.passes(x * scale + shift) { *output } else { 0.0 };
+            for ((g, x), dy) in g.iter_mut().zip(x).zip(&dy[at]) {
+                *g = if activation.passes(x * scale + shift) { *dy } else { 0.0 };
             }
             let plane = sum(g);
             sum_g += plane;

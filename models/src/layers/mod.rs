@@ -49,7 +49,7 @@ impl<'a> TrainedState<'a> {
         &self.layout.parameters[id.0].shape
     }
 
-    /// Whether each value of a weight is positive: the bits of a binary weight.
+    /// Whether each value of a weight is at least 0: the bits of a binary weight.
     pub fn signs(&self, id: ParameterId) -> Vec<bool> {
         self.parameter(id).iter().map(|value| *value >= 0.0).collect()
     }

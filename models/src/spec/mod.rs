@@ -42,7 +42,7 @@ pub struct Spec {
 pub struct NetworkSpec {
     /// Name, labels, configuration.
     pub network: Header,
-    /// The part on each device slot.
+    /// The section that every device slot runs.
     pub device: DeviceSpec,
     /// The exit `local`, in configurations with that exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct NetworkSpec {
     /// The edges between devices and cloud, in configurations with edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<Spanned<EdgeSpec>>,
-    /// The part in the cloud.
+    /// The section and the exit in the cloud.
     pub cloud: CloudSpec,
     /// Wire encodings of scores and features.
     #[serde(default)]

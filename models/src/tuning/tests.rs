@@ -108,7 +108,8 @@ fn a_temperature_corrects_logits_that_are_too_sure() {
     assert!((confidence - 0.75).abs() < 0.01, "three of four are right, confidence {confidence}");
 }
 
-/// The margin falls from sample to sample at both exits; every sixteenth is lost at `local`, every twelfth at `edge`.
+/// Margins fall from sample to sample at both exits. `local` is wrong on every sixteenth sample, `edge` on every twelfth, the cloud on
+/// none.
 fn two_exits(count: usize) -> (PartLogits, Samples) {
     let margin = |i: usize| 20.0 * (1.0 - i as f32 / count as f32);
     let local: Vec<_> = (0..count).map(|i| (margin(i), i % 16 != 15, true)).collect();

@@ -13,7 +13,7 @@ pub enum V2Error {
     /// The named length of the JSON part is longer than the body.
     #[error("{HEADER_LENGTH}: names {named} bytes, the body has {body}")]
     HeadLength {
-        /// Named.
+        /// Length of the JSON part as the header states it, bytes.
         named: usize,
         /// Bytes in the body.
         body: usize,

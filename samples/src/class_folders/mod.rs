@@ -86,7 +86,7 @@ struct Reader<'a> {
     /// Folders at the level of classes.
     folders: BTreeSet<(Option<Part>, String)>,
     classes: Option<Vec<String>>,
-    /// Path of the first image, and whether its sample is a folder.
+    /// Path of the first image, and whether it lies in the folder of a sample; later images must have the same layout.
     first_image: Option<(String, bool)>,
 }
 

@@ -57,7 +57,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
 
 /// Probability that a view is not in view: 3 of 20.
 const NOT_IN_VIEW: (u32, u32) = (3, 20);
-/// Factor from a sum of eight bytes to brightness: `6 / 209.02`, with 16 more fraction bits than [`LUMA_BITS`].
+/// Scales the centred sum of eight random bytes (standard deviation 209.02) to noise of deviation 6: `6 / 209.02`, with 16 more
+/// fraction bits than [`LUMA_BITS`].
 const NOISE_FACTOR: i32 = 481_593;
 const NOISE_MEAN: i32 = 1020;
 

@@ -135,7 +135,7 @@ fn each_message_that_changes_nothing_is_counted_once() {
     group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
     group.features(0, 7);
-    let counts = Counts { duplicates: 2, after_close: 1, unasked: 3, ..Counts::default() };
+    let counts = Counts { duplicates: 2, after_close: 1, unawaited: 3, ..Counts::default() };
     assert_eq!(group.leader.counts(), counts);
 }
 
@@ -149,7 +149,7 @@ fn features_count_once_for_each_slot() {
     group.features(0, 1);
     group.event(Event::Gone { slot: slot(1), sample: SampleId(1) });
     group.features(1, 1);
-    assert_eq!(group.leader.counts().unasked, 2);
+    assert_eq!(group.leader.counts().unawaited, 2);
     let actions = group.features(2, 1);
     assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, false, true]));
 }
@@ -175,7 +175,7 @@ fn only_a_decision_that_the_cloud_missed_in_time_is_revised() {
     group.ask_cloud(1);
     group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
     assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
-    assert_eq!(group.leader.counts().unasked, 1);
+    assert_eq!(group.leader.counts().unawaited, 1);
 }
 
 #[test]

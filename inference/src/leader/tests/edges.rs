@@ -241,7 +241,7 @@ fn an_edge_answer_that_is_not_awaited_is_counted() {
     group.summary(2, 1, &UNSURE);
     group.edge_answer(0, 0b101, &SURE);
     group.edge_answer(0, 0b101, &SURE);
-    assert_eq!(group.leader.counts(), Counts { unasked: 3, ..Counts::default() });
+    assert_eq!(group.leader.counts(), Counts { unawaited: 3, ..Counts::default() });
     let actions = group.edge_answer(1, 0b010, &SURE);
     assert_eq!(decision(&actions).bytes.edge_leader, 2 * BODY);
 }
@@ -280,7 +280,7 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
     group.leader.handle(group.now, Generation::Next, Event::EdgeUp { edge: edge(0) }, &mut actions);
     group.leader.handle(group.now, Generation::Next, answer, &mut actions);
     group.leader.handle(group.now, Generation::Next, Event::EdgeDown { edge: edge(0) }, &mut actions);
-    assert_eq!((actions, group.leader.counts().unasked), (Vec::new(), 1));
+    assert_eq!((actions, group.leader.counts().unawaited), (Vec::new(), 1));
     assert_eq!(decision(&group.edge_answer(0, 0b101, &SURE)).presence.present_count(), 3);
 }
 
@@ -323,7 +323,7 @@ fn a_slot_without_features_at_its_edge_is_missing_at_the_later_exits() {
 }
 
 #[test]
-fn features_that_devices_send_to_their_edges_are_not_counted_as_unasked() {
+fn features_that_devices_send_to_their_edges_are_not_counted_as_unawaited() {
     let mut group = group();
     assert_eq!(group.features(0, 1), []);
     group.unsure();

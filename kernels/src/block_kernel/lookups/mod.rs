@@ -166,11 +166,11 @@ impl Sizes {
         self.channel_groups * self.plane + read + self.pixels.leading_padding() + WORD_PIXELS
     }
 
-    /// Kinds of words. Words of one kind have their padding at the same pixels:
+    /// Number of padding patterns. Words before `top` and from `bottom` on have a pattern each; those between repeat every `period`:
     ///
     /// ```text
-    /// word   0 .. top   top ..  (columns repeat)  .. bottom   bottom ..
-    /// kind   each own   0 1 2 0 1 2 0 1 2                     each own     period 3
+    /// word      0 .. top    top .. bottom       bottom ..
+    /// pattern   one each    0 1 2 0 1 2 0 1 2   one each     period 3
     /// ```
     const fn word_kinds(&self) -> usize {
         if self.period == 0 {
