@@ -50,7 +50,7 @@ pub struct SharedConfig {
 /// Section `[cloud]`: the connection to the cloud service.
 #[derive(Clone, Debug, Conf)]
 pub struct CloudConfig {
-    /// Cloud service, http://host:port. Left out: unsure samples get the answer of the last local exit, degraded `cloud_unreachable`.
+    /// Cloud service, http://host:port. Left out: unsure samples get the answer of the last exit before the cloud, degraded `cloud_unreachable`.
     #[conf(long, env, value_parser = Endpoint::http)]
     pub url: Option<Endpoint>,
     /// Name of the model at the cloud service.

@@ -245,7 +245,7 @@ impl Inbox {
         let near = self.newest.max(self.devices.first_sample(device));
         let sample = SampleId::widen(header.sample_low, near);
         let (age_ms, late) = (header.age_ms, header.late);
-        // Spooled samples are left to the next process; features of a sample that is open are still needed.
+        // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
         let opens_late = late && leaf != DeviceTopic::Features;
         if self.last_sample.is_some_and(|last| sample > last || opens_late) {
             return Ok(());

@@ -31,9 +31,11 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
         |r| named(&r.dropped, Dropped::name),
     ),
     Metric::counter("headwater_aggregator_missing_views_total", "Missing views in decisions.", |r| r.missing),
-    Metric::counter("headwater_aggregator_revisions_total", "Cloud answers after a decision.", |r| {
-        r.revisions
-    }),
+    Metric::counter(
+        "headwater_aggregator_revisions_total",
+        "Cloud answers after the decision of their sample.",
+        |r| r.revisions,
+    ),
     Metric::counter(
         "headwater_aggregator_republished_decisions_total",
         "Decisions of an earlier process that were published again.",

@@ -1,5 +1,5 @@
-//! The device agent: captures views, runs the device section, sends summaries, and keeps features until the leader requests them or
-//! reports the sample settled.
+//! The device agent: captures views, runs the device section, sends summaries, and keeps answers and features until the leader reports
+//! the sample settled.
 //!
 //! One async task handles messages (trigger, request, settled). A separate thread runs the section, so a slow section never delays a
 //! message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not

@@ -18,7 +18,7 @@ pub(crate) struct ReplyRule {
 /// Reply of a device for one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reply {
-    /// Scores. The device keeps the features until the leader requests them.
+    /// Scores. The leader may request the features.
     Summary,
     /// Scores and features together: the next exit needs the features.
     SummaryAndFeatures,

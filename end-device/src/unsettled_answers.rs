@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_spool_the_surplus_is_given_up() {
+    fn without_a_spool_the_surplus_is_lost() {
         let mut unsettled = unsettled(false);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
         assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 0));

@@ -140,7 +140,7 @@ impl GroupClient {
         &self.account
     }
 
-    /// Begins a new account.
+    /// Begins an empty account: samples and drops reported before this call no longer count.
     pub fn begin_account(&mut self) {
         self.account = SampleAccount::after(&self.account.settled);
     }

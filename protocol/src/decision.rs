@@ -94,7 +94,7 @@ impl Dropped {
     }
 }
 
-/// The answer to one sample. A sample never has two different decisions.
+/// The answer to one sample. A sample never has two different decisions; a revision is sent apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The sample.
@@ -185,7 +185,7 @@ impl SettledNotice {
     /// Largest number of ids in [`SettledNotice::late`]; the others follow in the next message.
     pub const MAX_LATE: usize = 1024;
 
-    /// Whether a sample that was sent on the present connection is settled.
+    /// Whether this notice settles `sample`, provided that the device sent it on its present connection.
     pub fn covers(&self, sample: SampleId) -> bool {
         self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest
     }

@@ -45,7 +45,7 @@ pub struct Message<'a> {
     pub body: Body<'a>,
 }
 
-/// Header fields of a message. The build fixes the version and the body gives the kind, so neither is stored.
+/// Header of a message, decoded. Its first byte also has version and kind: the version of this build, and the kind of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whether the message comes from the spool, after the sample's time.

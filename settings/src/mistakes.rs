@@ -92,8 +92,8 @@ pub(crate) fn rename<S: Settings>(inputs: &mut Inputs, declared: &[Declared], mi
     }
 }
 
-/// Mistakes that `conf` found, one a line. `conf` prints all of them as one text: titles, and below each title its mistakes indented by
-/// two columns; a long message goes on in lines indented by four.
+/// Splits the error text of `conf` into one message per mistake. Under each title the text indents mistakes by two columns, and the
+/// further lines of a long message by four.
 pub(crate) fn mistakes_of(
     text: &str,
     declared: &[Declared],

@@ -261,7 +261,7 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.inbox.last_sample = Some(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[&answered(0, 101, false, "NotInView")]);
-    // The device keeps a spooled sample until another process decides it. Features of an open sample are still taken.
+    // While stopping, late answers are ignored: the device sends them again to the next process. Features of open samples count.
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.check_seen(&[]);
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));

@@ -22,8 +22,8 @@ pub use source::{
     StdinSettings, WatchSettings,
 };
 
-/// One camera of a group: takes a frame when triggered, runs its section of the network, sends class scores, and keeps the features
-/// until the aggregator requests them.
+/// One camera of a group: takes a frame when triggered, runs its section of the network, sends class scores, and on request the
+/// features. It keeps both until the aggregator reports the sample settled.
 ///
 /// Every setting can stand in a TOML file (--config; headwater-device.toml has all of them with comments), in the environment, or here; a
 /// flag wins over the environment, the environment over the file.

@@ -100,7 +100,7 @@ struct Measured {
     packed: f64,
     /// Name and microseconds of the other engines.
     others: Vec<(&'static str, f64)>,
-    /// The bound in 10^9 products a second, and the share of it that the packed section reaches.
+    /// Peak rate of the inner loop's instructions in 10^9 products a second, and the share of it that the packed section reaches.
     bound: Option<(f64, f64)>,
 }
 

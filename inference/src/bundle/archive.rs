@@ -1,4 +1,4 @@
-//! A tar file whose every byte follows from the members.
+//! A deterministic tar file: the same members always give the same bytes.
 //!
 //! ```text
 //! | header 512 B | bytes | zeros to 512 B | header | bytes | zeros | ... | 1024 zeros |

@@ -11,8 +11,8 @@
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
 //!
-//! Hashes are over the bytes as stored. Members determine the rest of the file (headers, padding, end, `hashes.json`), and a reader
-//! accepts no other bytes. So a truncated or altered bundle is refused before any of it is used. The hashes do not prove who made the
+//! Hashes are over the bytes as stored. The encoding is canonical: members fix all other bytes (headers, padding, end, `hashes.json`), and
+//! a reader refuses a file with other ones. So a truncated or altered bundle is refused before any of it is used. The hashes do not prove who made the
 //! bundle; a signature would.
 //!
 //! A tier may have a bundle with its own sections only: same `network.json`, same network id, fewer members.

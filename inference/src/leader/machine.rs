@@ -39,7 +39,7 @@ pub struct Leader {
 pub struct Counts {
     /// A slot answered twice; normal on a busy link.
     pub duplicates: u64,
-    /// The sample was decided or dropped before the message came.
+    /// The sample's window had closed before the message came.
     pub after_close: u64,
     /// The slot is outside the network, or the vector has another length than the network's.
     pub misfits: u64,

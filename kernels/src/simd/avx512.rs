@@ -92,7 +92,7 @@ impl WordPopcount for Avx512 {
 
     #[inline(always)]
     fn transpose_bytes(self, mut rows: __m512i) -> __m512i {
-        // Squares beside the diagonal are exchanged: each row is combined with the rotated row of the other square.
+        // Transposes 8 x 8 bits in three steps: each exchanges the two blocks beside the diagonal, of side 4, then 2, then 1.
         for (side, low) in
             [(4, 0x0f0f_0f0f_0f0f_0f0f), (2, 0x3333_3333_3333_3333), (1, 0x5555_5555_5555_5555)]
         {

@@ -191,7 +191,7 @@ impl Sizes {
         }
     }
 
-    /// The first word of a kind.
+    /// The first word that has this padding pattern.
     const fn first_word(&self, kind: usize) -> usize {
         if self.period == 0 || kind < self.top + self.period {
             kind
@@ -205,12 +205,12 @@ impl Sizes {
         self.filter_groups * self.rounds * ROUND_LOOKUPS
     }
 
-    /// Vectors that mask padding: those of a word, for each kind of words and kernel position.
+    /// Vectors that mask padding: those of a word, for each padding pattern and kernel position.
     const fn masks(&self) -> usize {
         self.word_kinds() * self.kernel_area() * WORD_VECTORS
     }
 
-    /// Vectors of padded taps: for each kind of words and vector of pixels, even pixels, then odd pixels.
+    /// Vectors of padded taps: for each padding pattern and vector of pixels, even pixels, then odd pixels.
     const fn padded(&self) -> usize {
         self.word_kinds() * WORD_VECTORS * 2
     }

@@ -76,7 +76,7 @@ struct WordInput<'a> {
     masks: &'a [[LookupVector; WORD_VECTORS]],
 }
 
-/// Copies the bytes that each kernel position sees of a word of pixels, `X` vectors of them.
+/// Copies the masked input bytes of 64 output pixels into `X` vectors, for each kernel position and group of channels.
 #[inline(always)]
 fn fill_patches<L: ByteLookup, const X: usize>(
     ops: L,
