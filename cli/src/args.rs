@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use headwater_link::Endpoint;
+use headwater_protocol::{GroupId, SiteId};
 
+use headwater_settings::{BrokerSettings, SecuritySettings, TlsSettings};
+use headwater_transport::BrokerAccess;
+
+use crate::BadUsage;
 use crate::demo::plan::{Kill, Rate};
 
 /// Early-exit inference from the sensor to the cloud.
@@ -25,6 +30,12 @@ pub struct Args {
 pub enum Command {
     /// Cameras, an aggregator and a cloud classify real images: all in this process, or each as a program.
     Demo(Box<DemoArgs>),
+    /// Certificates for a site: its authority, members, revocation, and the broker's files.
+    Enroll(crate::enroll::EnrollArgs),
+    /// Sign a bundle, or make a key that signs.
+    Sign(crate::sign::SignArgs),
+    /// Trigger samples of a running group, and print their results.
+    Trigger(Box<TriggerArgs>),
     /// Show a bundle: sections, shapes, exits, bytes per link, costs, provenance.
     Inspect(InspectArgs),
 }
@@ -84,6 +95,13 @@ pub struct DemoArgs {
     /// Use this broker, mqtt://host:port, instead of the embedded one. No other group may use its topics.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
     pub broker: Option<Endpoint>,
+    /// With --processes and a broker mqtts://localhost:port: the folder of a site named demo that `headwater enroll` made. Its group cameras
+    /// has the members cam-0 to cam-5, leader and operator; its cloud is called localhost.
+    #[arg(long, value_name = "DIR", requires_all = ["processes", "broker"])]
+    pub site_dir: Option<PathBuf>,
+    /// Allow a broker without TLS beyond this machine.
+    #[arg(long, requires = "broker")]
+    pub insecure: bool,
     /// `QoS` of the devices' messages and of requests for features: 1 is acknowledged, which costs bytes and time.
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub qos: u8,
@@ -99,6 +117,110 @@ pub struct DemoArgs {
     /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
     #[arg(long, value_name = "T")]
     pub threshold: Option<f32>,
+}
+
+/// What the program shows a broker, and whom it trusts.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SecurityArgs {
+    /// Certificates of the authorities whose brokers are trusted (PEM); needed for mqtts://.
+    #[arg(long, value_name = "FILE")]
+    pub tls_authority_file: Option<PathBuf>,
+    /// Certificate of this program (PEM), such as that of an operator by `headwater enroll`.
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate_file: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub tls_key_file: Option<PathBuf>,
+    /// Certificates that the authority has revoked (PEM, X509 CRL).
+    #[arg(long, value_name = "FILE")]
+    pub tls_revoked_file: Option<PathBuf>,
+    /// User at the broker, where no certificate says who this is.
+    #[arg(long, value_name = "NAME")]
+    pub broker_user: Option<String>,
+    /// File whose first line is the user's password.
+    #[arg(long, value_name = "FILE", requires = "broker_user")]
+    pub broker_password_file: Option<PathBuf>,
+    /// Allow a broker without TLS beyond this machine. Anybody on the way can then read and forge messages.
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+impl SecurityArgs {
+    /// How the program reaches a broker.
+    ///
+    /// # Errors
+    /// Every argument and file that cannot be used.
+    pub fn access(&self, broker: &Endpoint) -> Result<BrokerAccess, BadUsage> {
+        let security = SecuritySettings {
+            insecure: self.insecure,
+            trusted_keys: None,
+            tls: TlsSettings {
+                authority_file: self.tls_authority_file.clone(),
+                certificate_file: self.tls_certificate_file.clone(),
+                key_file: self.tls_key_file.clone(),
+                revoked_file: self.tls_revoked_file.clone(),
+            },
+        };
+        let broker = BrokerSettings {
+            address: broker.clone(),
+            user: self.broker_user.clone(),
+            password_file: self.broker_password_file.clone(),
+            password: None,
+        };
+        security.broker_access(&broker).map_err(|mistakes| BadUsage(mistakes.join("; ")))
+    }
+}
+
+/// Arguments of `headwater trigger`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  headwater trigger --site hall --group gate --watch              one sample, and its result
+  headwater trigger --site hall --group gate --count 100 --rate 10 --watch --json
+                                                                  a hundred, each result as a JSON object on a line
+Ids continue from the newest one in the leader's account. The group's devices must capture by triggers.
+Exit codes: 0 done, 1 no broker, no group or samples without a result, 2 bad usage.")]
+pub struct TriggerArgs {
+    /// MQTT broker of the group, mqtt://host:port, or mqtts://host:port with TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "mqtt://127.0.0.1:1883", value_parser = Endpoint::broker)]
+    pub broker: Endpoint,
+    /// Site of the group.
+    #[arg(long, value_name = "NAME")]
+    pub site: SiteId,
+    /// The group.
+    #[arg(long, value_name = "NAME")]
+    pub group: GroupId,
+    /// Trigger this sample alone, instead of the next ones.
+    #[arg(long, value_name = "N", conflicts_with_all = ["count", "rate"])]
+    pub id: Option<u64>,
+    /// Samples to trigger.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub count: u64,
+    /// Samples per second, above 0 and up to 10000; more than the group decides is shed.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = per_second)]
+    pub rate: f64,
+    /// Print each result, and wait for all of them.
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: seconds without news of a sample after which the command gives up.
+    #[arg(long, value_name = "S", default_value_t = 10, requires = "watch", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout_s: u64,
+    /// Print results and account as JSON, one object on a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Identity and trust.
+    #[command(flatten)]
+    pub security: SecurityArgs,
+}
+
+/// Reads samples per second.
+fn per_second(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(Rate::PerSecond(rate)) => Ok(rate),
+        Ok(Rate::Max) | Err(_) => {
+            Err(format!("expected samples per second, above 0 and up to 10000, found {text:?}"))
+        }
+    }
 }
 
 /// Arguments of `headwater inspect`.
@@ -129,5 +251,22 @@ mod tests {
             let arguments = ["headwater", "demo"].iter().chain(bad);
             assert!(Args::try_parse_from(arguments).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_trigger_needs_a_group_and_a_rate_that_can_be_kept() {
+        let group = ["headwater", "trigger", "--site", "hall", "--group", "gate"];
+        assert!(Args::try_parse_from(group).is_ok());
+        for bad in [
+            &["--rate", "0"][..],
+            &["--rate", "max"],
+            &["--count", "0"],
+            &["--id", "3", "--count", "2"],
+            &["--timeout-s", "5"],
+            &["--broker", "http://broker"],
+        ] {
+            assert!(Args::try_parse_from(group.iter().chain(bad)).is_err(), "{bad:?}");
+        }
+        assert!(Args::try_parse_from(&group[..4]).is_err(), "no group");
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::InspectArgs;
 use crate::shipped;
+use crate::training_report::TrainingReport;
 
 /// Opens and checks a bundle, and shows the contents on stdout.
 ///
@@ -152,8 +153,7 @@ impl Inspection<'_> {
 
     fn provenance(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(report) = self.report else { return writeln!(f, "\nno training report") };
-        let text = serde_json::to_string_pretty(report).map_err(|_| fmt::Error)?;
-        writeln!(f, "\ntraining report\n{text}")
+        write!(f, "{}", TrainingReport(report))
     }
 }
 

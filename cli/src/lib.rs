@@ -1,11 +1,15 @@
-//! The `headwater` command: `demo` runs all tiers on one machine, `inspect` shows the contents of a bundle.
+//! The `headwater` command: `demo` runs all tiers on one machine, `trigger` asks a running group for samples, `enroll` makes certificates,
+//! `sign` signs bundles, `inspect` shows the contents of a bundle.
 
 pub mod args;
 pub mod demo;
+pub mod enroll;
 pub mod inspect;
+mod progress;
 mod shipped;
-
-use std::io::{ErrorKind, Write};
+pub mod sign;
+mod training_report;
+pub mod trigger;
 
 use anyhow::Context;
 
@@ -16,8 +20,5 @@ pub struct BadUsage(pub String);
 
 /// Writes text to standard output. A reader that closes the pipe, as `head` does, is no error.
 fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("writing to standard output"),
-    }
+    headwater_telemetry::print(text).context("writing to standard output")
 }

@@ -4,26 +4,46 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use headwater::args::{Args, Command};
-use headwater_telemetry::{LogFormat, init_logs};
+use headwater_telemetry::{LogFormat, init_logs, print_error};
+use headwater_transport::redacted;
 
 /// Exit code for bad usage or configuration; 1 is for a run that failed.
 const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return explain(&error),
+    };
     if let Err(error) = init_logs(&args.log, LogFormat::Text) {
-        eprintln!("headwater: --log: {error}");
+        print_error(&format!("headwater: --log: {error}"));
         return ExitCode::from(BAD_USAGE);
     }
     let result = match &args.command {
         Command::Demo(demo) => headwater::demo::run(demo),
+        Command::Enroll(enroll) => headwater::enroll::run(enroll),
+        Command::Sign(sign) => headwater::sign::run(sign),
+        Command::Trigger(trigger) => headwater::trigger::run(trigger),
         Command::Inspect(inspect) => headwater::inspect::run(inspect),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("headwater: {error:#}");
+            print_error(&format!("headwater: {}", redacted(&format!("{error:#}"))));
             if error.is::<headwater::BadUsage>() { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Prints help, or the mistake of a command line without the password that an address may have.
+fn explain(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let shown = redacted(&text);
+    if shown == text {
+        // A reader that has closed the pipe needs no help.
+        let _ = error.print();
+    } else {
+        print_error(shown.trim_end());
+    }
+    if error.use_stderr() { ExitCode::from(BAD_USAGE) } else { ExitCode::SUCCESS }
 }

@@ -112,14 +112,24 @@ fn a_port_in_use_is_named() {
 fn inspect_shows_sections_exits_links_and_provenance() {
     let output = headwater(&["inspect"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in
-        ["device-0", "device-5", "cloud", "[3, 32, 32]", "local", "raw view has 3072", "training report"]
-    {
+    for word in [
+        "device-0",
+        "device-5",
+        "cloud",
+        "[3, 32, 32]",
+        "local",
+        "raw view has 3072",
+        "training report",
+        "of 10000 samples are right",
+        "inspect --json",
+    ] {
         assert!(text.contains(word), "expected {word:?} in\n{text}");
     }
+    assert!(!text.contains('{') && text.lines().count() < 50, "raw JSON is for --json:\n{text}");
     let json = report(&["inspect", "--json"]);
     assert_eq!(json["manifest"]["slots"], 6);
     assert_eq!(json["links"]["summary_body"], 40);
+    assert!(json["report"]["test"].is_object(), "the whole report is in the JSON");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use headwater_inference::bundle::{Networks, PerNetwork};
@@ -16,11 +17,13 @@ use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::admission::{Admission, admit};
 use crate::health::Healths;
 use crate::infer::infer;
 use crate::metrics::{CloudMetrics, CloudReport};
 use crate::network::Network;
 use crate::refusal::Refusal;
+use crate::refused_clients::RefusedClients;
 use crate::service::CloudError;
 use crate::settings::CloudConfig;
 
@@ -37,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) max_deadline: Duration,
     pub(crate) metrics: Arc<CloudMetrics>,
     pub(crate) healths: Healths,
+    pub(crate) admission: Admission,
+    pub(crate) refused_clients: RefusedClients,
     /// Turns true when the service stops: readiness ends, and requests are still answered.
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -51,16 +56,24 @@ const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
     |&is_ready| is_ready.into(),
 )];
 
+/// End of the own certificate.
+const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
+    "headwater_cloud_certificate_expiry_timestamp_seconds",
+    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
+    |&expires| expires,
+)];
+
 impl CloudState {
     /// Starts a model thread for each network, and waits until their sections are loaded.
     ///
     /// # Errors
-    /// [`CloudError::Model`] when a section does not load.
+    /// [`CloudError::Config`] for files of the identity that cannot be used, [`CloudError::Model`] when a section does not load.
     pub async fn start(
         config: &CloudConfig,
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
+        let admission = Admission::new(config).map_err(|mistake| CloudError::Config(vec![mistake]))?;
         let bundles = networks.into().bundles().clone();
         let metrics = Arc::new(CloudMetrics::new(bundles.as_ref().map(|_, bundle| bundle.network_id())));
         // All threads start at once; each begins to load its section.
@@ -73,11 +86,18 @@ impl CloudState {
         healths.loaded().await.map_err(CloudError::Model)?;
         let of_metrics = healths.clone();
         metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
+        if let Some(identity) = admission.identity().cloned() {
+            metrics.registry.register_report(&CERTIFICATE, &[], move || {
+                identity.certificate().map_or(0, |own| own.expires_unix_s())
+            });
+        }
         let shared = Shared {
             model_name: config.model.name.clone(),
             max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
             metrics,
             healths,
+            admission,
+            refused_clients: RefusedClients::default(),
             networks,
             stopping,
         };
@@ -115,13 +135,18 @@ impl Shared {
         let Some(id) = id else { return Ok(&self.networks.current) };
         let found = self.networks.iter().find(|(_, network)| network.id == id);
         found.map(|(_, network)| network).ok_or_else(|| {
-            let expected: Vec<_> = self.networks.iter().map(|(_, network)| network.id.short()).collect();
-            let (expected, found) = (expected.join(" or "), id.short());
+            let (expected, found) = (self.served(), id.short());
             Refusal::new(
                 Fault::WrongNetwork,
                 format!("network: expected {expected}, found {found}: give all tiers the same bundle"),
             )
         })
+    }
+
+    /// The networks of the service, for people.
+    pub(crate) fn served(&self) -> String {
+        let served: Vec<_> = self.networks.iter().map(|(_, network)| network.id.short()).collect();
+        served.join(" or ")
     }
 
     /// Limit of a body before its network is known: the largest of all networks.
@@ -134,12 +159,13 @@ impl Shared {
 pub fn app(state: CloudState) -> Router {
     Router::new()
         .route("/v2", get(server))
-        .route("/v2/health/live", get(live))
-        .route("/v2/health/ready", get(ready))
         .route("/v2/models/{model}", get(metadata))
         .route("/v2/models/{model}/ready", get(model_ready))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/metrics", get(metrics))
+        .route_layer(from_fn_with_state(state.clone(), admit))
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(state)

@@ -18,7 +18,7 @@ pub(crate) enum Health {
     Failed(String),
 }
 
-/// Health of the service: that of all model threads, and whether the service is stopping.
+/// Health of the service: the health of all model threads, and whether the service is stopping.
 #[derive(Clone, Debug)]
 pub(crate) struct Healths {
     pub(crate) threads: PerNetwork<watch::Receiver<Health>>,
@@ -71,6 +71,16 @@ impl Healths {
             reason = failure(self.threads.current.clone()) => reason,
             reason = next => format!("the next network: {reason}"),
         }
+    }
+}
+
+impl headwater_telemetry::Health for Healths {
+    fn liveness(&self) -> headwater_telemetry::Liveness {
+        self.is_live().into()
+    }
+
+    fn is_ready(&self) -> bool {
+        Self::is_ready(self)
     }
 }
 

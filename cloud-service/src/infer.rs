@@ -11,6 +11,7 @@ use headwater_protocol::Fault;
 use headwater_protocol::v2::{
     FeatureBatch, Form, HEADER_LENGTH, InferResponse, encode_response, open_request,
 };
+use headwater_transport::RequestConnection;
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
@@ -25,7 +26,9 @@ pub(crate) async fn infer(
     request: Request,
 ) -> Result<Response, Refusal> {
     let shared = &*state.shared;
-    let answered = answer(shared, model, &headers, request.into_body()).await;
+    let (parts, body) = request.into_parts();
+    let client = parts.extensions.get::<RequestConnection>();
+    let answered = answer(shared, model, &headers, Sender { client, body }).await;
     match &answered {
         Ok(_) => shared.metrics.answered.inc(),
         Err(refusal) => shared.metrics.refused(refusal.fault).inc(),
@@ -33,20 +36,35 @@ pub(crate) async fn infer(
     answered
 }
 
+/// Body of a request, and the connection on which the body arrives; a call of the router has no connection.
+struct Sender<'a> {
+    client: Option<&'a RequestConnection>,
+    body: Body,
+}
+
 async fn answer(
     shared: &Shared,
     model: ModelName,
     headers: &HeaderMap,
-    body: Body,
+    Sender { client, body }: Sender<'_>,
 ) -> Result<Response, Refusal> {
     let arrived = Instant::now();
     shared.check_model(model)?;
     let head_bytes = head_length(headers)?;
     let max_deadline = arrived + shared.max_deadline;
     let is_binary = head_bytes.is_some();
-    let body = read_body(shared, body, shared.body_limit(is_binary), max_deadline).await?;
+    let reading = read_body(shared, body, shared.body_limit(is_binary), max_deadline);
+    let body = match client {
+        Some(client) => client.while_reading(reading).await?,
+        None => reading.await?,
+    };
     let opened = open_request(&body, head_bytes)?;
-    let network = shared.network(opened.network())?;
+    let asked = opened.network();
+    let network = shared.network(asked).inspect_err(|_| {
+        if let (Some(client), Some(asked)) = (client, asked) {
+            shared.refused_clients.log_network(client.peer().ip(), asked, &shared.served());
+        }
+    })?;
     let limit = network.body_limit(is_binary);
     if body.len() > limit {
         return Err(oversize(limit));

@@ -8,6 +8,7 @@
 //!
 //! The service keeps no state between requests. It does not know devices, brokers or decisions.
 
+mod admission;
 mod app;
 mod engine;
 mod health;
@@ -17,6 +18,7 @@ mod model;
 mod network;
 mod queue;
 mod refusal;
+mod refused_clients;
 mod service;
 mod settings;
 

@@ -5,20 +5,22 @@ use std::process::ExitCode;
 use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
 use headwater_inference::bundle::Networks;
-use headwater_settings::{Sources, load};
+use headwater_settings::{Sources, Stop, load, print_result};
 use headwater_telemetry::{init_logs, stop_signal};
-use tracing::{error, info};
+use tracing::{error, info, warn};
+
+const PROGRAM: &str = "headwater-cloud";
 
 fn main() -> ExitCode {
     let loaded = match load::<CloudSettings>(Sources::of_process()) {
         Ok(loaded) => loaded,
-        Err(stop) => return stop.print("headwater-cloud"),
+        Err(stop) => return stop.print(PROGRAM),
     };
     let settings = &loaded.settings;
     if let Err(mistake) = init_logs(&settings.service.log.filter, settings.service.log.format) {
-        eprintln!("headwater-cloud: {mistake}");
-        return ExitCode::from(2);
+        return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
     }
+    loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if !settings.command_line.check_config {
         return match serve(settings) {
             Ok(()) => ExitCode::SUCCESS,
@@ -31,14 +33,15 @@ fn main() -> ExitCode {
     }
     let mistakes = settings.open_files();
     mistakes.iter().for_each(|mistake| error!("{mistake}"));
-    print!("{}", loaded.to_toml(None));
-    ExitCode::from(if mistakes.is_empty() { 0 } else { 2 })
+    let printed = print_result(PROGRAM, &loaded.to_toml(None));
+    if mistakes.is_empty() { printed } else { ExitCode::from(2) }
 }
 
 #[tokio::main]
 async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
-    let networks =
-        Networks::open(&settings.bundle, settings.next_bundle.as_deref()).map_err(CloudError::Config)?;
+    let trusted = settings.service.security.trusted_keys();
+    let networks = Networks::open(&settings.bundle, settings.next_bundle.as_deref(), trusted);
+    let networks = networks.map_err(CloudError::Config)?;
     let stop = stop_signal().context("waiting for a signal")?;
     let shutdown = async {
         stop.await;

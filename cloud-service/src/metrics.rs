@@ -1,16 +1,19 @@
 //! Metrics of the service: their names, and the report that is read from them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
 use headwater_protocol::{Fault, NetworkId};
-use headwater_telemetry::{Histogram, IntCounter, IntCounterVec, IntGauge, Metrics};
+use headwater_telemetry::{Histogram, IntCounter, IntCounterVec, IntGauge, Metrics, ReportMetric};
+use headwater_transport::ClosedConnections;
 
 /// Metrics of one service.
 #[derive(Debug)]
 pub(crate) struct CloudMetrics {
     pub(crate) registry: Metrics,
     pub(crate) connections: IntCounter,
+    pub(crate) closed: Arc<ClosedConnections>,
     pub(crate) answered: IntCounter,
     pub(crate) body_received_bytes: IntCounter,
     pub(crate) body_sent_bytes: IntCounter,
@@ -38,6 +41,8 @@ pub(crate) struct ModelMetrics {
 pub struct CloudReport {
     /// Connections accepted.
     pub connections: u64,
+    /// Connections that a limit closed, by its name; only limits that were reached.
+    pub closed_connections: BTreeMap<&'static str, u64>,
     /// Inference requests answered with logits.
     pub answered: u64,
     /// Inference requests answered with an error, by its code; only codes that occurred.
@@ -62,6 +67,14 @@ pub struct CloudReport {
 
 /// Labels of a network: its id stays the same when the next network becomes the current one.
 const NETWORK_LABELS: [&str; 2] = ["network", "generation"];
+
+/// Metric of the connections that a limit closed.
+const CLOSED: [ReportMetric<Arc<ClosedConnections>>; 1] = [ReportMetric::counters(
+    "headwater_cloud_closed_connections_total",
+    "Connections that a limit closed, by reason.",
+    "reason",
+    |closed| closed.by_name().map(|(reason, count)| (reason.into(), count)).into(),
+)];
 
 impl CloudMetrics {
     /// Declares all metrics, for a service of these networks.
@@ -109,7 +122,11 @@ impl CloudMetrics {
             "Inference requests by the code of their answer; ok for logits.",
             &["code"],
         );
+        let closed = Arc::<ClosedConnections>::default();
+        let counts = Arc::clone(&closed);
+        registry.register_report(&CLOSED, &[], move || Arc::clone(&counts));
         Self {
+            closed,
             connections: registry.counter("headwater_cloud_connections_total", "Connections accepted."),
             answered: requests.with_label_values(&["ok"]),
             body_received_bytes: registry.counter(
@@ -139,6 +156,7 @@ impl CloudMetrics {
         let largest_batch = models().map(|model| model.max_batch.get()).max().unwrap_or(0);
         CloudReport {
             connections: self.connections.get(),
+            closed_connections: self.closed.by_name().into_iter().filter(|&(_, count)| count > 0).collect(),
             answered: self.answered.get(),
             refused: refused.filter(|&(_, count)| count > 0).collect(),
             samples: sum(|model| &model.samples),

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
+use headwater_settings::Settings;
 use headwater_telemetry::AdminServer;
-use headwater_transport::{ServerLimits, listen, serve};
+use headwater_transport::{HttpListener, ServerLimits, listen, serve};
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tracing::info;
 
 use crate::app::{CloudState, app};
@@ -34,8 +36,8 @@ pub struct CloudService {
     admin: Option<AdminServer>,
 }
 
-/// Longest time for a request's head, and longest idle time of a kept-alive connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest idle time of a kept-alive connection; longer than the aggregator's, which closes first.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CloudService {
     /// Listens, loads the cloud section of each network into the engine of the settings, and serves. Needs a tokio runtime.
@@ -56,19 +58,24 @@ impl CloudService {
         networks: impl Into<Networks>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self, CloudError> {
+        let mistakes = config.check();
+        if !mistakes.is_empty() {
+            return Err(CloudError::Config(mistakes));
+        }
+        config.security.warn_of_server("http.listen", config.http.listen);
         let listener = listen(config.http.listen).await.map_err(CloudError::Listen)?;
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
         let (metrics, healths) = (Arc::clone(&state.shared.metrics), state.shared.healths.clone());
-        let live = healths.clone();
-        let admin = AdminServer::start(config.admin.listen, metrics.registry.clone(), move || live.is_live());
+        let admin = AdminServer::start(config.admin.listen, metrics.registry.clone(), healths.clone());
         let admin = admin.await.map_err(CloudError::Listen)?;
         let networks = state.shared.networks.as_ref().map(|_, network| network.id.short());
         let (network, next_network) = (networks.current, networks.next);
-        info!(%addr, model = config.model.name, network, next_network, "serving");
+        let tls = state.shared.admission.identity().is_some();
+        info!(%addr, tls, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
         let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
-        let grace = Duration::from_millis(u64::from(config.grace_ms.get()));
+        let grace = ms(config.grace_ms.get());
         Ok(Self { addr, grace, metrics, healths, stop, server, admin })
     }
 
@@ -87,8 +94,8 @@ impl CloudService {
         self.metrics.report()
     }
 
-    /// Stops accepting, lets requests in flight finish, and cuts what is left after the grace time. Then waits for the model threads,
-    /// at most for the grace time again.
+    /// Says that the service is not ready, for the delay of the settings. Then stops accepting, lets requests in flight finish, and cuts
+    /// what is left after the grace time. Last waits for the model threads, at most for the grace time again.
     pub async fn shutdown(mut self) -> CloudReport {
         self.stop.send_replace(true);
         // A join error is a panic in the server, already on stderr; the service is down either way.
@@ -111,22 +118,38 @@ fn serve_until(
     config: &CloudConfig,
     mut stop: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + use<> {
-    let limits = ServerLimits {
-        max_connections: config.http.max_connections.get(),
-        head_timeout: HEAD_TIMEOUT,
-        grace: Duration::from_millis(u64::from(config.grace_ms.get())),
-    };
+    let limits = limits(config);
+    let delay = ms(config.stop_delay_ms.get());
     let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
+    let closed = Arc::clone(&metrics.closed);
     let service = move || {
         metrics.connections.inc();
         TowerToHyperService::new(router.clone())
     };
+    let identity = state.shared.admission.identity().cloned();
     let stopped = async move {
         // A dropped sender stops the service too.
         _ = stop.wait_for(|&stop| stop).await;
         state.shared.stopping.send_replace(true);
+        sleep(delay).await;
     };
-    serve(listener, service, limits, stopped)
+    serve(HttpListener { tcp: listener, identity }, service, limits, closed, stopped)
+}
+
+fn limits(config: &CloudConfig) -> ServerLimits {
+    let http = &config.http;
+    ServerLimits {
+        max_connections: http.max_connections.get(),
+        max_connections_per_address: http.max_connections_per_address.get(),
+        head_timeout: ms(http.head_timeout_ms.get()),
+        answer_timeout: ms(http.answer_timeout_ms.get()),
+        idle_timeout: IDLE_TIMEOUT,
+        grace: ms(config.grace_ms.get()),
+    }
+}
+
+fn ms(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
 }
 
 /// Serves until `shutdown` ends.

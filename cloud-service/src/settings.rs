@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use headwater_inference::bundle::Networks;
 use headwater_settings::{
-    AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, Settings, defaults, word,
+    AdminSettings, Bounded, CommandLine, Conf, LogSettings, Mistake, SecuritySettings, Settings, defaults,
+    word,
 };
 use serde::Deserialize;
 
+use crate::admission::Admission;
 use crate::engine;
 
 /// Runs the cloud section of a bundle and answers requests of the Open Inference Protocol v2.
@@ -39,12 +41,19 @@ pub struct CloudConfig {
     /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.
     #[conf(long, env)]
     pub onnxruntime: Option<PathBuf>,
-    /// Longest time that shutdown waits for requests in flight, ms.
+    /// Time after a stop signal in which the service says that it is not ready and still answers, ms. A balancer uses it to ask others;
+    /// 0 where nobody asks for readiness.
+    #[conf(long, env, default_value = "2000")]
+    pub stop_delay_ms: Bounded<0, 600_000, u32>,
+    /// Longest time that shutdown then waits for requests in flight, ms.
     #[conf(long, env, default_value = "5000")]
     pub grace_ms: Bounded<1, 600_000, u32>,
     /// Section `[http]`.
     #[conf(flatten, prefix)]
     pub http: HttpSettings,
+    /// Identity and trust.
+    #[conf(flatten)]
+    pub security: SecuritySettings,
     /// Section `[model]`.
     #[conf(flatten, prefix)]
     pub model: ModelSettings,
@@ -62,9 +71,23 @@ pub struct HttpSettings {
     /// Address to listen on, e.g. 0.0.0.0:8600; port 0 takes a free one.
     #[conf(long, env, default_value = "127.0.0.1:8600")]
     pub listen: SocketAddr,
-    /// Open connections; further ones wait in the backlog of the operating system.
+    /// File of keys, one a line of 16 characters or more: requests must show one (authorization: Bearer KEY), or with `[tls]` a certificate.
+    /// It is read again when it changes. Left out: with `[tls]` a certificate is needed, without it everybody is answered.
+    #[conf(long, env)]
+    pub keys_file: Option<PathBuf>,
+    /// Open connections. One more closes the connection that waits longest for a request; where each has a request, the new one is refused.
     #[conf(long, env, default_value = "256")]
     pub max_connections: Bounded<1, 65_536, usize>,
+    /// Open connections of one address; further ones are refused. More where several aggregators share an address; an aggregator has as many
+    /// as its `cloud.max_requests`.
+    #[conf(long, env, default_value = "64")]
+    pub max_connections_per_address: Bounded<1, 65_536, usize>,
+    /// Longest time in which the head of a request must arrive, ms.
+    #[conf(long, env, default_value = "5000")]
+    pub head_timeout_ms: Bounded<1, 600_000, u32>,
+    /// Longest time in which a client must read an answer, ms.
+    #[conf(long, env, default_value = "10000")]
+    pub answer_timeout_ms: Bounded<1, 600_000, u32>,
     /// Requests that are queued or running, for each network; one more is answered with 429.
     #[conf(long, env, default_value = "256")]
     pub max_requests: Bounded<1, 65_536, usize>,
@@ -103,8 +126,10 @@ pub enum EngineChoice {
 impl CloudSettings {
     /// Opens every file that the settings name, as a start would; returns all mistakes.
     pub fn open_files(&self) -> Vec<String> {
-        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
-        networks.err().unwrap_or_default().into_iter().chain(engine::choose(&self.service).err()).collect()
+        let trusted = self.service.security.trusted_keys();
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), trusted);
+        let (engine, admission) = (engine::choose(&self.service).err(), Admission::new(&self.service).err());
+        networks.err().unwrap_or_default().into_iter().chain(engine).chain(admission).collect()
     }
 }
 
@@ -115,9 +140,20 @@ impl Default for CloudConfig {
 }
 
 impl Settings for CloudSettings {
+    fn check(&self) -> Vec<String> {
+        self.service.check()
+    }
+
     const OLD_VARIABLES: &'static str = "HEADWATER_CLOUD_";
     const ALIASES: &'static [(&'static str, &'static str)] =
         &[("RUST_LOG", "log.filter"), ("HEADWATER_BUNDLE", "bundle"), ("ORT_DYLIB_PATH", "onnxruntime")];
+    const OTHER_VARIABLES: &'static [&'static str] = &[
+        "HEADWATER_CLOUD_URL",
+        "HEADWATER_CLOUD_MODEL",
+        "HEADWATER_CLOUD_MAX_REQUESTS",
+        "HEADWATER_CLOUD_LINGER_MS",
+        "HEADWATER_CLOUD_BREAKER_",
+    ];
     const RENAMED: &'static [(&'static str, &'static str)] = &[
         ("listen", "http.listen"),
         ("most_connections", "http.max_connections"),
@@ -129,7 +165,18 @@ impl Settings for CloudSettings {
     ];
 }
 
-impl Settings for CloudConfig {}
+impl Settings for CloudConfig {
+    fn check(&self) -> Vec<String> {
+        let tls = self.security.tls.files().and_then(|files| match files {
+            Some(files) if files.own.is_none() => {
+                Err("tls.certificate_file: missing; a server needs it".into())
+            }
+            Some(_) | None => Ok(()),
+        });
+        let server = self.security.check_server("http.listen", self.http.listen);
+        tls.err().into_iter().chain(server.err()).collect()
+    }
+}
 
 fn model_name(name: &str) -> Result<String, Mistake> {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -149,8 +196,10 @@ mod tests {
                            and the variable over this file.\n\n";
 
     /// Values of the keys without a default.
-    const EXAMPLE_VALUES: &str = "bundle = \"headwater.hwb\"\nnext_bundle = \"next.hwb\"\n\
-        onnxruntime = \"/usr/local/lib/libonnxruntime.so\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+    const EXAMPLE_VALUES: &str = "bundle = \"network.hwb\"\nnext_bundle = \"next.hwb\"\n\
+        onnxruntime = \"/usr/local/lib/libonnxruntime.so\"\ninsecure = true\ntrusted_keys = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"\n\
+        [http]\nkeys_file = \"/etc/headwater/keys\"\n[tls]\nauthority_file = \"/etc/headwater/authority.pem\"\ncertificate_file = \"/etc/headwater/certificate.pem\"\n\
+        key_file = \"/etc/headwater/key.pem\"\nrevoked_file = \"/etc/headwater/revoked.crl\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
 
     #[track_caller]
     fn mistakes(file: &str) -> Vec<String> {

@@ -7,17 +7,18 @@
 //!   limits
 //! ```
 //!
-//! A group that fails does not stop the others.
+//! A group that fails does not stop the others. The admin port says that the process is not live any more, and names the group.
 
-use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::Settings;
-use headwater_telemetry::{AdminServer, Metrics};
+use headwater_telemetry::{AdminServer, IntGaugeVec, Liveness, Metrics, ReportMetric};
+use headwater_transport::BrokerAccess;
+use headwater_transport::tls::ClientIdentity;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -37,16 +38,59 @@ pub struct Aggregator {
     stop: watch::Sender<bool>,
     running: JoinSet<GroupEnd>,
     ended: Vec<GroupEnd>,
+    failed: FailedGroups,
     admin: Option<AdminServer>,
 }
 
 /// Cloud client and limits that all groups of a process share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shared {
     pub(crate) config: SharedConfig,
+    /// The broker, and what a group without a certificate of its own shows it.
+    broker: BrokerAccess,
     /// `None` without a cloud service.
     pub(crate) cloud: Option<Arc<CloudConnection>>,
 }
+
+/// Groups that failed, for the admin port and the metrics.
+#[derive(Clone, Debug)]
+struct FailedGroups {
+    /// A line for each group: name and reason. Locked for single updates.
+    lines: Arc<Mutex<Vec<String>>>,
+    gauge: IntGaugeVec,
+}
+
+impl FailedGroups {
+    fn new(metrics: &Metrics) -> Self {
+        let help =
+            "1 once the group has ended by itself or did not start; only a new process leads it again.";
+        let gauge = metrics.gauges("headwater_aggregator_group_failed", help, &["site", "group"]);
+        Self { lines: Arc::default(), gauge }
+    }
+
+    /// Shows the group in the metrics before anything fails.
+    fn watch(&self, config: &GroupConfig) {
+        self.gauge.with_label_values(&[config.site.as_str(), config.group.as_str()]);
+    }
+
+    fn add(&self, site: &SiteId, group: &GroupId, failure: &AggregatorError) {
+        self.gauge.with_label_values(&[site.as_str(), group.as_str()]).set(1);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(format!("group {site}/{group}: {failure}"));
+    }
+
+    fn liveness(&self) -> Liveness {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_empty() { Liveness::Live } else { Liveness::Failed(lines.join("\n")) }
+    }
+}
+
+/// End of the certificate that a group shows the broker.
+const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
+    "headwater_aggregator_certificate_expiry_timestamp_seconds",
+    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
+    |&expires| expires,
+)];
 
 /// Reads the counts of a running group.
 type Reader = Box<dyn Fn() -> GroupReport + Send + Sync>;
@@ -72,7 +116,7 @@ pub struct GroupEnd {
 }
 
 impl Shared {
-    /// Checks the shared configuration and prepares the connection to the cloud.
+    /// Checks the shared configuration, reads the identity, and prepares the connection to the cloud.
     ///
     /// # Errors
     /// [`AggregatorError::Config`] with every mistake.
@@ -81,8 +125,17 @@ impl Shared {
         if !mistakes.is_empty() {
             return Err(AggregatorError::Config(mistakes));
         }
-        let cloud = config.cloud.url.is_some().then(|| Arc::new(CloudConnection::new(&config.cloud)));
-        Ok(Self { config, cloud })
+        let broker = config.security.broker_access(&config.broker).map_err(AggregatorError::Config)?;
+        config.security.warn_of_link("broker.address", &config.broker.address);
+        let cloud = match &config.cloud.url {
+            Some(url) => {
+                config.security.warn_of_link("cloud.url", url);
+                let key = config.cloud.secret().map_err(AggregatorError::mistake)?;
+                Some(Arc::new(CloudConnection::new(&config.cloud, broker.connector(), key)))
+            }
+            None => None,
+        };
+        Ok(Self { config, broker, cloud })
     }
 
     /// Longest time that a shutdown waits for open samples, and again for the broker.
@@ -90,14 +143,22 @@ impl Shared {
         Duration::from_millis(self.config.grace_ms.get().into())
     }
 
-    /// Settings of a connection to the broker, in the order of the subscriptions. `largest_payload` is that of the group's networks.
+    /// What a group shows the broker.
+    fn identity(&self, group: &GroupConfig) -> Option<ClientIdentity> {
+        group.identity.clone().or_else(|| self.broker.identity.clone())
+    }
+
+    /// Settings of a connection of a group to the broker, in the order of the subscriptions. `largest_payload` is that of the group's
+    /// networks.
     pub(crate) fn link_config(
         &self,
+        group: &GroupConfig,
         client_id: String,
         largest_payload: Option<usize>,
         filters: impl IntoIterator<Item = String>,
     ) -> LinkConfig {
-        let mut link = LinkConfig::new(self.config.broker.address.clone(), client_id);
+        let identity = self.identity(group);
+        let mut link = LinkConfig::new(BrokerAccess { identity, ..self.broker.clone() }, client_id);
         link.incoming_messages = self.config.queue_messages.get();
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
@@ -112,16 +173,13 @@ impl Aggregator {
     /// [`AggregatorError::Config`] for settings that cannot work, the error of the admin listener, or the first error when no group
     /// starts.
     pub async fn start(config: AggregatorConfig) -> Result<Self, AggregatorError> {
-        check_names(&config.groups)?;
+        let mistakes = config.check();
+        if !mistakes.is_empty() {
+            return Err(AggregatorError::Config(mistakes));
+        }
         let shared = Shared::new(config.shared)?;
         let metrics = Metrics::new();
-        let mut aggregator = Self {
-            readers: Vec::new(),
-            stop: watch::Sender::new(false),
-            running: JoinSet::new(),
-            ended: Vec::new(),
-            admin: None,
-        };
+        let mut aggregator = Self::without_groups(&metrics);
         for group in config.groups {
             aggregator.start_group(&shared, group, &metrics).await?;
         }
@@ -129,8 +187,26 @@ impl Aggregator {
             let first = aggregator.ended.into_iter().find_map(|end| end.outcome.err());
             return Err(first.unwrap_or_else(|| AggregatorError::mistake("group: missing")));
         }
-        aggregator.admin = AdminServer::start(shared.config.admin.listen, metrics, || true).await?;
+        aggregator.listen(shared.config.admin.listen, metrics).await?;
         Ok(aggregator)
+    }
+
+    fn without_groups(metrics: &Metrics) -> Self {
+        Self {
+            readers: Vec::new(),
+            stop: watch::Sender::new(false),
+            running: JoinSet::new(),
+            ended: Vec::new(),
+            failed: FailedGroups::new(metrics),
+            admin: None,
+        }
+    }
+
+    /// Starts the admin port, if it has an address.
+    async fn listen(&mut self, address: Option<SocketAddr>, metrics: Metrics) -> Result<(), AggregatorError> {
+        let failed = self.failed.clone();
+        self.admin = AdminServer::start(address, metrics, move || failed.liveness()).await?;
+        Ok(())
     }
 
     async fn start_group(
@@ -139,6 +215,13 @@ impl Aggregator {
         config: GroupConfig,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
+        let identity = shared.identity(&config).filter(|identity| identity.certificate().is_some());
+        if let Some(identity) = identity {
+            let labels = [("site", config.site.as_str()), ("group", config.group.as_str())];
+            metrics.register_report(&CERTIFICATE, &labels, move || {
+                identity.certificate().map_or(0, |own| own.expires_unix_s())
+            });
+        }
         let started = match config.role {
             Role::Leader { .. } => {
                 let leader = GroupLeader::start(shared, config.clone()).await;
@@ -151,8 +234,10 @@ impl Aggregator {
         };
         match started {
             Err(failure) if !matches!(failure, AggregatorError::Config(_)) => {
-                let GroupConfig { site, group, .. } = config;
+                let (site, group) = (config.site.clone(), config.group.clone());
                 error!(%site, %group, %failure, "the group does not start; the others go on");
+                self.failed.watch(&config);
+                self.failed.add(&site, &group, &failure);
                 self.ended.push(GroupEnd { site, group, outcome: Err(failure) });
                 Ok(())
             }
@@ -170,12 +255,14 @@ impl Aggregator {
         metrics.register_report(R::METRICS, &labels, member.reader());
         let read = member.reader();
         self.readers.push(Box::new(move || read().into_group_report()));
-        let mut stop = self.stop.subscribe();
+        self.failed.watch(config);
+        let (mut stop, failed) = (self.stop.subscribe(), self.failed.clone());
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
         self.running.spawn(async move {
             let outcome = member.run(stop).await.map(R::into_group_report);
             if let Err(failure) = &outcome {
                 error!(%site, %group, %failure, "the group ended; the others go on");
+                failed.add(&site, &group, failure);
             }
             GroupEnd { site, group, outcome }
         });
@@ -187,7 +274,7 @@ impl Aggregator {
     }
 
     /// Address of the admin listener.
-    pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
+    pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }
 
@@ -223,32 +310,6 @@ pub async fn run(
     Ok(aggregator.shutdown().await)
 }
 
-/// Refuses two members with the same role in the same group, two edges of it with the same name, and two equal client ids.
-fn check_names(groups: &[GroupConfig]) -> Result<(), AggregatorError> {
-    let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut mistakes = Vec::new();
-    for (index, config) in groups.iter().enumerate() {
-        let GroupConfig { site, group, role, client_id, .. } = config;
-        let mut refuse = |key: &str, expected: &str, found: &dyn Display| {
-            mistakes.push(format!("group[{index}].{key}: expected {expected}, found {found} again"));
-        };
-        let edge = match role {
-            Role::Leader { .. } => None,
-            Role::Edge { edge, id } => Some((edge, id)),
-        };
-        if !members.insert((site, group, edge.map(|(edge, _)| edge))) {
-            refuse("group", "each role of a group once", group);
-        }
-        if let Some((_, id)) = edge.filter(|(_, id)| !edge_ids.insert((site, group, *id))) {
-            refuse("edge_id", "another name for each edge", id);
-        }
-        if let Some(id) = client_id.as_ref().filter(|id| !client_ids.insert(*id)) {
-            refuse("client_id", "another id for each group", id);
-        }
-    }
-    if mistakes.is_empty() { Ok(()) } else { Err(AggregatorError::Config(mistakes)) }
-}
-
 /// Reason why an aggregator or a group does not start, or stopped by itself.
 #[derive(Debug, Error)]
 pub enum AggregatorError {
@@ -281,5 +342,79 @@ impl AggregatorError {
     /// One setting that cannot work.
     pub(crate) fn mistake(mistake: impl Into<String>) -> Self {
         Self::Config(vec![mistake.into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use headwater_inference::bundle::{Bundle, Networks};
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::SlotSet;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        let exchange = move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        tokio::task::spawn_blocking(exchange).await.unwrap()
+    }
+
+    fn group(name: &str) -> GroupConfig {
+        let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
+        GroupConfig::new(site, group, Networks::from(Arc::new(bundle)))
+    }
+
+    /// A leader with two filled slots that ends when it is told to.
+    fn leader() -> (GroupLeader, oneshot::Sender<()>) {
+        let mut member = GroupLeader::new(Duration::ZERO);
+        member.report.lock().unwrap().filled_slots = SlotSet::first(2);
+        let (fail, failure) = oneshot::channel();
+        let mut stop = member.stop.subscribe();
+        member.loops.spawn(async move {
+            tokio::select! {
+                _ = failure => Err(AggregatorError::Stopped("told to".into())),
+                _ = stop.wait_for(|stop| *stop) => Ok(()),
+            }
+        });
+        (member, fail)
+    }
+
+    #[tokio::test]
+    async fn a_group_that_ended_by_itself_is_named_by_the_admin_port() {
+        let metrics = Metrics::new();
+        let mut aggregator = Aggregator::without_groups(&metrics);
+        let ((north, fail), (south, _south)) = (leader(), leader());
+        aggregator.add(north, &group("north"), &metrics);
+        aggregator.add(south, &group("south"), &metrics);
+        aggregator.listen(Some((Ipv4Addr::LOCALHOST, 0).into()), metrics).await.unwrap();
+        let admin = aggregator.admin_address().unwrap();
+        assert!(get(admin, "/live").await.starts_with("HTTP/1.1 200 "));
+        fail.send(()).unwrap();
+        aggregator.ended.extend(aggregator.running.join_next().await.unwrap().ok());
+        let answer = get(admin, "/live").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("group plant/north: the aggregator stopped: told to"), "{answer}");
+        assert!(!answer.contains("south"), "{answer}");
+        let metrics = get(admin, "/metrics").await;
+        for (group, failed, slots) in [("north", 1, 0), ("south", 0, 2)] {
+            for (metric, value) in [("group_failed", failed), ("filled_slots", slots)] {
+                let line =
+                    format!("headwater_aggregator_{metric}{{group=\"{group}\",site=\"plant\"}} {value}");
+                assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
+            }
+        }
+        let ends = aggregator.shutdown().await;
+        assert_eq!(ends.iter().filter(|end| end.outcome.is_ok()).count(), 1);
     }
 }

@@ -1,8 +1,8 @@
-//! The leader's time: microseconds since the aggregator started.
+//! The leader's time: microseconds since the aggregator started, and the wall clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use headwater_inference::leader::Micros;
+use headwater_inference::leader::{Micros, Now};
 use tokio::time::Instant;
 
 /// Turns instants into the state machine's time and back.
@@ -20,9 +20,20 @@ impl Clock {
         Micros(u64::try_from(at.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX))
     }
 
+    /// An instant of the present, with the wall clock.
+    pub(crate) fn now(&self, at: Instant) -> Now {
+        Now { since_start: self.micros(at), wall_ms: wall_ms() }
+    }
+
     pub(crate) fn instant(&self, at: Micros) -> Instant {
         self.start + Duration::from_micros(at.0)
     }
+}
+
+/// Wall clock in milliseconds since 1970; 0 before.
+pub(crate) fn wall_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

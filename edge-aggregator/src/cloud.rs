@@ -13,12 +13,14 @@ use bytes::Bytes;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
-use headwater_protocol::{Degraded, Fault, SampleId};
-use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
+use headwater_protocol::{Degraded, Fault, GroupId, SampleId};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, Secret};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::CONTENT_TYPE;
-use hyper::{Request, StatusCode, Uri};
-use tokio::sync::Semaphore;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::http::request::Builder;
+use hyper::{Request, Response, StatusCode, Uri};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -26,7 +28,10 @@ use tracing::{info, warn};
 use crate::breaker::{Admission, Breaker};
 use crate::config::CloudConfig;
 use crate::inbox::MessageFormat;
+use crate::log_limit::LogLimit;
 use crate::report::CloudCounts;
+
+mod networks;
 
 /// Time after which an idle connection is closed; less than the cloud service's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
@@ -41,21 +46,31 @@ const MAX_JSON_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct CloudConnection {
     client: HttpClient,
+    /// Shown as a bearer token with each request.
+    key: Option<Secret>,
     /// Bound on concurrent requests; further requests wait within their deadline.
     permits: Semaphore,
     /// Time after its deadline in which an answer still counts as a revision.
     linger: Duration,
     /// Locked for single updates, never across an await.
     breaker: Mutex<Breaker>,
+    /// Lines about a cloud that cannot be reached. Locked as the breaker is.
+    log: Mutex<LogLimit>,
 }
 
 /// The group's model at the cloud service, and the group's requests.
 #[derive(Debug)]
 pub(crate) struct CloudModel {
     connection: Arc<CloudConnection>,
+    /// The group, for the log.
+    group: GroupId,
     /// `http://host:port/v2/models/{m}/infer`.
     uri: Uri,
+    /// `http://host:port/v2/models/{m}`.
+    metadata_uri: Uri,
     formats: Arc<PerNetwork<MessageFormat>>,
+    /// Asks for a look at the cloud's networks.
+    look: Notify,
     /// Locked for single updates, never across an await.
     counts: Arc<Mutex<CloudCounts>>,
 }
@@ -85,10 +100,13 @@ pub(crate) struct CloudClient {
     /// Locked for single updates, never across an await.
     counts: Arc<Mutex<CloudCounts>>,
     pending: JoinSet<CloudReply>,
+    /// The look at the cloud's networks, if there is one.
+    watching: JoinSet<()>,
 }
 
 impl CloudConnection {
-    pub(crate) fn new(config: &CloudConfig) -> Self {
+    /// Connections by this connector. Requests carry the key, if there is one.
+    pub(crate) fn new(config: &CloudConfig, connector: Connector, key: Option<Secret>) -> Self {
         let max_requests = config.max_requests.get();
         let client = HttpClientConfig {
             connect_timeout: CONNECT_TIMEOUT,
@@ -96,10 +114,22 @@ impl CloudConnection {
             max_idle: max_requests,
         };
         Self {
-            client: client.client(Connector::default()),
+            client: client.client(connector),
+            key,
             permits: Semaphore::new(max_requests),
             linger: Duration::from_millis(config.linger_ms.get().into()),
             breaker: Mutex::new(Breaker::new(config.breaker)),
+            log: Mutex::new(LogLimit::new(1)),
+        }
+    }
+}
+
+impl CloudConnection {
+    /// The request with the key, as it is now.
+    fn authorized(&self, request: Builder) -> Builder {
+        match &self.key {
+            Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.get())),
+            None => request,
         }
     }
 }
@@ -108,7 +138,14 @@ impl CloudClient {
     /// A client of a group. Without a cloud every request fails with [`Degraded::CloudUnreachable`].
     pub(crate) fn new(model: Option<CloudModel>) -> Self {
         let counts = model.as_ref().map(|model| Arc::clone(&model.counts)).unwrap_or_default();
-        Self { model: model.map(Arc::new), counts, pending: JoinSet::new() }
+        Self { model: model.map(Arc::new), counts, pending: JoinSet::new(), watching: JoinSet::new() }
+    }
+
+    /// Compares the networks of the cloud with those of the group, now and whenever a refusal gives reason to. Needs a tokio runtime.
+    pub(crate) fn watch_networks(&mut self) {
+        if let Some(model) = &self.model {
+            self.watching.spawn(networks::watch(Arc::clone(model)));
+        }
     }
 
     /// Starts a request; [`CloudClient::next`] gives its reply.
@@ -158,17 +195,19 @@ impl CloudClient {
 }
 
 impl CloudModel {
-    /// A model by its name.
+    /// A model of a group by its name.
     ///
     /// # Errors
     /// As [`infer_endpoint`].
     pub(crate) fn new(
         connection: Arc<CloudConnection>,
         cloud: &Endpoint,
-        model: &str,
+        (group, model): (&GroupId, &str),
         formats: Arc<PerNetwork<MessageFormat>>,
     ) -> Result<Self, String> {
-        Ok(Self { connection, uri: infer_endpoint(cloud, model)?, formats, counts: Arc::default() })
+        let (uri, metadata_uri) = (infer_endpoint(cloud, model)?, model_endpoint(cloud, model, "")?);
+        let (group, look, counts) = (group.clone(), Notify::new(), Arc::default());
+        Ok(Self { connection, group, uri, metadata_uri, formats, look, counts })
     }
 
     async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
@@ -200,6 +239,8 @@ impl CloudModel {
             breaker.succeeded();
             if admission == Admission::Probe {
                 info!(%uri, "the cloud answers again");
+                // It may have been replaced.
+                self.look.notify_one();
             }
             return;
         };
@@ -218,12 +259,12 @@ impl CloudModel {
         let format = self.formats.get(question.generation).ok_or(Degraded::CloudRefused)?;
         let request = self.request(question, format, deadline)?;
         // A connection that fails and one that breaks: in both cases the cloud is unreachable.
-        let response =
-            self.connection.client.request(request).await.map_err(|_| Degraded::CloudUnreachable)?;
-        match response.status() {
-            StatusCode::OK => {}
-            status if status == Fault::DeadlineExceeded.http_status() => return Err(Degraded::CloudTimeout),
-            _ => return Err(Degraded::CloudRefused),
+        let response = self.connection.client.request(request).await.map_err(|error| {
+            self.log_unreachable(&error);
+            Degraded::CloudUnreachable
+        })?;
+        if response.status() != StatusCode::OK {
+            return Err(self.refusal(response).await);
         }
         let head_bytes =
             response.headers().get(HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -233,8 +274,48 @@ impl CloudModel {
         lock(&self.counts).body_received_bytes += body.len() as u64;
         match decode_response(&body, head_bytes, 1, format.classes) {
             Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
-            _ => Err(Degraded::CloudRefused),
+            Ok(_) => {
+                self.count_refusal(Fault::WrongNetwork.code());
+                self.look.notify_one();
+                Err(Degraded::CloudRefused)
+            }
+            Err(_) => {
+                self.count_refusal(Fault::Malformed.code());
+                Err(Degraded::CloudRefused)
+            }
         }
+    }
+
+    /// Logs why there is no connection, from time to time.
+    fn log_unreachable(&self, error: &dyn std::error::Error) {
+        if lock(&self.connection.log).take(Instant::now()).is_some() {
+            let mut reason = error.to_string();
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                reason = format!("{reason}: {error}");
+                cause = error.source();
+            }
+            warn!(uri = %self.uri, reason, "the cloud cannot be reached; samples are decided without it");
+        }
+    }
+
+    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a look at the cloud's networks.
+    async fn refusal(&self, response: Response<Incoming>) -> Degraded {
+        let status = response.status();
+        if status == Fault::DeadlineExceeded.http_status() {
+            return Degraded::CloudTimeout;
+        }
+        let body = Limited::new(response.into_body(), MAX_JSON_BYTES).collect().await;
+        let code = body.ok().and_then(|body| refusal_code(&body.to_bytes())).unwrap_or("other");
+        self.count_refusal(code);
+        if status == Fault::WrongNetwork.http_status() || status == Fault::NotFound.http_status() {
+            self.look.notify_one();
+        }
+        Degraded::CloudRefused
+    }
+
+    fn count_refusal(&self, code: &'static str) {
+        *lock(&self.counts).refused.entry(code).or_default() += 1;
     }
 
     fn request(
@@ -243,7 +324,9 @@ impl CloudModel {
         format: &MessageFormat,
         deadline: Instant,
     ) -> Result<Request<Full<Bytes>>, Degraded> {
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        // The sample's answer counts until then: as the decision, or later as a revision.
+        let last = deadline + self.connection.linger;
+        let left = last.saturating_duration_since(Instant::now()).as_millis();
         let request = InferRequest {
             id: None,
             network: Some(format.network),
@@ -252,7 +335,8 @@ impl CloudModel {
         };
         let (body, head_bytes) = encode_request(&request, format.cloud_sources);
         lock(&self.counts).body_sent_bytes += body.len() as u64;
-        Request::post(self.uri.clone())
+        self.connection
+            .authorized(Request::post(self.uri.clone()))
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(HEADER_LENGTH, head_bytes)
             .body(Full::new(Bytes::from(body)))
@@ -270,18 +354,27 @@ fn random_fraction() -> f32 {
     (RandomState::new().build_hasher().finish() >> 40) as f32 / (1u64 << 24) as f32
 }
 
+/// Code of the error table in the body of a refusal.
+fn refusal_code(body: &[u8]) -> Option<&'static str> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let code = body.get("code")?.as_str()?;
+    Fault::all().map(Fault::code).find(|known| *known == code)
+}
+
 /// Address of a model's inference endpoint.
 ///
 /// # Errors
-/// A sentence for the operator when `cloud` is not `http://host[:port]`, or the model's name is no part of a path.
+/// A sentence for the operator when `cloud` is not `http[s]://host[:port]`, or the model's name is no part of a path.
 pub(crate) fn infer_endpoint(cloud: &Endpoint, model: &str) -> Result<Uri, String> {
-    if cloud.scheme().uses_tls() {
-        return Err(format!("{cloud}: TLS is not built into this version; use http on a trusted network"));
-    }
+    model_endpoint(cloud, model, "/infer")
+}
+
+/// Address of a model, and of a path below it.
+fn model_endpoint(cloud: &Endpoint, model: &str, below: &str) -> Result<Uri, String> {
     if cloud.path() != "/" {
-        return Err(format!("expected http://host:port, found \"{cloud}\""));
+        return Err(format!("expected http://host:port or https://host:port, found \"{cloud}\""));
     }
-    let endpoint = cloud.with_path(&format!("/v2/models/{model}/infer"));
+    let endpoint = cloud.with_path(&format!("/v2/models/{model}{below}"));
     endpoint.uri().map_err(|_| format!("expected the name of a model, found {model:?}"))
 }
 

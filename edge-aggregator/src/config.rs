@@ -1,18 +1,22 @@
 //! Configuration of an aggregator: settings that all groups of the process share, and one part for each group.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
 use headwater_link::QoS;
-use headwater_protocol::{EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
+use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
 use headwater_settings::{
-    AdminSettings, Bounded, BrokerSettings, Conf, LogSettings, Settings, defaults, word,
+    AdminSettings, Bounded, BrokerSettings, Conf, LogSettings, SecuritySettings, Settings, defaults, word,
 };
-use headwater_transport::Endpoint;
+use headwater_transport::tls::ClientIdentity;
+use headwater_transport::{Endpoint, Secret};
 use serde::Deserialize;
 
 use crate::breaker::BreakerConfig;
+use crate::claim::random;
 use crate::cloud::infer_endpoint;
 
 /// Configuration of one aggregator process.
@@ -36,6 +40,9 @@ pub struct SharedConfig {
     /// Section `[broker]`.
     #[conf(flatten, prefix)]
     pub broker: BrokerSettings,
+    /// Identity and trust.
+    #[conf(flatten)]
+    pub security: SecuritySettings,
     /// Section `[cloud]`.
     #[conf(flatten, prefix)]
     pub cloud: CloudConfig,
@@ -48,11 +55,18 @@ pub struct SharedConfig {
 }
 
 /// Section `[cloud]`: the connection to the cloud service.
-#[derive(Clone, Debug, Conf)]
+#[derive(Clone, Conf)]
 pub struct CloudConfig {
-    /// Cloud service, http://host:port. Left out: unsure samples get the answer of the last exit before the cloud, degraded `cloud_unreachable`.
+    /// Cloud service, http://host:port, or https://host:port with TLS (section `[tls]`). Left out: unsure samples get the answer of the last exit before the cloud, degraded `cloud_unreachable`.
     #[conf(long, env, value_parser = Endpoint::http)]
     pub url: Option<Endpoint>,
+    /// File whose first line is the key that the cloud service asks for (`http.keys_file` there); it is read again when it changes. Or give
+    /// the key in the environment, `HEADWATER_CLOUD_KEY`.
+    #[conf(long, env)]
+    pub key_file: Option<PathBuf>,
+    /// Key that the cloud service asks for.
+    #[conf(env, secret)]
+    pub key: Option<String>,
     /// Name of the model at the cloud service.
     #[conf(long, env, default_value = "headwater")]
     pub model: String,
@@ -80,12 +94,21 @@ pub struct GroupConfig {
     pub networks: Networks,
     /// Policy with its id, in place of the policy in the bundle of the current network.
     pub policy: Option<(Policy, PolicyId)>,
-    /// MQTT client id; `None` makes one from site, group and role. A broker ends the connection of an earlier client with the same id.
+    /// MQTT client id; `None` makes one from site, group, role and a random number. A broker ends the connection of an earlier client with
+    /// the same id.
     pub client_id: Option<String>,
+    /// Ids of the devices by slot; empty where any device may claim any slot.
+    pub devices: Vec<DeviceId>,
+    /// Certificate of the group at the broker, in place of that of the process.
+    pub identity: Option<ClientIdentity>,
+    /// Whether a leader replaces another one that is up, once at its start.
+    pub take_over: bool,
     /// Name of the group's model at the cloud service; `None` for [`CloudConfig::model`].
     pub model: Option<String>,
     /// Journal of the leader; `None` keeps nothing over a restart: devices send unsettled samples again, and they are decided a second time.
     pub journal: Option<JournalConfig>,
+    /// Whether this start begins a new numbering: ids of the journal are forgotten, its counts stay.
+    pub new_numbering: bool,
     /// Bounds and timing.
     pub limits: GroupLimits,
 }
@@ -102,6 +125,14 @@ pub struct GroupLimits {
     /// Shortest time in ms between two publications of the settled samples.
     #[conf(long, env, default_value = "100")]
     pub settled_every_ms: Bounded<1, 60_000, u32>,
+    /// Time in ms without a message after which a device loses its slot to another device that claims it; half of it while other devices
+    /// send. Longer than the time between two samples.
+    #[conf(long, env, default_value = "10000")]
+    pub silent_device_ms: Bounded<100, 86_400_000, u32>,
+    /// Largest difference in ms between the time of a sample and this machine's clock, where ids tell the time. Samples beyond it are
+    /// refused, and their devices are named in the log. Late samples may be 21 days old.
+    #[conf(long, env, default_value = "600000")]
+    pub max_clock_difference_ms: Bounded<1, 86_400_000, u32>,
 }
 
 /// Part that a process has in a group.
@@ -161,9 +192,40 @@ pub struct JournalSettings {
 impl Settings for SharedConfig {
     fn check(&self) -> Vec<String> {
         let url = self.cloud.url.as_ref().map(|url| infer_endpoint(url, &self.cloud.model));
-        url.and_then(Result::err).map(|mistake| format!("cloud.url: {mistake}")).into_iter().collect()
+        let url = url.and_then(Result::err).map(|mistake| format!("cloud.url: {mistake}"));
+        let link = self.cloud.url.as_ref().and_then(|url| self.security.check_link("cloud.url", url).err());
+        let both = "cloud.key_file: the environment has a key too; keep one of them";
+        let key = (self.cloud.key_file.is_some() && self.cloud.key.is_some()).then(|| both.to_owned());
+        self.security.check_broker(&self.broker).into_iter().chain(url).chain(link).chain(key).collect()
     }
 }
+impl CloudConfig {
+    /// The key for the cloud service; `None` without one.
+    ///
+    /// # Errors
+    /// A file that cannot be used, with the key of the setting.
+    pub(crate) fn secret(&self) -> Result<Option<Secret>, String> {
+        let file = self.key_file.as_ref().map(Secret::of_file).transpose();
+        let file = file.map_err(|reason| format!("cloud.key_file: {reason}"))?;
+        Ok(file.or_else(|| self.key.as_deref().map(Secret::of_text)))
+    }
+}
+
+impl fmt::Debug for CloudConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, key_file, key, model, max_requests, linger_ms, breaker } = self;
+        f.debug_struct("CloudConfig")
+            .field("url", url)
+            .field("key_file", key_file)
+            .field("key", &key.as_ref().map(|_| "***"))
+            .field("model", model)
+            .field("max_requests", max_requests)
+            .field("linger_ms", linger_ms)
+            .field("breaker", breaker)
+            .finish()
+    }
+}
+
 impl Settings for GroupLimits {}
 impl Settings for JournalSettings {}
 
@@ -192,15 +254,37 @@ impl GroupConfig {
             networks: networks.into(),
             policy: None,
             client_id: None,
+            devices: Vec::new(),
+            identity: None,
+            take_over: false,
             model: None,
             journal: None,
+            new_numbering: false,
             limits: defaults().expect("every limit has a default"),
         }
     }
 
-    /// MQTT client id. Names hold no `:`, so that no two roles have the same id; some brokers refuse a `/`.
+    /// MQTT client id. Without one in the settings every process and every call makes another: two clients with one id would end each
+    /// other's connections.
     pub(crate) fn client_id(&self, role: &str) -> String {
-        self.client_id.clone().unwrap_or_else(|| format!("{}:{}:{role}", self.site, self.group))
+        self.client_id.clone().unwrap_or_else(|| {
+            // Names are ASCII and hold no `:`; some brokers refuse a `/`.
+            let mut id = format!("{}:{}:{role}", self.site, self.group);
+            id.truncate(MAX_CLIENT_ID_BYTES - RANDOM_ID_BYTES);
+            format!("{id}:{:08x}", random() as u32)
+        })
+    }
+}
+
+/// Longest client id that is made: some brokers refuse longer ones.
+const MAX_CLIENT_ID_BYTES: usize = 63;
+/// Bytes of the random part of a client id.
+const RANDOM_ID_BYTES: usize = 9;
+
+impl GroupLimits {
+    /// Time without a message after which a device loses its slot to another one.
+    pub(crate) fn silent_after(&self) -> Duration {
+        Duration::from_millis(self.silent_device_ms.get().into())
     }
 }
 
@@ -223,5 +307,27 @@ impl JournalConfig {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let settings: JournalSettings = defaults().expect("every setting but the path has a default");
         Self { path: path.into(), max_bytes: settings.max_bytes.get(), sync: settings.sync }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_ids_are_short_and_no_two_are_equal() {
+        let name = "n".repeat(64);
+        let bundle = headwater_inference::testing::TinyNetwork::default().bundle();
+        let bundle = headwater_inference::bundle::Bundle::from_bytes(&bundle).unwrap();
+        let networks = std::sync::Arc::new(bundle);
+        let short = |config: &GroupConfig| config.client_id("leader");
+        for name in ["gate", &name] {
+            let site = SiteId::new(name).unwrap();
+            let config =
+                GroupConfig::new(site, GroupId::new(name).unwrap(), std::sync::Arc::clone(&networks));
+            let ids = [short(&config), short(&config)];
+            assert!(ids.iter().all(|id| id.len() < 64 && id.is_ascii()), "{ids:?}");
+            assert_ne!(ids[0], ids[1]);
+        }
     }
 }

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::{Bundle, PerNetwork};
-use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation};
-use headwater_inference::manifest::FeatureEncoding;
+use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, NearId};
+use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
+use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::{
-    Birth, Body, DeviceTopic, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, SlotSet, Topic, Topics,
-    decode,
+    Birth, Body, DeviceTopic, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Slot, SlotSet, Topic,
+    Topics, decode,
 };
 use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use crate::registry::{DeviceIndex, Registry};
 use crate::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
@@ -28,8 +30,10 @@ pub(crate) struct Inbox {
     routes: HashMap<String, Route>,
     /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
     pub(crate) last_sample: Option<SampleId>,
-    /// Newest sample at the arrival of the message that is read.
-    newest: SampleId,
+    /// The id near which the short id of the message that is read is widened.
+    near: NearId,
+    /// Triggers that the leader refused.
+    refused_triggers: u64,
     scores: Vec<f32>,
     changes: Vec<Change>,
     /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
@@ -57,12 +61,18 @@ pub(crate) struct MessageFormat {
     /// Feature maps that the cloud section joins.
     pub(crate) cloud_sources: usize,
     pub(crate) classes: usize,
+    /// Limits of the devices' scores, by slot; `None` where the bundle has none.
+    pub(crate) device_scores: Vec<Option<ScoreLimits>>,
+    /// Limits of the edges' scores, by edge.
+    pub(crate) edge_scores: Vec<Option<ScoreLimits>>,
 }
 
 impl MessageFormat {
     pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Self {
         let manifest = bundle.manifest();
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
+        let edges = 0..manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
+        let limits = |name: String| ScoreLimits::of_section(bundle, &name);
         Self {
             network: bundle.network_id(),
             slots: usize::from(manifest.slots),
@@ -72,6 +82,11 @@ impl MessageFormat {
             edge_features: edge.unwrap_or_default(),
             cloud_sources: manifest.cloud_sources(),
             classes: manifest.classes(),
+            device_scores: Slot::first(manifest.slots.into())
+                .map(SectionManifest::device_name)
+                .map(limits)
+                .collect(),
+            edge_scores: edges.map(SectionManifest::edge_name).map(limits).collect(),
         }
     }
 
@@ -103,22 +118,23 @@ impl Inbox {
             formats,
             routes: HashMap::new(),
             last_sample: None,
-            newest: SampleId(0),
+            near: NearId::Newest(SampleId(0)),
+            refused_triggers: 0,
             scores: Vec::new(),
             changes: Vec::new(),
             unroutable: 0,
         }
     }
 
-    /// Reads one message and calls `event` with its event. `newest` is the leader's newest sample, used to widen short ids.
+    /// Reads one message and calls `event` with its event. Short ids are widened near `near`. `event` returns why it refused a sample.
     pub(crate) fn receive(
         &mut self,
         topic: &str,
         payload: &[u8],
-        newest: SampleId,
-        mut event: impl FnMut(Generation, Event<'_>),
+        near: NearId,
+        mut event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
-        self.newest = newest;
+        self.near = near;
         match self.route(topic) {
             None => self.unroutable += 1,
             Some(Route::Trigger) => self.trigger(payload, &mut event),
@@ -133,31 +149,60 @@ impl Inbox {
                 }
             }
         }
-        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
+        for (generation, change) in self.changes.drain(..) {
+            // A device that comes or leaves names no sample.
+            event(generation, change);
+        }
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {
-        if let Some(&route) = self.routes.get(topic) {
+        if let Some(&route) = self.routes.get(topic).filter(|route| self.is_current(**route)) {
             return Some(route);
         }
         let route = match self.topics.parse(topic) {
             Ok(Topic::Trigger) => Route::Trigger,
-            Ok(Topic::Device(id, leaf)) => Route::Device(self.devices.device(&id)?, leaf),
+            Ok(Topic::Device(id, leaf)) => Route::Device(self.devices.device(&id), leaf),
             Ok(Topic::Edge(id, leaf)) => Route::Edge(self.edges.edge(&id)?, leaf),
             _ => return None,
         };
-        if self.routes.len() < MAX_ROUTES {
-            self.routes.insert(topic.to_owned(), route);
+        if self.routes.len() >= MAX_ROUTES {
+            self.routes.clear();
         }
+        self.routes.insert(topic.to_owned(), route);
         Some(route)
     }
 
-    /// Triggers are for the devices; the leader learns the newest sample from them.
-    fn trigger(&mut self, payload: &[u8], event: &mut impl FnMut(Generation, Event<'_>)) {
+    /// Whether a remembered route leads to a device or edge that is still remembered.
+    fn is_current(&self, route: Route) -> bool {
+        match route {
+            Route::Trigger => true,
+            Route::Device(device, _) => self.devices.is_current(device),
+            Route::Edge(edge, _) => self.edges.is_current(edge),
+        }
+    }
+
+    /// Calls `event` with the changes that time alone brings: silent devices that lose their slots.
+    pub(crate) fn tick(&mut self, mut event: impl FnMut(Generation, Event<'_>)) {
+        self.devices.tick(&mut self.changes);
+        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
+    }
+
+    /// Triggers are for the devices; the leader learns from them which samples must come to an end.
+    fn trigger(
+        &mut self,
+        payload: &[u8],
+        event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
+    ) {
         let is_ours = |tag| self.formats.iter().any(|(_, format)| format.network.tag() == tag);
         match decode(payload, &self.formats.current.limits) {
             Ok(Message { body: Body::Trigger(sample), header }) if is_ours(header.network) => {
-                event(Generation::Current, Event::Trigger { sample });
+                if let Some(why) = event(Generation::Current, Event::Trigger { sample }) {
+                    self.refused_triggers += 1;
+                    // Ever fewer lines, however many such triggers come.
+                    if self.refused_triggers.is_power_of_two() {
+                        warn!(refused = self.refused_triggers, %why, "a trigger was refused");
+                    }
+                }
             }
             _ => self.unroutable += 1,
         }
@@ -168,7 +213,7 @@ impl Inbox {
         device: DeviceIndex,
         leaf: DeviceTopic,
         payload: &[u8],
-        event: &mut impl FnMut(Generation, Event<'_>),
+        event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
         let is_cleared = payload.is_empty();
         match leaf {
@@ -197,7 +242,7 @@ impl Inbox {
         from: RemoteEdgeIndex,
         leaf: EdgeTopic,
         payload: &[u8],
-        event: &mut impl FnMut(Generation, Event<'_>),
+        event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
         if leaf == EdgeTopic::Status {
             if !payload.is_empty() {
@@ -210,17 +255,18 @@ impl Inbox {
         let message = format.decode(payload)?;
         let refused = |fault| (fault, "a message of an edge that is not accepted".to_owned());
         let NetworkEdge { edge, .. } = self.edges.admit(from, message.header.boot).map_err(refused)?;
-        let sample = SampleId::widen(message.header.sample_low, self.newest);
+        let sample = self.near.widen(message.header.sample_low, SampleId(0));
         match message.body {
             Body::EdgeFeatures { slots, map, .. } => {
                 check_finite(format.edge_features, map)?;
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
+                check_scores(&format.edge_scores, edge.index(), &self.scores)?;
                 let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
                 let answer = Some(EdgeAnswer { slots, scores, map, body_bytes });
                 event(generation, Event::EdgeAnswer { edge, sample, answer });
             }
-            Body::Gone => event(generation, Event::EdgeAnswer { edge, sample, answer: None }),
+            Body::Gone => _ = event(generation, Event::EdgeAnswer { edge, sample, answer: None }),
             body => {
                 let why = format!("a {} message on the topic of an edge", body.kind().name());
                 return Err((Fault::Malformed, why));
@@ -234,16 +280,15 @@ impl Inbox {
         device: DeviceIndex,
         leaf: DeviceTopic,
         payload: &[u8],
-        event: &mut impl FnMut(Generation, Event<'_>),
+        event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
         let generation = self.devices.generation(device);
         let format = &self.formats[generation];
         let message = format.decode(payload)?;
         let header = message.header;
         let refused = |fault| (fault, "a message of a device that is not accepted".to_owned());
-        let slot = self.devices.admit(device, header.boot).map_err(refused)?;
-        let near = self.newest.max(self.devices.first_sample(device));
-        let sample = SampleId::widen(header.sample_low, near);
+        let slot = self.devices.admit(device, header.boot, &mut self.changes).map_err(refused)?;
+        let sample = self.near.widen(header.sample_low, self.devices.first_sample(device));
         let (age_ms, late) = (header.age_ms, header.late);
         // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
         let opens_late = late && leaf != DeviceTopic::Features;
@@ -252,35 +297,44 @@ impl Inbox {
         }
         let mut event = |what: Event<'_>| event(generation, what);
         let answered = |answer| Event::DeviceAnswer { slot, sample, age_ms, late, answer };
-        match (leaf, message.body) {
+        let refused = match (leaf, message.body) {
             (DeviceTopic::Summary, Body::Summary(_)) => {
                 self.scores.clear();
                 self.scores.extend(message.body.scores());
-                event(answered(DeviceAnswer::Summary(&self.scores)));
+                check_scores(&format.device_scores, slot.index(), &self.scores)?;
+                event(answered(DeviceAnswer::Summary(&self.scores)))
             }
             (DeviceTopic::Summary, Body::NotInView) => event(answered(DeviceAnswer::NotInView)),
             (DeviceTopic::Summary, Body::Input(pixels)) => event(answered(DeviceAnswer::Input(pixels))),
             (DeviceTopic::Summary, Body::Gone) if late => event(answered(DeviceAnswer::GivenUp)),
             (DeviceTopic::Decision, Body::Decided(decision)) => {
-                event(answered(DeviceAnswer::Decided(decision)));
+                event(answered(DeviceAnswer::Decided(decision)))
             }
             (DeviceTopic::Features, Body::Features(bits)) => {
                 check_finite(format.device_features, bits)?;
-                event(Event::Features { slot, sample, late, bits });
+                event(Event::Features { slot, sample, late, bits })
             }
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
                 let why = format!("a {} message on the topic {}", body.kind().name(), leaf.name());
                 return Err((Fault::Malformed, why));
             }
-        }
-        Ok(())
+        };
+        refused.map_or(Ok(()), |why| Err((Fault::Implausible, why.to_string())))
     }
 }
 
 /// Reads a text; `what` names the text in a refusal.
 fn json<T: DeserializeOwned>(what: &str, payload: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, format!("{what}: {error}")))
+}
+
+/// Refuses scores that the section of a source, a slot or an edge, cannot give.
+fn check_scores(limits: &[Option<ScoreLimits>], source: usize, scores: &[f32]) -> Result<(), Refusal> {
+    match limits.get(source).and_then(Option::as_ref).map(|limits| limits.check(scores)) {
+        Some(Err(outside)) => Err((Fault::Malformed, outside.to_string())),
+        Some(Ok(())) | None => Ok(()),
+    }
 }
 
 /// Refuses a feature map of floats that are not finite.

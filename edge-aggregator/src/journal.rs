@@ -5,54 +5,82 @@
 //! is compacted:
 //!
 //! ```text
-//! settled counts │ ids of closed samples │ open samples │ the latest decisions and drops as whole lines
+//! settled counts │ numbering │ closed samples as ranges │ open samples │ the latest decisions and drops as whole lines
+//! ```
+//!
+//! What cannot be read is set aside at the start (`damage.rs`), and every line that can be read counts.
+//!
+//! A full disk stops the decisions and not the process. A reserve file holds room for the samples that are open:
+//!
+//! ```text
+//! reserved ──a write fails──> reserve deleted: open samples are finished, no new ones ──a write fails──> nothing is decided
+//!     ^                                     │                                                  │
+//!     └──────room for a new reserve─────────┴───────────────────a write succeeds───────────────┘
 //! ```
 
-use std::collections::VecDeque;
+mod damage;
+mod disk;
+mod reader;
+#[cfg(test)]
+mod small_disk;
+mod store;
+
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_inference::leader::journal::{Entry, Recovered, replay};
-use headwater_protocol::{Dropped, SampleId, Settled};
+use headwater_protocol::{SampleId, Settled};
 use thiserror::Error;
+use tokio::time::Instant;
+use tracing::{info, warn};
 
-use crate::config::{JournalConfig, JournalSync};
+use crate::config::JournalConfig;
 use crate::report::JournalCounts;
+use disk::{Disk, SystemDisk};
+use reader::Reader;
+use store::{Room, Store, note_closed};
 
 /// Latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
 const MAX_WHOLE_LINES: usize = 1024;
+
+/// Time between two attempts to write a journal that could not be written.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Time between two attempts to compact a journal that could not be compacted.
+const COMPACTION_RETRY: Duration = Duration::from_secs(60);
 
 /// Writer of the journal. Without a file entries are only counted.
 #[derive(Debug)]
 pub(crate) struct Journal {
     store: Option<Store>,
     buffer: Vec<u8>,
+    /// Entries in the buffer.
+    buffered: u64,
+    /// Room as [`Journal::room_change`] last told it.
+    had_room: bool,
     pub(crate) counts: JournalCounts,
 }
 
-#[derive(Debug)]
-struct Store {
-    path: PathBuf,
-    file: Arc<File>,
-    sync: JournalSync,
-    max_bytes: u64,
-    /// Size at which the file is compacted next.
-    compact_at: u64,
-    /// Size of the file, without the buffer.
-    length: u64,
-    /// Lines of decided and dropped samples, oldest first.
-    closed: VecDeque<ClosedLine>,
+/// A change of the room for new samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoomChange {
+    /// No new samples may be opened.
+    Lost,
+    /// New samples may be opened again.
+    Back,
 }
 
-/// Position of the line of a decided or dropped sample.
-#[derive(Clone, Copy, Debug)]
-struct ClosedLine {
-    dropped: Option<Dropped>,
-    at: u64,
-    length: usize,
+/// Outcome of [`Journal::flush`].
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// The entries are in the journal.
+    Written,
+    /// The entries are in no journal and have left the buffer. [`Journal::next_try`] says when to append them again.
+    Failed,
 }
 
 impl Journal {
@@ -62,199 +90,157 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal.
     pub(crate) fn open(config: Option<&JournalConfig>) -> Result<(Self, Recovered), JournalError> {
-        let mut journal = Self { store: None, buffer: Vec::new(), counts: JournalCounts::default() };
+        Self::open_on(Arc::new(SystemDisk), config)
+    }
+
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        config: Option<&JournalConfig>,
+    ) -> Result<(Self, Recovered), JournalError> {
+        let counts = JournalCounts::default();
+        let mut journal = Self { store: None, buffer: Vec::new(), buffered: 0, had_room: true, counts };
         let Some(config) = config else { return Ok((journal, Recovered::default())) };
-        let path = config.path.clone();
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let file = file.map_err(|source| JournalError::Open { path: path.clone(), source })?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => JournalError::Locked { path: path.clone() },
-            TryLockError::Error(source) => JournalError::Open { path: path.clone(), source },
-        })?;
-        let mut lines = Lines::new(&file, &path);
-        let mut recovered = replay(&mut lines);
-        let Lines { length, torn_bytes, closed, end, .. } = lines;
-        end?;
-        journal.counts.torn_bytes = torn_bytes;
-        if torn_bytes > 0 {
-            file.set_len(length).map_err(|source| JournalError::Open { path: path.clone(), source })?;
+        let file = open_locked(&config.path)?;
+        let length = regular_length(&file, &config.path)?;
+        let mut reader = Reader::new(&file, length);
+        let mut recovered = replay(&mut reader);
+        let read = reader.finish(&config.path)?;
+        let mut store = Store::new(disk, config, file, length);
+        journal.counts.torn_bytes = read.torn.map_or(0, |at| length - at);
+        journal.counts.unreadable_bytes = read.unreadable_bytes();
+        store.closed = read.closed;
+        if !read.damage.is_some_and(|damage| store.set_aside(&damage)) {
+            store.cut_torn(read.torn);
         }
+        store.sync_at_start();
+        store.reserve(Instant::now());
         let surplus = recovered.decisions.len().saturating_sub(MAX_WHOLE_LINES);
         recovered.decisions.drain(..surplus);
-        journal.store = Some(Store {
-            path,
-            file: Arc::new(file),
-            sync: config.sync,
-            max_bytes: config.max_bytes,
-            compact_at: config.max_bytes,
-            length,
-            closed,
-        });
+        journal.counts.is_full = !store.has_room();
+        journal.store = Some(store);
         Ok((journal, recovered))
     }
 
     /// Buffers an entry for the next [`Journal::flush`].
     pub(crate) fn append(&mut self, entry: &Entry) {
-        self.counts.entries += 1;
+        self.buffered += 1;
         let Some(store) = &mut self.store else { return };
+        if self.buffer.is_empty() && store.ends_in_line {
+            self.buffer.push(b'\n');
+        }
         let start = self.buffer.len();
         entry.write_line(&mut self.buffer);
         let (at, length) = (store.length + start as u64, self.buffer.len() - start);
-        store.closed.extend(closed_line(entry, at, length));
+        note_closed(&mut store.closed, entry, at, length);
     }
 
     /// Writes the buffered entries. Afterwards their decisions may be published.
-    ///
-    /// # Errors
-    /// [`JournalError::Write`], after which the journal must not be used: the last line may be torn.
-    pub(crate) async fn flush(&mut self) -> Result<(), JournalError> {
-        let Some(store) = self.store.as_mut().filter(|_| !self.buffer.is_empty()) else { return Ok(()) };
-        let failed = |source| JournalError::Write { path: store.path.clone(), source };
-        // A write into the page cache is microseconds; a hop to a blocking thread would cost more.
-        (&*store.file).write_all(&self.buffer).map_err(failed)?;
-        if store.sync == JournalSync::Always {
-            let file = Arc::clone(&store.file);
-            let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
-            synced.map_err(io::Error::other).flatten().map_err(failed)?;
+    pub(crate) async fn flush(&mut self) -> Flush {
+        let entries = std::mem::take(&mut self.buffered);
+        let buffer = std::mem::take(&mut self.buffer);
+        let outcome = match self.store.as_mut().filter(|_| !buffer.is_empty()) {
+            Some(store) => store.write_or_wait(&buffer).await,
+            None => Flush::Written,
+        };
+        if outcome == Flush::Written {
+            self.counts.entries += entries;
+            self.counts.written_bytes += buffer.len() as u64;
+        } else {
+            self.counts.failed_writes += 1;
         }
-        store.length += self.buffer.len() as u64;
-        self.counts.written_bytes += self.buffer.len() as u64;
+        self.counts.is_full = !self.has_room();
+        self.buffer = buffer;
         self.buffer.clear();
-        Ok(())
+        outcome
     }
 
-    /// Compacts the file when it has reached its bound. The arguments are the state after the last flush: every sample up to `floor` and
-    /// every sample of `closed` is closed.
-    ///
-    /// # Errors
-    /// [`JournalError::Write`]; the old file is then unchanged.
+    /// Whether room was lost or has come back since the last call.
+    pub(crate) fn room_change(&mut self) -> Option<RoomChange> {
+        let has_room = self.has_room();
+        match (std::mem::replace(&mut self.had_room, has_room), has_room) {
+            (true, false) => Some(RoomChange::Lost),
+            (false, true) => Some(RoomChange::Back),
+            (true, true) | (false, false) => None,
+        }
+    }
+
+    /// Whether new samples may be opened: there is room for their decisions.
+    fn has_room(&self) -> bool {
+        self.store.as_ref().is_none_or(Store::has_room)
+    }
+
+    /// Whether a write may be tried at this time.
+    pub(crate) fn may_write(&self, now: Instant) -> bool {
+        self.store.as_ref().and_then(|store| store.write_after).is_none_or(|after| now >= after)
+    }
+
+    /// When [`Journal::reserve_again`] or a failed write is due; `None` while there is room.
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        let store = self.store.as_ref()?;
+        store.write_after.or(match store.room {
+            Room::Used { retry_at } => Some(retry_at),
+            Room::Reserved | Room::Unknown => None,
+        })
+    }
+
+    /// Tries to reserve room again when that is due.
+    pub(crate) fn reserve_again(&mut self, now: Instant) {
+        let Some(store) = &mut self.store else { return };
+        let is_due = matches!(store.room, Room::Used { retry_at } if now >= retry_at);
+        if !is_due || store.write_after.is_some() {
+            return;
+        }
+        store.reserve(now);
+        self.counts.is_full = !store.has_room();
+        if store.has_room() {
+            info!(path = %store.path.display(), "there is room for the journal again: the group goes on deciding");
+        }
+    }
+
+    /// Compacts the file when it has reached its bound. The arguments are the state after the last flush: the account, the entries that
+    /// follow it, and the samples that are open or awaited. A failure leaves the old file in use, and is tried again later.
     pub(crate) fn compact_if_full(
         &mut self,
         settled: &Settled,
-        (floor, closed): (SampleId, impl Iterator<Item = SampleId>),
+        entries: impl Iterator<Item = Entry>,
         open: impl Iterator<Item = SampleId>,
-    ) -> Result<(), JournalError> {
-        let Some(store) = self.store.as_mut().filter(|store| store.length >= store.compact_at) else {
-            return Ok(());
-        };
-        store
-            .compact(settled, &Entry::Closed { floor, samples: closed.collect() }, open)
-            .map_err(|source| JournalError::Write { path: store.path.clone(), source })?;
-        self.counts.compactions += 1;
-        Ok(())
-    }
-}
-
-impl Store {
-    /// Writes a new file beside the old one and renames it over the old one. The latest closed samples stay as whole lines, the others
-    /// as ids: without its id a sample could be decided a second time after a restart. The account leaves the whole lines out, since replay
-    /// counts them again.
-    fn compact(
-        &mut self,
-        settled: &Settled,
-        closed: &Entry,
-        open: impl Iterator<Item = SampleId>,
-    ) -> io::Result<()> {
-        let surplus = self.closed.len().saturating_sub(MAX_WHOLE_LINES);
-        self.closed.drain(..surplus);
-        let mut earlier = settled.clone();
-        for line in &self.closed {
-            match line.dropped {
-                None => earlier.decided = earlier.decided.saturating_sub(1),
-                Some(reason) => {
-                    earlier.dropped.entry(reason).and_modify(|count| *count = count.saturating_sub(1));
+    ) {
+        let now = Instant::now();
+        let Some(store) = self.store.as_mut().filter(|store| store.is_compaction_due(now)) else { return };
+        match store.compact(settled, entries, open) {
+            Ok(()) => {
+                self.counts.compactions += 1;
+                store.compact_after = None;
+            }
+            Err(reason) => {
+                self.counts.failed_compactions += 1;
+                if store.compact_after.is_none() {
+                    let path = store.path.display();
+                    warn!(%path, %reason, "the journal cannot be compacted: it grows beyond max_bytes until that works");
                 }
+                store.compact_after = Some(now + COMPACTION_RETRY);
             }
         }
-        earlier.dropped.retain(|_, count| *count > 0);
-        let mut text = Vec::new();
-        Entry::Settled(earlier).write_line(&mut text);
-        closed.write_line(&mut text);
-        open.for_each(|sample| Entry::Opened(sample).write_line(&mut text));
-        for line in &mut self.closed {
-            let start = text.len();
-            text.resize(start + line.length, 0);
-            self.file.read_exact_at(&mut text[start..], line.at)?;
-            line.at = start as u64;
-        }
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let file = OpenOptions::new().read(true).append(true).create(true).truncate(false).open(&beside)?;
-        file.set_len(0)?;
-        file.try_lock()?;
-        (&file).write_all(&text)?;
-        if self.sync == JournalSync::Always {
-            file.sync_data()?;
-        }
-        std::fs::rename(&beside, &self.path)?;
-        self.file = Arc::new(file);
-        self.length = text.len() as u64;
-        // The lines that stay may exceed the bound; compacting them every time would be useless.
-        self.compact_at = self.max_bytes.max(2 * self.length);
-        Ok(())
     }
 }
 
-/// Reader of a journal, line by line.
-struct Lines<'a> {
-    path: &'a Path,
-    reader: BufReader<&'a File>,
-    line: Vec<u8>,
-    number: u64,
-    /// Bytes of whole lines.
-    length: u64,
-    /// Bytes after the whole lines: a line whose end was never written.
-    torn_bytes: u64,
-    closed: VecDeque<ClosedLine>,
-    /// Whether reading reached the last whole line.
-    end: Result<(), JournalError>,
+fn open_locked(path: &Path) -> Result<File, JournalError> {
+    let open = |source| JournalError::Open { path: path.to_owned(), source };
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(open)?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => JournalError::Locked { path: path.to_owned() },
+        TryLockError::Error(source) => open(source),
+    })?;
+    Ok(file)
 }
 
-impl<'a> Lines<'a> {
-    fn new(file: &'a File, path: &'a Path) -> Self {
-        let (reader, line, closed) = (BufReader::new(file), Vec::new(), VecDeque::new());
-        Self { path, reader, line, number: 0, length: 0, torn_bytes: 0, closed, end: Ok(()) }
+/// Length of a regular file; a device or a pipe is refused.
+fn regular_length(file: &File, path: &Path) -> Result<u64, JournalError> {
+    let metadata = file.metadata().map_err(|source| JournalError::Open { path: path.to_owned(), source })?;
+    if metadata.is_file() {
+        return Ok(metadata.len());
     }
-
-    /// The next entry; `None` at the end or at a torn line.
-    fn read_entry(&mut self) -> Result<Option<Entry>, JournalError> {
-        let path = || self.path.to_owned();
-        self.line.clear();
-        let length = self.reader.read_until(b'\n', &mut self.line);
-        let length = length.map_err(|source| JournalError::Open { path: path(), source })?;
-        if self.line.last() != Some(&b'\n') {
-            self.torn_bytes = length as u64;
-            return Ok(None);
-        }
-        self.number += 1;
-        let entry = Entry::read_line(&self.line).map_err(|error| JournalError::NotAnEntry {
-            path: path(),
-            line: self.number,
-            reason: error.to_string(),
-        })?;
-        self.closed.extend(closed_line(&entry, self.length, length));
-        self.length += length as u64;
-        Ok(Some(entry))
-    }
-}
-
-impl Iterator for Lines<'_> {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        self.read_entry().unwrap_or_else(|error| {
-            self.end = Err(error);
-            None
-        })
-    }
-}
-
-fn closed_line(entry: &Entry, at: u64, length: usize) -> Option<ClosedLine> {
-    match entry {
-        Entry::Decided(_) => Some(ClosedLine { dropped: None, at, length }),
-        Entry::Dropped { reason, .. } => Some(ClosedLine { dropped: Some(*reason), at, length }),
-        Entry::Opened(_) | Entry::Settled(_) | Entry::Closed { .. } => None,
-    }
+    Err(JournalError::NotAJournal { path: path.to_owned(), reason: "it is no regular file".into() })
 }
 
 /// Reason why a journal cannot be used.
@@ -274,23 +260,17 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// A whole line is no entry: the file was altered, or is no journal.
-    #[error("journal {}: line {line} is not an entry ({reason}); move the file away to begin a new one", path.display())]
-    NotAnEntry {
+    /// No line of the file is an entry. The file is left as it is.
+    #[error(
+        "journal {}: expected the lines of a journal, found none ({reason}); the file is left as it is; name another file \
+         (--journal-path), or move this one away",
+        path.display()
+    )]
+    NotAJournal {
         /// The file.
         path: PathBuf,
-        /// Number of the line, from 1.
-        line: u64,
-        /// Why the line is no entry.
+        /// Why the first line is no entry.
         reason: String,
-    },
-    /// The file cannot be written, so that no more samples may be decided.
-    #[error("journal {}: writing: {source}; no decision is published that is not in the journal", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
     },
 }
 

@@ -1,87 +1,243 @@
-//! Start of a group's leader: exits, journal, connection, event loop.
+//! Start of a group's leader: exits, journal, the claim to the lead, connection, event loop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
-use headwater_link::Link;
-use headwater_protocol::{EdgeIndex, SlotSet, Topics};
-use tokio::time::Instant;
-use tracing::{error, info, warn};
+use headwater_link::{Incoming, Link, QoS, RetainedMessage};
+use headwater_protocol::{DeviceState, EdgeIndex, EdgeSet, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, error, info, warn};
 
 use crate::aggregator::{AggregatorError, Shared};
+use crate::claim::{HeldClaim, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudModel};
 use crate::config::{GroupConfig, Role};
 use crate::edge::LocalEdges;
 use crate::inbox::{Inbox, MessageFormat, device_filters, edge_filters};
 use crate::journal::Journal;
-use crate::member::Member;
+use crate::member::{Connections, Member};
 use crate::outbox::Outbox;
-use crate::report::LeaderReport;
+use crate::report::{LeadState, LeaderReport};
 use crate::worker::{PublishedSettled, Worker};
 
 /// A running leader of a group.
 pub type GroupLeader = Member<LeaderReport>;
 
 impl GroupLeader {
-    /// Recovers from the journal, starts connecting to the broker until a connection is made, and leads the group. Needs a tokio runtime.
+    /// Recovers from the journal, starts connecting to the broker until a connection is made, and leads the group once no other process
+    /// does. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`AggregatorError`]: settings, bundle, journal or link.
     pub async fn start(shared: &Shared, config: GroupConfig) -> Result<Self, AggregatorError> {
         let config = Arc::new(config);
-        let prepared = {
-            let config = Arc::clone(&config);
-            // Files and model work do not belong on the async threads.
-            tokio::task::spawn_blocking(move || Prepared::new(&config)).await
+        let prepared = Prepared::load(&config).await?;
+        let member = Self::new(shared.grace());
+        let group = LedGroup {
+            shared: shared.clone(),
+            topics: Topics::new(&config.site, &config.group),
+            instance: prepared.instance,
+            connections: member.connections.clone(),
+            report: Arc::clone(&member.report),
+            stop: member.stop.subscribe(),
+            config,
         };
-        let Prepared { parts, edges, journal, recovered } = prepared.map_err(AggregatorError::section)??;
-        let topics = Topics::new(&config.site, &config.group);
-        let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
-        let filters = edge_filters(&topics).into_iter().chain(device_filters(&topics));
-        let link = shared.link_config(config.client_id("leader"), payloads.max(), filters);
-        let (link, incoming) = Link::start(link)?;
+        // A mistake in the settings of the cloud or of the link is found before anything runs.
+        cloud_client(&group.shared, &group.config, prepared.formats())?;
+        let link = group.listen()?;
+        let mut member = member;
+        member.loops.spawn(async move {
+            group.run(prepared, link).await.inspect_err(|error| error!(%error, "stopped"))
+        });
+        Ok(member)
+    }
+}
+
+/// A group that this process leads or waits to lead.
+struct LedGroup {
+    shared: Shared,
+    config: Arc<GroupConfig>,
+    topics: Topics,
+    instance: InstanceId,
+    connections: Connections,
+    report: Arc<Mutex<LeaderReport>>,
+    stop: watch::Receiver<bool>,
+}
+
+/// A connection and its events.
+type Connection = (Link, mpsc::Receiver<Incoming>);
+
+impl LedGroup {
+    /// Waits for the lead, leads, and begins again when another process takes over.
+    async fn run(mut self, mut prepared: Prepared, mut link: Connection) -> Result<(), AggregatorError> {
+        let mut waiting = Waiting::new(self.instance, self.config.take_over);
+        loop {
+            let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await else { return Ok(()) };
+            let worker = self.worker(prepared, won)?;
+            let (waited, grace) = (link.0, self.shared.grace());
+            tokio::spawn(async move { waited.leave(grace).await });
+            let Some(claim) = worker.run(self.stop.clone()).await? else { return Ok(()) };
+            error!(
+                group = %self.config.group, leader = %claim.instance, term = claim.term, since = claim.since,
+                "another process has taken over the group; this one stops deciding and waits"
+            );
+            waiting.lost(Instant::now(), claim);
+            self.report_lost();
+            for link in self.connections.remove_all() {
+                link.leave(self.shared.grace()).await;
+            }
+            link = self.listen()?;
+            prepared = Prepared::load(&self.config).await?;
+        }
+    }
+
+    /// Starts the connection of a waiting leader, which reads the topic of the leader alone and has no last will.
+    fn listen(&self) -> Result<Connection, AggregatorError> {
+        let client_id = match &self.config.client_id {
+            Some(id) => format!("{id}-waits"),
+            None => self.config.client_id("waits"),
+        };
+        let config =
+            self.shared.link_config(&self.config, client_id, None, [self.topics.name(&Topic::Leader)]);
+        let (link, incoming) = Link::start(config)?;
+        self.connections.add(link.clone());
+        Ok((link, incoming))
+    }
+
+    /// Waits until the own claim has come back first; `None` when the process stops before.
+    async fn wait_for_lead(
+        &mut self,
+        waiting: &mut Waiting,
+        (link, incoming): &mut Connection,
+    ) -> Option<Won> {
+        let topic = self.topics.name(&Topic::Leader);
+        loop {
+            let now = Instant::now();
+            let step = waiting.step(now);
+            self.report_waiting(waiting, now);
+            match step {
+                Step::Lead(won) => return Some(won),
+                Step::Claim { term } => {
+                    let claim = claim_text(&new_claim(self.instance, term));
+                    if let Err(error) = link.publish(topic.as_str(), claim, QoS::AtLeastOnce, true) {
+                        debug!(%error, "the claim was not sent");
+                    }
+                }
+                Step::Wait => {}
+            }
+            let timer = waiting.timer();
+            tokio::select! {
+                biased;
+                _ = self.stop.wait_for(|&stop| stop) => return None,
+                message = incoming.recv() => match message? {
+                    Incoming::Connected => waiting.connected(Instant::now()),
+                    Incoming::Disconnected { .. } => waiting.disconnected(),
+                    Incoming::Message { payload, .. } => waiting.receive(Instant::now(), &payload),
+                },
+                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
+            }
+        }
+    }
+
+    /// Takes out of the report what only a leader has.
+    fn report_lost(&self) {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        (report.filled_slots, report.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
+        (report.open, report.results_waiting, report.results_unacknowledged) = (0, 0, 0);
+    }
+
+    fn report_waiting(&self, waiting: &Waiting, now: Instant) {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        (report.lead, report.waits_for) = waiting.state(now);
+    }
+
+    /// The event loop of the leader, with a connection whose last will ends the claim.
+    fn worker(&self, prepared: Prepared, won: Won) -> Result<Worker, AggregatorError> {
+        let formats = prepared.formats();
+        let Prepared { parts, edges, journal, mut recovered, .. } = prepared;
+        if won.after_another && !recovered.decisions.is_empty() {
+            // The other leader may have decided the same samples.
+            info!(
+                decisions = recovered.decisions.len(),
+                "another process led since; old decisions stay unpublished"
+            );
+            recovered.decisions.clear();
+        }
         log_recovery(&recovered, journal.counts.torn_bytes);
+        let claim = new_claim(self.instance, won.term);
+        let (link, incoming) = self.connect(&parts, &claim)?;
         let current = parts.current.format.network;
         let next = parts.next.as_ref().map(|parts| parts.format.network.short());
-        let formats = Arc::new(parts.as_ref().map(|_, parts| parts.format.clone()));
         let mut actions = Vec::new();
         let mut leader = Leader::new(parts.current.config, parts.current.exits);
         if let Some(NetworkParts { config, exits, .. }) = parts.next {
             leader = leader.with_next(config, exits);
         }
+        leader = leader.with_max_clock_difference_ms(self.config.limits.max_clock_difference_ms.get());
         leader.recover(recovered, &mut actions);
-        let url = shared.config.cloud.url.as_ref();
-        info!(group = %config.group, network = current.short(), next, cloud = url.map(ToString::to_string), "leading");
-        let mut member = Self::new(shared.grace());
-        let worker = Worker {
+        if self.config.new_numbering {
+            warn!(
+                group = %self.config.group,
+                "a new numbering begins: earlier ids are forgotten; leave the flag out at the next start"
+            );
+            leader.begin_numbering(&mut actions);
+        }
+        let url = self.shared.config.cloud.url.as_ref();
+        info!(
+            group = %self.config.group, network = current.short(), next, cloud = url.map(ToString::to_string),
+            instance = %self.instance, term = won.term, "leading"
+        );
+        {
+            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
+        }
+        let limits = &self.config.limits;
+        let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
+        inbox.devices.silent_after = limits.silent_after();
+        inbox.devices.owners.clone_from(&self.config.devices);
+        inbox.devices.numbering = leader.numbering();
+        Ok(Worker {
             leader,
             edges,
             clock: Clock::starting_at(Instant::now()),
-            inbox: Inbox::new(topics.clone(), Arc::clone(&formats)),
+            inbox,
             incoming,
-            outbox: Outbox::new(link.clone(), &topics, config.limits.request_qos),
-            cloud: cloud_client(shared, &config, formats)?,
+            outbox: Outbox::new(link, &self.topics, limits.request_qos),
+            claim: HeldClaim::new(claim),
+            cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,
-            settled_every: Duration::from_millis(config.limits.settled_every_ms.get().into()),
-            grace: member.grace,
-            report: Arc::clone(&member.report),
+            settled_every: Duration::from_millis(limits.settled_every_ms.get().into()),
+            grace: self.shared.grace(),
+            report: Arc::clone(&self.report),
             actions,
             published: PublishedSettled::default(),
-        };
-        let stop = member.stop.subscribe();
-        member.loops.spawn(async move {
-            worker.run(stop).await.map_err(|journal| {
-                error!(%journal, "stopped");
-                journal.into()
-            })
-        });
-        member.links.push(link);
-        Ok(member)
+        })
+    }
+
+    fn connect(
+        &self,
+        parts: &PerNetwork<NetworkParts>,
+        claim: &LeaderClaim,
+    ) -> Result<Connection, AggregatorError> {
+        let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
+        let topic = self.topics.name(&Topic::Leader);
+        // The claim comes first: a leader that was replaced reads that before any other message.
+        let filters = [topic.clone()].into_iter().chain(edge_filters(&self.topics));
+        let filters = filters.chain(device_filters(&self.topics));
+        let client_id = self.config.client_id("leader");
+        let mut config = self.shared.link_config(&self.config, client_id, payloads.max(), filters);
+        let down = LeaderClaim { state: DeviceState::Down, ..claim.clone() };
+        config.last_will = Some(RetainedMessage::new(topic, claim_text(&down)));
+        let (link, incoming) = Link::start(config)?;
+        self.connections.remove_all();
+        self.connections.add(link.clone());
+        Ok((link, incoming))
     }
 }
 
@@ -91,6 +247,8 @@ struct Prepared {
     edges: LocalEdges,
     journal: Journal,
     recovered: Recovered,
+    /// Name of the leader with this journal.
+    instance: InstanceId,
 }
 
 /// Parts of a leader under one network.
@@ -101,13 +259,26 @@ struct NetworkParts {
 }
 
 impl Prepared {
+    /// Reads the files, off the async threads.
+    async fn load(config: &Arc<GroupConfig>) -> Result<Self, AggregatorError> {
+        let config = Arc::clone(config);
+        let prepared = tokio::task::spawn_blocking(move || Self::new(&config)).await;
+        prepared.map_err(AggregatorError::section)?
+    }
+
+    /// Formats of the messages of each network.
+    fn formats(&self) -> Arc<PerNetwork<MessageFormat>> {
+        Arc::new(self.parts.as_ref().map(|_, parts| parts.format.clone()))
+    }
+
     fn new(config: &GroupConfig) -> Result<Self, AggregatorError> {
         let mut edges = LocalEdges::new();
         let bundles = config.networks.bundles().as_ref();
         let parts = bundles
             .try_map(|generation, bundle| NetworkParts::load(config, (generation, bundle), &mut edges))?;
         let (journal, recovered) = Journal::open(config.journal.as_ref())?;
-        Ok(Self { parts, edges, journal, recovered })
+        let instance = instance_of_journal(config.journal.as_ref().map(|journal| journal.path.as_path()));
+        Ok(Self { parts, edges, journal, recovered, instance })
     }
 }
 
@@ -136,7 +307,7 @@ impl NetworkParts {
 }
 
 /// Edges of the network that run in the leader's process.
-fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
+pub(crate) fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     match role {
         Role::Leader { local_edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { local_edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
@@ -159,9 +330,12 @@ fn cloud_client(
     let Some((connection, url)) = shared.cloud.clone().zip(cloud.url.as_ref()) else {
         return Ok(CloudClient::new(None));
     };
-    let model = CloudModel::new(connection, url, config.model.as_ref().unwrap_or(&cloud.model), formats);
+    let name = (&config.group, config.model.as_ref().unwrap_or(&cloud.model).as_str());
+    let model = CloudModel::new(connection, url, name, formats);
     let model = model.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
-    Ok(CloudClient::new(Some(model)))
+    let mut client = CloudClient::new(Some(model));
+    client.watch_networks();
+    Ok(client)
 }
 
 /// Logs the state that a start found in the journal.
@@ -174,7 +348,7 @@ fn log_recovery(recovered: &Recovered, torn_bytes: u64) {
         );
     }
     if settled.highest.0 > 0 || !open.is_empty() {
-        let (republishing, dropping) = (decisions.len(), open.len());
-        info!(highest = %settled.highest, republishing, dropping, "continuing from the journal");
+        let (republishing, awaited) = (decisions.len(), open.len());
+        info!(highest = %settled.highest, republishing, awaited, "continuing from the journal");
     }
 }

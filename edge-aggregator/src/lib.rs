@@ -15,13 +15,16 @@
 
 mod aggregator;
 mod breaker;
+mod claim;
 mod clock;
 mod cloud;
 mod config;
+mod config_check;
 mod edge;
 mod inbox;
 mod journal;
 mod leader;
+mod log_limit;
 mod member;
 mod metrics;
 mod outbox;
@@ -41,5 +44,5 @@ pub use edge::GroupEdge;
 pub use journal::JournalError;
 pub use leader::GroupLeader;
 pub use member::{Member, MemberReport};
-pub use report::{CloudCounts, EdgeReport, JournalCounts, LeaderReport, Refusals};
+pub use report::{CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
 pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};

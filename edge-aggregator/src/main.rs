@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
-use headwater_settings::{Sources, Stop};
+use headwater_settings::{Sources, Stop, print_result};
 use headwater_telemetry::{init_logs, stop_signal};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-aggregator";
 
@@ -18,13 +18,13 @@ fn main() -> ExitCode {
     if let Err(mistake) = init_logs(&log.filter, log.format) {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
     }
-    let config = match loaded.open() {
+    loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
+    let config = match loaded.open_checked() {
         Ok(config) => config,
         Err(mistakes) => return Stop::Mistakes(mistakes).print(PROGRAM),
     };
     if loaded.settings.command_line.check_config {
-        print!("{}", loaded.effective);
-        return ExitCode::SUCCESS;
+        return print_result(PROGRAM, &loaded.effective);
     }
     match lead(config) {
         Ok(true) => ExitCode::SUCCESS,

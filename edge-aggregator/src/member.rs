@@ -14,12 +14,61 @@ use crate::aggregator::{AggregatorError, GroupReport};
 #[derive(Debug)]
 pub struct Member<R> {
     /// The connection of each event loop.
-    pub(crate) links: Vec<Link>,
+    pub(crate) connections: Connections,
     /// A leader has one event loop, an edge one for each network.
     pub(crate) loops: JoinSet<Result<(), AggregatorError>>,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<R>>,
     pub(crate) stop: watch::Sender<bool>,
+}
+
+/// The connections of a member. A leader has another one each time that it begins to lead.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connections {
+    current: Arc<Mutex<CurrentLinks>>,
+}
+
+#[derive(Debug, Default)]
+struct CurrentLinks {
+    links: Vec<Link>,
+    /// Bytes on the connections before the present ones.
+    earlier: WireBytes,
+}
+
+impl Connections {
+    /// Adds a connection.
+    pub(crate) fn add(&self, link: Link) {
+        self.lock().links.push(link);
+    }
+
+    /// Forgets a connection that ends, and keeps its count of bytes.
+    pub(crate) fn remove_all(&self) -> Vec<Link> {
+        let mut current = self.lock();
+        let links = std::mem::take(&mut current.links);
+        current.earlier = sum(current.earlier, &links);
+        links
+    }
+
+    fn links(&self) -> Vec<Link> {
+        self.lock().links.clone()
+    }
+
+    fn wire(&self) -> WireBytes {
+        let current = self.lock();
+        sum(current.earlier, &current.links)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, CurrentLinks> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes on the sockets of links, added to `earlier`.
+fn sum(earlier: WireBytes, links: &[Link]) -> WireBytes {
+    links.iter().map(Link::wire).fold(earlier, |sum, wire| WireBytes {
+        sent: sum.sent + wire.sent,
+        received: sum.received + wire.received,
+    })
 }
 
 /// Report of a member, with the bytes on its connections to the broker.
@@ -30,6 +79,9 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     /// Sets the bytes on the sockets.
     fn set_wire(&mut self, wire: WireBytes);
 
+    /// Removes what holds only while the member runs, such as filled slots.
+    fn clear_present(&mut self);
+
     /// The report as one of either role.
     fn into_group_report(self) -> GroupReport;
 }
@@ -38,7 +90,8 @@ impl<R: MemberReport> Member<R> {
     /// A member without event loops yet.
     pub(crate) fn new(grace: Duration) -> Self {
         let stop = watch::Sender::new(false);
-        Self { links: Vec::new(), loops: JoinSet::new(), grace, report: Arc::default(), stop }
+        let connections = Connections::default();
+        Self { connections, loops: JoinSet::new(), grace, report: Arc::default(), stop }
     }
 
     /// Counts since the start.
@@ -48,21 +101,18 @@ impl<R: MemberReport> Member<R> {
 
     /// A function that reads the counts, also after the member has ended.
     pub(crate) fn reader(&self) -> impl Fn() -> R + Send + Sync + 'static + use<R> {
-        let (links, report) = (self.links.clone(), Arc::clone(&self.report));
+        let (connections, report) = (self.connections.clone(), Arc::clone(&self.report));
         move || {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let wire = links.iter().map(Link::wire);
-            report.set_wire(wire.fold(WireBytes::default(), |sum, wire| WireBytes {
-                sent: sum.sent + wire.sent,
-                received: sum.received + wire.received,
-            }));
+            report.set_wire(connections.wire());
             report
         }
     }
 
     /// Whether every event loop is connected to the broker.
     pub fn is_connected(&self) -> bool {
-        self.links.iter().all(Link::is_connected)
+        let links = self.connections.links();
+        !links.is_empty() && links.iter().all(Link::is_connected)
     }
 
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.
@@ -82,13 +132,17 @@ impl<R: MemberReport> Member<R> {
             () = stop => None,
             first = self.loops.join_next() => first,
         };
+        let ended_by_itself = first.is_some();
         self.stop.send_replace(true);
         let mut ends = Vec::from_iter(first);
         while let Some(end) = self.loops.join_next().await {
             ends.push(end);
         }
-        for link in &self.links {
+        for link in self.connections.links() {
             link.shutdown(self.grace).await;
+        }
+        if ended_by_itself {
+            self.report.lock().unwrap_or_else(PoisonError::into_inner).clear_present();
         }
         for end in ends {
             end.map_err(|panic| AggregatorError::Stopped(panic.to_string())).flatten()?;
@@ -98,7 +152,7 @@ impl<R: MemberReport> Member<R> {
 
     /// Ends everything at once, as SIGKILL would; returns when the tasks have ended.
     pub async fn kill(mut self) {
-        self.links.iter().for_each(Link::kill);
+        self.connections.links().iter().for_each(Link::kill);
         self.loops.shutdown().await;
     }
 }

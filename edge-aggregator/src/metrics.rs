@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_link::WireBytes;
-use headwater_protocol::{Degraded, Dropped, Exit};
+use headwater_protocol::{Degraded, Dropped, EdgeSet, Exit, SlotSet};
 use headwater_telemetry::ReportMetric;
 
 use crate::aggregator::GroupReport;
@@ -13,7 +13,17 @@ use crate::report::{EdgeReport, LeaderReport};
 type Metric<R> = ReportMetric<R>;
 
 /// Metrics of a group's leader.
-const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
+const LEADER_METRICS: [Metric<LeaderReport>; 34] = [
+    Metric::gauge(
+        "headwater_aggregator_leader_state",
+        "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts.",
+        |r| r.lead as u64,
+    ),
+    Metric::gauge(
+        "headwater_aggregator_leader_term",
+        "Term of the claim under which this process leads.",
+        |r| r.term,
+    ),
     Metric::counter("headwater_aggregator_decisions_total", "Decisions.", |r| r.decided),
     Metric::counters("headwater_aggregator_exit_samples_total", "Decisions by exit.", "exit", |r| {
         named(&r.exits, Exit::name)
@@ -38,10 +48,20 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
     ),
     Metric::counter(
         "headwater_aggregator_republished_decisions_total",
-        "Decisions of an earlier process that were published again.",
+        "Decisions that were published again, marked as republished.",
         |r| r.republished,
     ),
     Metric::gauge("headwater_aggregator_open_samples", "Samples open now.", |r| r.open),
+    Metric::gauge(
+        "headwater_aggregator_awaited_samples",
+        "Samples that were triggered, or open at a restart, and that no device has answered.",
+        |r| r.awaited,
+    ),
+    Metric::counter(
+        "headwater_aggregator_implausible_messages_total",
+        "Messages and triggers whose sample ids are too far from the clock or from the newest id.",
+        |r| r.leader.implausible,
+    ),
     Metric::gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.", |r| {
         r.filled_slots.len() as u64
     }),
@@ -53,6 +73,16 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
         refused_by_code,
     ),
     Metric::counter(
+        "headwater_aggregator_forgotten_devices_total",
+        "Names of devices that were forgotten to make room for others.",
+        |r| r.forgotten_devices,
+    ),
+    Metric::counter(
+        "headwater_aggregator_replaced_devices_total",
+        "Silent devices that lost their slot to another one.",
+        |r| r.replaced_devices,
+    ),
+    Metric::counter(
         "headwater_aggregator_unroutable_messages_total",
         "Messages on foreign topics or of unknown names.",
         |r| r.unroutable,
@@ -60,6 +90,11 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
     Metric::gauge("headwater_aggregator_waiting_results", "Results that wait for the broker.", |r| {
         r.results_waiting
     }),
+    Metric::gauge(
+        "headwater_aggregator_unacknowledged_results",
+        "Published results that the broker has not acknowledged.",
+        |r| r.results_unacknowledged,
+    ),
     Metric::counter("headwater_aggregator_unsent_results_total", "Results that were given up.", |r| {
         r.results_unsent
     }),
@@ -73,6 +108,17 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
         "reason",
         |r| named(&r.cloud.failed, Degraded::name),
     ),
+    Metric::counters(
+        "headwater_aggregator_cloud_refused_requests_total",
+        "Requests that the cloud refused, by error code.",
+        "code",
+        |r| r.cloud.refused.iter().map(|(code, count)| ((*code).into(), *count)).collect(),
+    ),
+    Metric::gauge(
+        "headwater_aggregator_cloud_serves_other_network",
+        "1 while the cloud serves other networks than the group's, or has no model of the group's name.",
+        |r| r.cloud.serves_other_network.into(),
+    ),
     Metric::counter(
         "headwater_aggregator_cloud_sent_bytes_total",
         "Bytes of request bodies to the cloud.",
@@ -82,6 +128,26 @@ const LEADER_METRICS: [Metric<LeaderReport>; 21] = [
         "headwater_aggregator_journal_written_bytes_total",
         "Bytes written to the journal.",
         |r| r.journal.written_bytes,
+    ),
+    Metric::counter(
+        "headwater_aggregator_journal_unreadable_bytes_total",
+        "Bytes of the journal that the start could not read and set aside.",
+        |r| r.journal.unreadable_bytes,
+    ),
+    Metric::counter(
+        "headwater_aggregator_journal_failed_writes_total",
+        "Writes to the journal that failed and were tried again.",
+        |r| r.journal.failed_writes,
+    ),
+    Metric::counter(
+        "headwater_aggregator_journal_failed_compactions_total",
+        "Compactions of the journal that failed and are tried again.",
+        |r| r.journal.failed_compactions,
+    ),
+    Metric::gauge(
+        "headwater_aggregator_journal_full",
+        "1 while the group takes no new samples, because there is no room for the journal.",
+        |r| u64::from(r.journal.is_full),
     ),
     Metric::counter(
         "headwater_aggregator_broker_sent_bytes_total",
@@ -118,6 +184,11 @@ impl MemberReport for LeaderReport {
         self.wire = wire;
     }
 
+    fn clear_present(&mut self) {
+        (self.open, self.results_waiting, self.journal.is_full) = (0, 0, false);
+        (self.filled_slots, self.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
+    }
+
     fn into_group_report(self) -> GroupReport {
         GroupReport::Leader(Box::new(self))
     }
@@ -130,6 +201,10 @@ impl MemberReport for EdgeReport {
         self.wire = wire;
     }
 
+    fn clear_present(&mut self) {
+        self.filled_slots = SlotSet::EMPTY;
+    }
+
     fn into_group_report(self) -> GroupReport {
         GroupReport::Edge(Box::new(self))
     }
@@ -138,7 +213,7 @@ impl MemberReport for EdgeReport {
 /// Refusals of all devices by error code.
 fn refused_by_code(report: &LeaderReport) -> Vec<(String, u64)> {
     let mut codes = BTreeMap::<String, u64>::new();
-    for (code, count) in report.refused.values().flatten() {
+    for (code, count) in report.refused.values().chain([&report.refused_forgotten]).flatten() {
         *codes.entry((*code).into()).or_default() += count;
     }
     codes.into_iter().collect()

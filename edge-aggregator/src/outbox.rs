@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_link::{Link, LinkError, QoS};
+use headwater_link::{Acknowledgement, Delivery, Link, LinkError, QoS};
 use headwater_protocol::{
     Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, SlotSet, Topic,
     Topics, encode,
@@ -15,12 +15,25 @@ use tracing::{debug, warn};
 /// Results that wait for the broker. Without a broker no new samples come; only samples that are open already are decided.
 const MAX_WAITING: usize = 16_384;
 
-/// Results of this time before a connection was found lost are published again: the broker may not have received them. A dead peer is
-/// found after one and a half keep-alive times.
-const RECENT: Duration = Duration::from_secs(15);
-const MAX_RECENT: usize = 4096;
+/// Results that the broker has not acknowledged; further ones wait.
+const MAX_UNACKNOWLEDGED: usize = 4096;
+
+/// Time between two attempts to publish results while the link's queue is full.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Time between two looks for acknowledgements, while nothing else happens.
+const ACKNOWLEDGED_EVERY: Duration = Duration::from_millis(100);
+
+/// Shortest time between two log lines about results that the broker refused.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Encodes and publishes messages.
+///
+/// ```text
+/// decision ──> waiting ── published ──> unacknowledged ── acknowledged ──> done
+///                 ^                            │
+///                 └── connection lost, marked ─┘
+/// ```
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Link,
@@ -28,12 +41,43 @@ pub(crate) struct Outbox {
     result_topic: String,
     revision_topic: String,
     settled_topic: String,
+    leader_topic: String,
     request_qos: QoS,
+    /// Whether messages go out: this connection has confirmed that the process leads.
+    is_open: bool,
     /// Results that wait for the broker.
-    pub(crate) waiting: VecDeque<Bytes>,
-    recent: VecDeque<(Instant, Bytes)>,
+    pub(crate) waiting: VecDeque<ResultMessage>,
+    unacknowledged: VecDeque<(ResultMessage, Acknowledgement)>,
     /// Results that were given up.
     pub(crate) unsent: u64,
+    /// Results that were published a second time, marked.
+    pub(crate) republished: u64,
+    refusal_logged: Option<Instant>,
+}
+
+/// A decision as JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct ResultMessage {
+    payload: Bytes,
+    /// Whether the decision may have been published before.
+    is_repeat: bool,
+}
+
+impl ResultMessage {
+    fn new(payload: Bytes) -> Self {
+        Self { payload, is_repeat: false }
+    }
+
+    /// The message with the mark of a repeat.
+    fn marked(self) -> Self {
+        const MARK: &[u8] = b",\"republished\":true}";
+        if self.is_repeat {
+            return self;
+        }
+        // A decision is a JSON object with fields.
+        let object = self.payload.strip_suffix(b"}").unwrap_or(&self.payload);
+        Self { payload: [object, MARK].concat().into(), is_repeat: true }
+    }
 }
 
 impl Outbox {
@@ -44,15 +88,34 @@ impl Outbox {
             result_topic: topics.name(&Topic::Result),
             revision_topic: topics.name(&Topic::Revision),
             settled_topic: topics.name(&Topic::Settled),
+            leader_topic: topics.name(&Topic::Leader),
             request_qos,
+            is_open: false,
             waiting: VecDeque::new(),
-            recent: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
             unsent: 0,
+            republished: 0,
+            refusal_logged: None,
         }
+    }
+
+    /// Publishes the claim of the leader, retained.
+    pub(crate) fn claim(&self, payload: Vec<u8>) {
+        if let Err(error) = self.link.publish(self.leader_topic.as_str(), payload, QoS::AtLeastOnce, true) {
+            debug!(%error, "the claim was not sent; the next one follows in seconds");
+        }
+    }
+
+    /// Whether the topic is that of the leader's claim.
+    pub(crate) fn is_leader_topic(&self, topic: &str) -> bool {
+        topic == self.leader_topic
     }
 
     /// Requests features from slots under a network. A lost request costs only the wait for features.
     pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: SlotSet) {
+        if !self.is_open {
+            return;
+        }
         let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
         let mut payload = Vec::new();
         // A request has the same length in every network.
@@ -68,18 +131,27 @@ impl Outbox {
 
     /// Publishes a decision now, or when the broker is back.
     pub(crate) fn result(&mut self, decision: &Decision, now: Instant) {
-        let Some(payload) = json(decision) else { return };
+        self.send(json(decision).map(ResultMessage::new), now);
+    }
+
+    /// Publishes a decision of an earlier process, marked as a repeat.
+    pub(crate) fn repeat(&mut self, decision: &Decision, now: Instant) {
+        self.send(json(decision).map(|payload| ResultMessage::new(payload).marked()), now);
+    }
+
+    fn send(&mut self, message: Option<ResultMessage>, now: Instant) {
+        let Some(message) = message else { return };
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
             self.unsent += 1;
         }
-        self.waiting.push_back(payload);
+        self.waiting.push_back(message);
         self.flush(now);
     }
 
     /// Publishes a later, better answer. A lost revision is not repeated.
     pub(crate) fn revision(&self, decision: &Decision) {
-        let Some(payload) = json(decision) else { return };
+        let Some(payload) = json(decision).filter(|_| self.is_open) else { return };
         if let Err(error) = self.link.publish(self.revision_topic.as_str(), payload, QoS::AtLeastOnce, false)
         {
             debug!(sample = %decision.sample, %error, "a revision was not sent");
@@ -88,45 +160,92 @@ impl Outbox {
 
     /// Publishes the settled samples; returns whether the link took the message. A later message includes a lost one.
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
-        let Some(payload) = json(notice) else { return false };
+        let Some(payload) = json(notice).filter(|_| self.is_open) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
     }
 
     /// Publishes waiting results, oldest first, until the link takes no more.
     pub(crate) fn flush(&mut self, now: Instant) {
-        while let Some(payload) = self.waiting.front() {
-            match self.link.publish(self.result_topic.as_str(), payload.clone(), QoS::AtLeastOnce, false) {
-                Ok(()) => {
-                    let sent = self.waiting.pop_front();
-                    self.remember(now, sent);
+        self.forget_acknowledged(now);
+        while let Some(message) = self.waiting.front().filter(|_| self.is_open) {
+            if self.unacknowledged.len() == MAX_UNACKNOWLEDGED {
+                return;
+            }
+            let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
+            match self.link.publish_acknowledged(topic, payload) {
+                Ok(acknowledgement) => {
+                    self.republished += u64::from(message.is_repeat);
+                    let sent = self.waiting.pop_front().map(|message| (message, acknowledgement));
+                    self.unacknowledged.extend(sent);
                 }
                 Err(LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed) => return,
                 Err(error) => {
-                    warn!(%error, "a result cannot be published");
                     self.waiting.pop_front();
-                    self.unsent += 1;
+                    self.given_up(now, &error);
                 }
             }
         }
     }
 
-    /// The connection was found lost: older results have certainly arrived.
-    pub(crate) fn disconnected(&mut self, now: Instant) {
-        self.recent.retain(|(at, _)| now.duration_since(*at) < RECENT);
+    /// Forgets the results that the broker has taken. Brokers acknowledge in the order of the messages.
+    fn forget_acknowledged(&mut self, now: Instant) {
+        while let Some((_, acknowledgement)) = self.unacknowledged.front_mut() {
+            match acknowledgement.poll() {
+                Delivery::Pending | Delivery::Lost => return,
+                Delivery::Acknowledged => _ = self.unacknowledged.pop_front(),
+                Delivery::Refused { reason } => {
+                    self.unacknowledged.pop_front();
+                    self.given_up(now, &reason);
+                }
+            }
+        }
     }
 
-    /// A new connection: the last results of the old one go out again. Consumers expect duplicates.
-    pub(crate) fn reconnected(&mut self, now: Instant) {
-        let again: Vec<_> = self.recent.drain(..).map(|(_, payload)| payload).collect();
-        again.into_iter().rev().for_each(|payload| self.waiting.push_front(payload));
+    fn given_up(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
+        self.unsent += 1;
+        if self.refusal_logged.is_none_or(|at| now >= at + LOG_EVERY) {
+            self.refusal_logged = Some(now);
+            warn!(%reason, unsent = self.unsent, "a result cannot be published; further ones are only counted");
+        }
+    }
+
+    /// The connection was lost: nothing goes out before [`Outbox::open`]. Results without an acknowledgement may have arrived.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.is_open = false;
+        // The acknowledgements that came before the loss count.
+        let lost: Vec<_> = self
+            .unacknowledged
+            .drain(..)
+            .filter_map(|(message, mut acknowledgement)| match acknowledgement.poll() {
+                Delivery::Acknowledged => None,
+                Delivery::Pending | Delivery::Lost | Delivery::Refused { .. } => Some(message.marked()),
+            })
+            .collect();
+        lost.into_iter().rev().for_each(|message| self.waiting.push_front(message));
+        while self.waiting.len() > MAX_WAITING {
+            self.waiting.pop_front();
+            self.given_up(now, &"too many results wait for the broker");
+        }
+    }
+
+    /// A connection on which this process leads: waiting results go out.
+    pub(crate) fn open(&mut self, now: Instant) {
+        self.is_open = true;
         self.flush(now);
     }
 
-    fn remember(&mut self, now: Instant, sent: Option<Bytes>) {
-        if self.recent.len() == MAX_RECENT {
-            self.recent.pop_front();
+    /// Time after which [`Outbox::flush`] may do more: the link's queue may have room, or acknowledgements may have come.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match (self.is_open && !self.waiting.is_empty(), self.unacknowledged.is_empty()) {
+            (true, _) => Some(RETRY),
+            (false, false) => Some(ACKNOWLEDGED_EVERY),
+            (false, true) => None,
         }
-        self.recent.extend(sent.map(|payload| (now, payload)));
+    }
+
+    /// Results that the broker has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.unacknowledged.len()
     }
 }
 
@@ -139,3 +258,6 @@ fn json(value: &impl serde::Serialize) -> Option<Bytes> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,27 +1,53 @@
 //! Devices of a group and the slots that they fill, from birth certificates and status messages.
 //!
 //! A device fills its slot while its birth and its status `up` name the same boot. A device whose slot is taken is refused, and fills
-//! the slot when the slot becomes free.
+//! the slot when the slot becomes free. A broker may keep the birth of a device that died with it. So a device that is silent while
+//! another one claims its slot loses the slot:
+//!
+//! ```text
+//!  claim of another ──── silent_after without a message of the holder ────> the slot goes to the other
+//!                   ──── a message of the holder ────> the holder keeps its slot
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{
-    Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, SampleId, Slot, SlotSet, Status,
+    Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, SampleId, Slot, SlotSet,
+    Status,
 };
-use tracing::warn;
+use tokio::time::Instant;
+use tracing::{info, warn};
 
 use crate::inbox::{Change, MessageFormat};
+use crate::log_limit::{LOG_WINDOW, LogLimit};
 use crate::report::Refusals;
 
-/// Devices that are remembered: more than a group has, fewer than a flood of made-up names would need.
-const MAX_DEVICES: usize = 1024;
+/// Devices with an accepted birth that are remembered: more than a group has.
+const MAX_DEVICES: usize = 896;
 
-/// Position of a device in the registry.
+/// Names without an accepted birth that are remembered, so that their refusals can be counted by name.
+const MAX_STRANGERS: usize = 128;
+
+/// Log lines in a minute about names without an accepted birth.
+const MAX_STRANGER_LINES: u32 = 10;
+
+/// Log lines in a minute about devices that come and go: twice the slots of the largest network.
+const MAX_UP_DOWN_LINES: u32 = 128;
+
+/// Default of [`Registry::silent_after`].
+const SILENT_AFTER: Duration = Duration::from_secs(10);
+
+/// A device in the registry. A name that was forgotten and comes back is another device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceIndex(usize);
+pub(crate) struct DeviceIndex {
+    at: usize,
+    /// Number of the name among all names so far.
+    number: u64,
+}
 
 /// All devices of the group.
 #[derive(Debug)]
@@ -29,28 +55,128 @@ pub(crate) struct Registry {
     formats: Arc<PerNetwork<MessageFormat>>,
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
+    /// How the devices of the group number their samples; the first device in a slot that tells it decides.
+    pub(crate) numbering: Option<Numbering>,
     /// The device in each slot, with the network that it runs. A slot has one device, whichever network that device runs.
-    holders: Vec<Option<(DeviceIndex, Generation)>>,
+    holders: Vec<Option<Holder>>,
+    /// Slots that another device claims, and since when.
+    contests: Vec<(Slot, Instant)>,
+    /// Devices whose retained birth was cleared while they were up, and when.
+    cleared: Vec<(DeviceIndex, Instant)>,
+    /// Time without a message after which a device that another one would replace is silent.
+    pub(crate) silent_after: Duration,
+    /// Ids of the devices by slot; empty where any device may claim any slot.
+    pub(crate) owners: Vec<DeviceId>,
+    /// Arrival of the message that is read.
+    now: Instant,
+    /// Arrival of the latest accepted message of any device.
+    last_accepted: Option<Instant>,
+    /// Names so far.
+    names: u64,
+    /// Names that were forgotten to make room.
+    pub(crate) forgotten: u64,
+    /// Devices that lost their slot because they were silent.
+    pub(crate) replaced: u64,
+    forgotten_refusals: Refusals,
+    stranger_log: LogLimit,
+    up_down_log: LogLimit,
+    forgotten_log: LogLimit,
+}
+
+/// The device in a slot.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    device: DeviceIndex,
+    generation: Generation,
+    /// Arrival of its first accepted message in the slot.
+    spoke: Option<Instant>,
 }
 
 impl Registry {
     pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
         let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
-        Self { formats, devices: Vec::new(), by_id: HashMap::new(), holders: vec![None; slots] }
+        Self {
+            formats,
+            devices: Vec::new(),
+            by_id: HashMap::new(),
+            numbering: None,
+            holders: vec![None; slots],
+            contests: Vec::new(),
+            cleared: Vec::new(),
+            silent_after: SILENT_AFTER,
+            owners: Vec::new(),
+            now: Instant::now(),
+            last_accepted: None,
+            names: 0,
+            forgotten: 0,
+            replaced: 0,
+            forgotten_refusals: Refusals::new(),
+            stranger_log: LogLimit::new(MAX_STRANGER_LINES),
+            up_down_log: LogLimit::new(MAX_UP_DOWN_LINES),
+            forgotten_log: LogLimit::new(1),
+        }
     }
 
-    /// The device of that name; `None` when [`MAX_DEVICES`] others are remembered.
-    pub(crate) fn device(&mut self, id: &DeviceId) -> Option<DeviceIndex> {
+    /// Sets the time of the messages that follow.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// The device of that name. A new name takes the place of the name without an accepted birth that was silent longest, where
+    /// [`MAX_STRANGERS`] are remembered.
+    pub(crate) fn device(&mut self, id: &DeviceId) -> DeviceIndex {
         if let Some(&index) = self.by_id.get(id) {
-            return Some(index);
+            return index;
         }
-        if self.devices.len() == MAX_DEVICES {
-            return None;
+        let strangers = || self.devices.iter().enumerate().filter(|(_, device)| device.is_stranger());
+        let place = if strangers().count() < MAX_STRANGERS {
+            None
+        } else {
+            strangers().min_by_key(|(_, device)| device.heard).map(|(at, _)| at)
+        };
+        self.names += 1;
+        let index = DeviceIndex { at: place.unwrap_or(self.devices.len()), number: self.names };
+        let device = Device::new(id.clone(), index, self.now);
+        match place {
+            Some(at) => {
+                let forgotten = std::mem::replace(&mut self.devices[at], device);
+                self.forget(&forgotten);
+            }
+            None => self.devices.push(device),
         }
-        let index = DeviceIndex(self.devices.len());
-        self.devices.push(Device::new(id.clone()));
         self.by_id.insert(id.clone(), index);
-        Some(index)
+        index
+    }
+
+    /// Whether the device is still remembered.
+    pub(crate) fn is_current(&self, index: DeviceIndex) -> bool {
+        self.devices.get(index.at).is_some_and(|device| device.index == index)
+    }
+
+    fn forget(&mut self, device: &Device) {
+        self.by_id.remove(&device.id);
+        self.forgotten += 1;
+        for (code, count) in &device.refused {
+            *self.forgotten_refusals.entry(code).or_default() += count;
+        }
+        if self.forgotten_log.take(self.now).is_some() {
+            warn!(
+                device = %device.id, forgotten = self.forgotten,
+                "too many names of devices without a valid birth: the oldest ones are forgotten"
+            );
+        }
+    }
+
+    /// Makes a stranger of the device that was silent longest, where too many have an accepted birth. A device in a slot stays.
+    fn bound_accepted(&mut self, newest: DeviceIndex) {
+        let accepted = || self.devices.iter().filter(|device| !device.is_stranger());
+        if accepted().count() <= MAX_DEVICES {
+            return;
+        }
+        let may_go = |device: &&Device| device.index != newest && self.slot_of(device.index).is_none();
+        let Some(oldest) = accepted().filter(may_go).min_by_key(|device| device.heard) else { return };
+        let at = oldest.index.at;
+        (self.devices[at].session, self.devices[at].status) = (None, None);
     }
 
     /// Takes the birth certificate of a device.
@@ -58,17 +184,23 @@ impl Registry {
         let known = self.formats.iter().find(|(_, known)| known.network == birth.network);
         let generation = known.map_or(Generation::Current, |(generation, _)| generation);
         let refusal = self.refusal(index, birth, known.map(|(_, known)| known.slots));
-        let device = &mut self.devices[index.0];
+        let now = self.now;
+        let device = &mut self.devices[index.at];
         device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
-        if let Some((fault, why)) = refusal {
-            device.refuse(fault, &why);
+        match refusal {
+            Some((fault, why)) => self.refuse(index, fault, &why),
+            None => {
+                device.heard = now;
+                self.bound_accepted(index);
+            }
         }
+        self.cleared.retain(|(cleared, _)| *cleared != index);
         self.update_holders(index, changes);
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
     fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<(Fault, String)> {
-        let id = &self.devices[index.0].id;
+        let id = &self.devices[index.at].id;
         if birth.device != *id {
             let why = format!("birth: the topic names {id}, the text {}", birth.device);
             return Some((Fault::Malformed, why));
@@ -76,25 +208,150 @@ impl Registry {
         let Some(slots) = slots else {
             return Some((Fault::WrongNetwork, wrong_network(&self.formats, birth.network)));
         };
-        let why = || format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
-        (birth.slot.index() >= slots).then(|| (Fault::Malformed, why()))
+        if birth.slot.index() >= slots {
+            let why = format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
+            return Some((Fault::Malformed, why));
+        }
+        if let Some(owner) = self.owners.get(birth.slot.index()).filter(|owner| **owner != birth.device) {
+            let why = format!("slot {} is that of {owner} by the setting `devices` of the group", birth.slot);
+            return Some((Fault::UnknownDevice, why));
+        }
+        if birth.numbering == Some(Numbering::Clock { period_ms: 0 }) {
+            return Some((Fault::Malformed, "numbering: expected a period of at least 1 ms, found 0".into()));
+        }
+        self.wrong_numbering(birth.numbering)
+    }
+
+    /// The refusal of a device that numbers its samples in another way than the group.
+    fn wrong_numbering(&self, found: Option<Numbering>) -> Option<(Fault, String)> {
+        let (ours, found) = self.numbering.zip(found).filter(|(ours, found)| ours != found)?;
+        let why = format!(
+            "numbering: expected {ours}, found {found}: give it the group's, or start the aggregator once with \
+             --new-numbering and the group's name"
+        );
+        Some((Fault::WrongNumbering, why))
+    }
+
+    /// Takes the numbering of a device in a slot, if the group has none, and refuses the devices that told another one before.
+    fn learn_numbering(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
+        let Some(session) = self.devices[index.at].session else { return };
+        let Some(numbering) = session.numbering.filter(|_| self.numbering.is_none()) else { return };
+        self.numbering = Some(numbering);
+        changes.push((session.claim.generation, Event::Numbering(numbering)));
+        for other in 0..self.devices.len() {
+            let of_other = self.devices[other].session.filter(|session| session.refusal.is_none());
+            let refusal = of_other.and_then(|session| self.wrong_numbering(session.numbering));
+            if let Some((fault, why)) = refusal {
+                let device = &mut self.devices[other];
+                if let Some(session) = &mut device.session {
+                    session.refusal = Some(fault);
+                }
+                let index = device.index;
+                self.refuse(index, fault, &why);
+            }
+        }
     }
 
     /// Takes the status of a device, which its last will may have sent.
     pub(crate) fn set_status(&mut self, index: DeviceIndex, status: Status, changes: &mut Vec<Change>) {
-        self.devices[index.0].set_status(status);
+        let device = &mut self.devices[index.at];
+        device.set_status(status);
+        device.heard = self.now;
+        if self.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.is_up() {
+            self.forget_session(index);
+        }
         self.update_holders(index, changes);
     }
 
-    /// The retained birth was cleared: the device left for good.
+    /// The retained birth was cleared. A device that is down has left for good; one that is up keeps its session while it sends.
     pub(crate) fn clear_birth(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        self.devices[index.0].session = None;
+        let device = &self.devices[index.at];
+        if device.is_up() && !device.is_stranger() {
+            if !self.cleared.iter().any(|(cleared, _)| *cleared == index) {
+                self.cleared.push((index, self.now));
+            }
+            return;
+        }
+        self.forget_session(index);
         self.update_holders(index, changes);
+    }
+
+    fn forget_session(&mut self, index: DeviceIndex) {
+        self.devices[index.at].session = None;
+        self.cleared.retain(|(cleared, _)| *cleared != index);
+    }
+
+    /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.
+    pub(crate) fn tick(&mut self, changes: &mut Vec<Change>) {
+        let gone =
+            |(index, at): &(DeviceIndex, Instant)| (self.now >= *at + self.silent_after).then_some(*index);
+        for index in self.cleared.iter().filter_map(gone).collect::<Vec<_>>() {
+            if !self.is_current(index) {
+                self.cleared.retain(|(cleared, _)| *cleared != index);
+                continue;
+            }
+            warn!(device = %self.devices[index.at].id, "a device whose birth was cleared is silent, and is forgotten");
+            self.forget_session(index);
+            self.update_holders(index, changes);
+        }
+        let is_over = |(slot, since): &(Slot, Instant)| {
+            self.contest_ends(*slot, *since).is_none_or(|end| end <= self.now).then_some(*slot)
+        };
+        for slot in self.contests.iter().filter_map(is_over).collect::<Vec<_>>() {
+            self.end_contest(slot, changes);
+        }
+    }
+
+    /// Time of the next [`Registry::tick`] that changes something.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let cleared = self.cleared.iter().map(|(_, at)| *at + self.silent_after);
+        let contests = self.contests.iter();
+        let contests = contests.map(|(slot, since)| self.contest_ends(*slot, *since).unwrap_or(self.now));
+        cleared.chain(contests).min()
+    }
+
+    /// Time at which the holder of a contested slot is silent; `None` for an empty slot.
+    fn contest_ends(&self, slot: Slot, since: Instant) -> Option<Instant> {
+        let holder = self.holders.get(slot.index()).copied().flatten()?;
+        let heard = self.devices[holder.device.at].heard.max(since);
+        // While other devices answer samples, a living device would answer too.
+        let others_send = self.last_accepted.is_some_and(|accepted| accepted > heard);
+        Some(heard + if others_send { self.silent_after / 2 } else { self.silent_after })
+    }
+
+    /// Ends the session of a silent holder, if another device still claims its slot.
+    fn end_contest(&mut self, slot: Slot, changes: &mut Vec<Change>) {
+        self.contests.retain(|(contested, _)| *contested != slot);
+        let Some(holder) = self.holders.get(slot.index()).copied().flatten() else { return };
+        let Some(successor) = self.successor(slot, holder.device) else { return };
+        let silent = self.now.saturating_duration_since(self.devices[holder.device.at].heard);
+        warn!(
+            %slot, device = %self.devices[holder.device.at].id, successor = %self.devices[successor.at].id,
+            silent_s = silent.as_secs(), "a silent device loses its slot to another one that claims the slot"
+        );
+        self.replaced += 1;
+        if let Some(session) = &mut self.devices[holder.device.at].session {
+            session.is_silent = true;
+        }
+        self.update_holders(holder.device, changes);
+    }
+
+    /// The device that claims a slot beside its holder; of several the one that was heard last.
+    fn successor(&self, slot: Slot, holder: DeviceIndex) -> Option<DeviceIndex> {
+        let claims = |device: &&Device| device.claimed_slot().is_some_and(|claim| claim.slot == slot);
+        let others = self.devices.iter().filter(|device| device.index != holder);
+        others.filter(claims).max_by_key(|device| device.heard).map(|device| device.index)
+    }
+
+    /// The slot that a device fills.
+    fn slot_of(&self, index: DeviceIndex) -> Option<Slot> {
+        let mut slots = Slot::first(self.holders.len()).zip(&self.holders);
+        slots.find(|(_, holder)| holder.is_some_and(|holder| holder.device == index)).map(|(slot, _)| slot)
     }
 
     /// The network that the device runs by its birth, under which its messages are read; the current network before a birth.
     pub(crate) fn generation(&self, index: DeviceIndex) -> Generation {
-        self.devices[index.0].session.map_or(Generation::Current, |session| session.claim.generation)
+        self.devices[index.at].session.map_or(Generation::Current, |session| session.claim.generation)
     }
 
     /// The slot of a message with this boot.
@@ -102,41 +359,100 @@ impl Registry {
     /// # Errors
     /// [`Fault::UnknownDevice`] before the birth of that boot, [`Fault::SlotTaken`] while another device fills the slot, or
     /// the fault for which the birth was refused.
-    pub(crate) fn admit(&self, index: DeviceIndex, boot: Boot) -> Result<Slot, Fault> {
-        let session = self.devices[index.0].session.filter(|session| session.boot == boot);
+    pub(crate) fn admit(
+        &mut self,
+        index: DeviceIndex,
+        boot: Boot,
+        changes: &mut Vec<Change>,
+    ) -> Result<Slot, Fault> {
+        let session = self.devices[index.at].session.filter(|session| session.boot == boot);
         let session = session.ok_or(Fault::UnknownDevice)?;
         if let Some(fault) = session.refusal {
             return Err(fault);
         }
+        if session.is_silent {
+            self.return_to_slot(index, session.claim.slot, changes);
+        }
         let slot = session.claim.slot;
-        match self.holders.get(slot.index()).copied().flatten() {
+        match self.holders.get_mut(slot.index()).and_then(Option::as_mut) {
             // An empty slot: the status of this device is on the way, or the last messages of its session are.
-            None => Ok(slot),
-            Some((holder, _)) if holder == index => Ok(slot),
-            Some(_) => Err(Fault::SlotTaken),
+            None => {}
+            Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(self.now),
+            Some(_) => return Err(Fault::SlotTaken),
+        }
+        self.devices[index.at].heard = self.now;
+        self.last_accepted = Some(self.now);
+        if !self.cleared.is_empty() {
+            self.cleared.retain(|(cleared, _)| *cleared != index);
+        }
+        Ok(slot)
+    }
+
+    /// A device that lost its slot while it was silent sends again: it gets the slot back, unless its successor has been sending for a
+    /// while.
+    fn return_to_slot(&mut self, index: DeviceIndex, slot: Slot, changes: &mut Vec<Change>) {
+        let holder = self.holders.get(slot.index()).copied().flatten();
+        if let Some(session) = &mut self.devices[index.at].session {
+            session.is_silent = false;
+        }
+        let Some(holder) = holder else { return self.update_holders(index, changes) };
+        if holder.spoke.is_some_and(|spoke| self.now >= spoke + self.silent_after) {
+            // From now on it claims the slot like any other device.
+            return self.update_holders(index, changes);
+        }
+        self.holders[slot.index()] = None;
+        changes.push((holder.generation, Event::DeviceDown { slot }));
+        self.update_holders(index, changes);
+        let why = format!("slot {slot} is filled by {} again, which sends", self.devices[index.at].id);
+        self.refuse(holder.device, Fault::SlotTaken, &why);
+        self.contest(slot);
+    }
+
+    /// Notes that another device claims a slot.
+    fn contest(&mut self, slot: Slot) {
+        if !self.contests.iter().any(|(contested, _)| *contested == slot) {
+            self.contests.push((slot, self.now));
         }
     }
 
     /// Id of the device's first sample in its session; 0 where triggers give the ids.
     pub(crate) fn first_sample(&self, index: DeviceIndex) -> SampleId {
-        self.devices[index.0].session.map_or(SampleId(0), |session| session.first_sample)
+        self.devices[index.at].session.map_or(SampleId(0), |session| session.first_sample)
     }
 
     /// The newest first sample of all devices that fill a slot.
     pub(crate) fn newest_first_sample(&self) -> SampleId {
         let holders = self.holders.iter().flatten();
-        holders.map(|(holder, _)| self.first_sample(*holder)).max().unwrap_or_default()
+        holders.map(|holder| self.first_sample(holder.device)).max().unwrap_or_default()
     }
 
-    /// Counts a refusal of a device.
+    /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
+    /// once a minute, and a few lines a minute for all names without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
-        self.devices[index.0].refuse(fault, why);
+        let device = &mut self.devices[index.at];
+        *device.refused.entry(fault.code()).or_default() += 1;
+        if fault.mqtt() != MqttHandling::CountAndName {
+            return;
+        }
+        let Some(not_logged) = device.take_line(fault, self.now) else { return };
+        let others = if device.is_stranger() { self.stranger_log.take(self.now) } else { Some(0) };
+        let Some(others) = others else { return };
+        device.logged(fault, self.now);
+        warn!(
+            device = %device.id, fault = fault.code(), why, not_logged, of_other_names = others,
+            "a device was refused; more refusals of this session are only counted"
+        );
     }
 
     /// Every device with refusals.
     pub(crate) fn refusals(&self) -> BTreeMap<DeviceId, Refusals> {
         let with_refusals = self.devices.iter().filter(|device| !device.refused.is_empty());
         with_refusals.map(|device| (device.id.clone(), device.refused.clone())).collect()
+    }
+
+    /// Refusals of forgotten names.
+    pub(crate) fn forgotten_refusals(&self) -> &Refusals {
+        &self.forgotten_refusals
     }
 
     /// Slots that a device fills.
@@ -147,21 +463,21 @@ impl Registry {
 
     /// Updates the holders of slots after a change of one device.
     fn update_holders(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let claim = self.devices[index.0].claimed_slot();
+        let claim = self.devices[index.at].claimed_slot();
         let holds = Slot::first(self.holders.len()).zip(&self.holders).find_map(|(slot, holder)| {
-            let (_, generation) = holder.filter(|(holder, _)| *holder == index)?;
-            Some(NetworkSlot { slot, generation })
+            let holder = holder.filter(|holder| holder.device == index)?;
+            Some(NetworkSlot { slot, generation: holder.generation })
         });
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
             self.holders[left.slot.index()] = None;
+            if self.up_down_log.take(self.now).is_some() {
+                info!(device = %self.devices[index.at].id, slot = %left.slot, "device down");
+            }
             changes.push((left.generation, Event::DeviceDown { slot: left.slot }));
-            if claim.map(|claim| claim.slot) != Some(left.slot) {
-                let claims = |other: &DeviceIndex| {
-                    self.devices[other.0].claimed_slot().map(|claim| claim.slot) == Some(left.slot)
-                };
-                if let Some(successor) = (0..self.devices.len()).map(DeviceIndex).find(claims) {
-                    self.fill(successor, changes);
-                }
+            if claim.map(|claim| claim.slot) != Some(left.slot)
+                && let Some(successor) = self.successor(left.slot, index)
+            {
+                self.fill(successor, changes);
             }
         }
         self.fill(index, changes);
@@ -169,18 +485,28 @@ impl Registry {
 
     /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
     fn fill(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
-        let Some(claim) = self.devices[index.0].claimed_slot() else { return };
-        let Some(holder) = self.holders.get_mut(claim.slot.index()) else { return };
-        match *holder {
+        let Some(claim) = self.devices[index.at].claimed_slot() else { return };
+        let Some(place) = self.holders.get_mut(claim.slot.index()) else { return };
+        match *place {
             None => {
-                *holder = Some((index, claim.generation));
+                *place = Some(Holder { device: index, generation: claim.generation, spoke: None });
+                if self.up_down_log.take(self.now).is_some() {
+                    info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
+                }
+                self.learn_numbering(index, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
+                // Others that claim the slot wait for this device now.
+                self.contests.retain(|(contested, _)| *contested != claim.slot);
+                if self.successor(claim.slot, index).is_some() {
+                    self.contest(claim.slot);
+                }
             }
-            Some((holder, _)) if holder == index => {}
-            Some((holder, _)) => {
-                let holder = &self.devices[holder.0].id;
+            Some(holder) if holder.device == index => {}
+            Some(holder) => {
+                let holder = &self.devices[holder.device.at].id;
                 let why = format!("slot {} is filled by {holder}: give one of them another slot", claim.slot);
-                self.devices[index.0].refuse(Fault::SlotTaken, &why);
+                self.refuse(index, Fault::SlotTaken, &why);
+                self.contest(claim.slot);
             }
         }
     }
@@ -190,13 +516,27 @@ impl Registry {
 #[derive(Debug)]
 struct Device {
     id: DeviceId,
+    index: DeviceIndex,
+    /// Arrival of the latest accepted message, birth or status; of the first message before any of them.
+    heard: Instant,
     session: Option<Session>,
     status: Option<Status>,
     /// A boot that ended before its birth arrived, or while another boot was current.
     ended: Option<Boot>,
     refused: Refusals,
-    /// Faults already logged in this session.
-    logged: Vec<Fault>,
+    /// Faults that were logged.
+    logged: Vec<LoggedFault>,
+}
+
+/// A fault of a device in the log.
+#[derive(Clone, Copy, Debug)]
+struct LoggedFault {
+    fault: Fault,
+    at: Instant,
+    /// Whether the line is of the present session.
+    is_current: bool,
+    /// Refusals since, without a line.
+    not_logged: u64,
 }
 
 /// A slot under a network.
@@ -213,29 +553,48 @@ struct Session {
     boot: Boot,
     /// Id of the first sample by the device's clock; 0 where triggers give the ids.
     first_sample: SampleId,
+    /// How the device numbers its samples; `None` from devices of earlier versions.
+    numbering: Option<Numbering>,
     /// Reason why this session is refused.
     refusal: Option<Fault>,
+    /// Whether the device lost its slot because it was silent.
+    is_silent: bool,
 }
 
 impl Device {
-    fn new(id: DeviceId) -> Self {
-        Self { id, session: None, status: None, ended: None, refused: Refusals::new(), logged: Vec::new() }
+    fn new(id: DeviceId, index: DeviceIndex, heard: Instant) -> Self {
+        let (refused, logged) = (Refusals::new(), Vec::new());
+        Self { id, index, heard, session: None, status: None, ended: None, refused, logged }
+    }
+
+    /// Whether the device has no accepted birth.
+    fn is_stranger(&self) -> bool {
+        self.session.is_none_or(|session| session.refusal.is_some())
+    }
+
+    /// Whether the status is up for the boot of the birth.
+    fn is_up(&self) -> bool {
+        let boot = self.session.map(|session| session.boot);
+        let status = self.status.as_ref();
+        status.is_some_and(|status| status.state == DeviceState::Up && Some(status.boot) == boot)
     }
 
     /// The slot that the device claims now: its session is accepted, and its status is up for the same boot.
     fn claimed_slot(&self) -> Option<NetworkSlot> {
-        let session = self.session.filter(|session| session.refusal.is_none())?;
-        let status = self.status.as_ref()?;
-        (status.state == DeviceState::Up && status.boot == session.boot).then_some(session.claim)
+        let session = self.session.filter(|session| session.refusal.is_none() && !session.is_silent)?;
+        self.is_up().then_some(session.claim)
     }
 
     fn set_birth(&mut self, birth: &Birth, generation: Generation, refusal: Option<Fault>) {
         if self.session.is_none_or(|session| session.boot != birth.boot) {
-            self.logged.clear();
+            self.logged.iter_mut().for_each(|logged| logged.is_current = false);
         }
+        let is_same = |session: &Session| session.boot == birth.boot && session.claim.slot == birth.slot;
+        let is_silent = self.session.is_some_and(|session| is_same(&session) && session.is_silent);
         let first_sample = birth.sample.unwrap_or_default();
         let claim = NetworkSlot { slot: birth.slot, generation };
-        self.session = Some(Session { claim, boot: birth.boot, first_sample, refusal });
+        let numbering = birth.numbering;
+        self.session = Some(Session { claim, boot: birth.boot, first_sample, numbering, refusal, is_silent });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }
@@ -254,13 +613,22 @@ impl Device {
         self.status = Some(status);
     }
 
-    /// Counts a refusal. Where the error table asks for it, the first refusal of a kind is logged in each session.
-    fn refuse(&mut self, fault: Fault, why: &str) {
-        *self.refused.entry(fault.code()).or_default() += 1;
-        if fault.mqtt() == MqttHandling::CountAndName && !self.logged.contains(&fault) {
-            self.logged.push(fault);
-            warn!(device = %self.id, fault = fault.code(), why, "a device was refused; more refusals of this session are only counted");
+    /// Whether a fault may be logged now: the number of refusals without a line since the last one, or `None`.
+    fn take_line(&mut self, fault: Fault, now: Instant) -> Option<u64> {
+        let Some(logged) = self.logged.iter_mut().find(|logged| logged.fault == fault) else {
+            return Some(0);
+        };
+        if logged.is_current || now < logged.at + LOG_WINDOW {
+            logged.not_logged += 1;
+            return None;
         }
+        Some(logged.not_logged)
+    }
+
+    /// Notes a line of the log.
+    fn logged(&mut self, fault: Fault, at: Instant) {
+        self.logged.retain(|logged| logged.fault != fault);
+        self.logged.push(LoggedFault { fault, at, is_current: true, not_logged: 0 });
     }
 }
 

@@ -6,14 +6,19 @@ use std::sync::Arc;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::inbox::{Change, MessageFormat, Refusal};
+use crate::log_limit::LogLimit;
 use crate::registry::wrong_network;
 use crate::report::Refusals;
 
 /// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
 const MAX_EDGES: usize = 256;
+
+/// Log lines in a minute about refused edges.
+const MAX_LINES: u32 = 10;
 
 /// An edge of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +27,29 @@ pub(crate) struct NetworkEdge {
     pub(crate) edge: EdgeIndex,
 }
 
-/// Position of an edge in the registry.
+/// An edge in the registry. A name that was forgotten and comes back is another edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RemoteEdgeIndex(usize);
+pub(crate) struct RemoteEdgeIndex {
+    at: usize,
+    /// Number of the name among all names so far.
+    number: u64,
+}
 
 /// All remote edges of the group.
 #[derive(Debug)]
 pub(crate) struct RemoteEdges {
     formats: Arc<PerNetwork<MessageFormat>>,
     edges: Vec<RemoteEdge>,
+    /// Names so far.
+    names: u64,
+    log: LogLimit,
 }
 
 /// One edge, from its first message on.
 #[derive(Debug)]
 struct RemoteEdge {
     id: EdgeId,
+    number: u64,
     /// Boot and section of an edge that is up and accepted.
     session: Option<(Boot, NetworkEdge)>,
     refused: Refusals,
@@ -44,19 +57,30 @@ struct RemoteEdge {
 
 impl RemoteEdges {
     pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
-        Self { formats, edges: Vec::new() }
+        Self { formats, edges: Vec::new(), names: 0, log: LogLimit::new(MAX_LINES) }
     }
 
-    /// The edge of that name; `None` when [`MAX_EDGES`] others are remembered.
+    /// The edge of that name; `None` when [`MAX_EDGES`] others are up. A new name takes the place of the oldest one that is not up.
     pub(crate) fn edge(&mut self, id: &EdgeId) -> Option<RemoteEdgeIndex> {
         if let Some(at) = self.edges.iter().position(|known| known.id == *id) {
-            return Some(RemoteEdgeIndex(at));
+            return Some(RemoteEdgeIndex { at, number: self.edges[at].number });
         }
-        if self.edges.len() == MAX_EDGES {
-            return None;
+        self.names += 1;
+        let number = self.names;
+        let edge = RemoteEdge { id: id.clone(), number, session: None, refused: Refusals::new() };
+        if self.edges.len() < MAX_EDGES {
+            self.edges.push(edge);
+            return Some(RemoteEdgeIndex { at: self.edges.len() - 1, number });
         }
-        self.edges.push(RemoteEdge { id: id.clone(), session: None, refused: Refusals::new() });
-        Some(RemoteEdgeIndex(self.edges.len() - 1))
+        let not_up = self.edges.iter().enumerate().filter(|(_, known)| known.session.is_none());
+        let (at, _) = not_up.min_by_key(|(_, known)| known.number)?;
+        self.edges[at] = edge;
+        Some(RemoteEdgeIndex { at, number })
+    }
+
+    /// Whether the edge is still remembered.
+    pub(crate) fn is_current(&self, index: RemoteEdgeIndex) -> bool {
+        self.edges.get(index.at).is_some_and(|known| known.number == index.number)
     }
 
     /// Takes the status of an edge, which its last will may have sent.
@@ -66,16 +90,16 @@ impl RemoteEdges {
         status: &EdgeStatus,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let session = self.edges[index.0].session;
+        let session = self.edges[index.at].session;
         // The last will of another boot must not end this session.
         let ended = session.filter(|(boot, _)| status.state == DeviceState::Up || *boot == status.boot);
         if let Some((_, NetworkEdge { generation, edge })) = ended {
-            self.edges[index.0].session = None;
+            self.edges[index.at].session = None;
             changes.push((generation, Event::EdgeDown { edge }));
         }
         if status.state == DeviceState::Up {
             let claim = self.claimed_edge(status.network, status.edge)?;
-            self.edges[index.0].session = Some((status.boot, claim));
+            self.edges[index.at].session = Some((status.boot, claim));
             changes.push((claim.generation, Event::EdgeUp { edge: claim.edge }));
         }
         Ok(())
@@ -104,7 +128,7 @@ impl RemoteEdges {
 
     /// The network under which a message of the edge is read.
     pub(crate) fn generation(&self, index: RemoteEdgeIndex) -> Generation {
-        self.edges[index.0].session.map_or(Generation::Current, |(_, edge)| edge.generation)
+        self.edges[index.at].session.map_or(Generation::Current, |(_, edge)| edge.generation)
     }
 
     /// The edge section of a message with this boot.
@@ -112,16 +136,16 @@ impl RemoteEdges {
     /// # Errors
     /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
     pub(crate) fn admit(&self, index: RemoteEdgeIndex, boot: Boot) -> Result<NetworkEdge, Fault> {
-        let session = self.edges[index.0].session.filter(|(current, _)| *current == boot);
+        let session = self.edges[index.at].session.filter(|(current, _)| *current == boot);
         session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
     }
 
     /// Counts a refusal, and logs the first one of a kind.
     pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str) {
-        let known = &mut self.edges[index.0];
+        let known = &mut self.edges[index.at];
         let count = known.refused.entry(fault.code()).or_default();
         *count += 1;
-        if *count == 1 {
+        if *count == 1 && self.log.take(Instant::now()).is_some() {
             warn!(edge = %known.id, fault = fault.code(), why, "an edge was refused; more refusals of this kind are only counted");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
-use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, SlotSet};
+use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, SlotSet};
 
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
@@ -12,6 +12,12 @@ pub type Refusals = BTreeMap<&'static str, u64>;
 /// Counts of a group's leader since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaderReport {
+    /// Whether this process leads the group.
+    pub lead: LeadState,
+    /// The leader for which this process waits.
+    pub waits_for: Option<InstanceId>,
+    /// Term of the claim under which this process leads, or led last; 0 before the first.
+    pub term: u64,
     /// Decisions.
     pub decided: u64,
     /// Decisions by exit.
@@ -24,14 +30,22 @@ pub struct LeaderReport {
     pub missing: u64,
     /// Cloud answers that came after a decision and were published as revisions.
     pub revisions: u64,
-    /// Decisions of an earlier process that were published again.
+    /// Decisions that were published again, marked: of an earlier process, or without the broker's acknowledgement on a lost connection.
     pub republished: u64,
     /// Samples open now.
     pub open: u64,
+    /// Samples that were triggered, or open at a restart, and that no device has answered.
+    pub awaited: u64,
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
     /// Devices with refused messages or births.
     pub refused: BTreeMap<DeviceId, Refusals>,
+    /// Refusals of names that were forgotten to make room.
+    pub refused_forgotten: Refusals,
+    /// Names of devices that were forgotten to make room.
+    pub forgotten_devices: u64,
+    /// Devices that lost their slot to another one because they were silent.
+    pub replaced_devices: u64,
     /// Edges with refused messages.
     pub refused_edges: BTreeMap<EdgeId, Refusals>,
     /// Edges that are up now, in this process or another.
@@ -40,6 +54,8 @@ pub struct LeaderReport {
     pub unroutable: u64,
     /// Results that wait for the broker.
     pub results_waiting: u64,
+    /// Results that are published, and that the broker has not acknowledged.
+    pub results_unacknowledged: u64,
     /// Results given up because too many waited. They stay in the journal.
     pub results_unsent: u64,
     /// Messages that the decision state machine ignored.
@@ -50,6 +66,20 @@ pub struct LeaderReport {
     pub journal: JournalCounts,
     /// Bytes on the connection to the broker.
     pub wire: WireBytes,
+}
+
+/// Whether a process leads its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeadState {
+    /// The process connects, or asks who leads.
+    #[default]
+    Starting,
+    /// The process leads: it decides samples.
+    Leading,
+    /// Another process leads; this one waits until it ends.
+    Waiting,
+    /// Another process leads and is silent; an operator may replace it.
+    WaitingForSilent,
 }
 
 /// Counts of an edge beside the leader since its start.
@@ -82,6 +112,10 @@ pub struct CloudCounts {
     pub answered: u64,
     /// Requests without an answer in time, by reason.
     pub failed: BTreeMap<Degraded, u64>,
+    /// Refused requests, by code of the error table; "other" for a refusal without a known code.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Whether the cloud serves other networks than the group's, or has no model of the group's name.
+    pub serves_other_network: bool,
     /// Bytes of request bodies.
     pub body_sent_bytes: u64,
     /// Bytes of answer bodies.
@@ -101,6 +135,14 @@ pub struct JournalCounts {
     pub compactions: u64,
     /// Bytes of a torn last line that the start cut off.
     pub torn_bytes: u64,
+    /// Bytes that the start could not read and set aside.
+    pub unreadable_bytes: u64,
+    /// Writes that failed and were tried again.
+    pub failed_writes: u64,
+    /// Compactions that failed and are tried again.
+    pub failed_compactions: u64,
+    /// Whether the group takes no new samples now, because there is no room for their decisions.
+    pub is_full: bool,
 }
 
 impl LeaderReport {

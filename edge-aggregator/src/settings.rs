@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
-use headwater_protocol::{EdgeId, EdgeIndex, GroupId, SiteId};
+use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, SiteId};
 use headwater_settings::{
-    Bounded, CommandLine, Conf, List, Loaded, Origin, Settings, Sources, Stop, Value, keys, load_with_tables,
-    word,
+    Bounded, CommandLine, Conf, List, SecuritySettings, Settings, Sources, Stop, TlsSettings,
+    load_with_tables, word,
 };
+use headwater_transport::tls::ClientIdentity;
 use serde::Deserialize;
 
 use crate::config::{
@@ -24,6 +25,10 @@ pub struct AggregatorSettings {
     /// Options of the command line.
     #[conf(flatten)]
     pub command_line: CommandLine,
+    /// For this start: groups whose ids have changed, by name, with commas between. A new period or ids that begin again are such changes.
+    /// Ids in their journals are forgotten, the counts stay.
+    #[conf(long)]
+    pub new_numbering: Option<List<GroupId>>,
     /// The one group of a process without `[[group]]`.
     #[conf(flatten)]
     pub group: Option<GroupSettings>,
@@ -63,9 +68,24 @@ pub struct GroupSettings {
     /// Only for role "edge": name in topics. Left out: "edge-" and the index.
     #[conf(long, env)]
     pub edge_id: Option<EdgeId>,
-    /// MQTT client id. Left out: made from site, group and role. A broker ends the connection of an earlier client with the same id.
+    /// MQTT client id. Left out: made from site, group, role and a random number. A broker ends the connection of an earlier client with the
+    /// same id.
     #[conf(long, env)]
     pub client_id: Option<String>,
+    /// Ids of the devices, one for each slot in order, with commas between: other devices are refused. Left out: a device has the slot that
+    /// it claims first, and loses it to another one only by silence (`silent_device_ms`).
+    #[conf(long, env)]
+    pub devices: Option<List<DeviceId>>,
+    /// Certificate of this group's leader or edge at the broker (PEM), where a process has several groups. Left out: that in `[tls]`.
+    #[conf(long, env)]
+    pub certificate_file: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[conf(long, env)]
+    pub key_file: Option<PathBuf>,
+    /// Only for role "leader": replace a leader of the group that is up, once at the start. Without it a second leader waits until the first
+    /// one has ended.
+    #[conf(long, env)]
+    pub take_over: bool,
     /// Name of the group's model at the cloud service. Left out: the name in `[cloud]`.
     #[conf(long, env)]
     pub model: Option<String>,
@@ -99,6 +119,8 @@ pub struct LoadedAggregator {
     pub groups: Vec<GroupSettings>,
     /// Settings in effect as a TOML file.
     pub effective: String,
+    /// Variables of the environment that look like settings and are none, for the log.
+    pub warnings: Vec<String>,
 }
 
 impl LoadedAggregator {
@@ -112,15 +134,29 @@ impl LoadedAggregator {
         tables.iter().for_each(|table| effective.push_str(&table.to_toml(Some("group"))));
         let groups = match (&loaded.settings.group, tables) {
             (Some(group), tables) if tables.is_empty() => vec![group.clone()],
-            (Some(_), _) => return Err(Stop::Mistakes(vec![both(&loaded)])),
             (None, tables) if tables.is_empty() => {
                 return Err(Stop::Mistakes(vec![
                     "bundle: missing; several groups are given as [[group]]".into(),
                 ]));
             }
-            (None, tables) => tables.into_iter().map(|table| table.settings).collect(),
+            (_, tables) => tables.into_iter().map(|table| table.settings).collect(),
         };
-        Ok(Self { settings: loaded.settings, groups, effective })
+        Ok(Self { settings: loaded.settings, groups, effective, warnings: loaded.warnings })
+    }
+
+    /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.
+    ///
+    /// # Errors
+    /// Every file that cannot be opened, with its key; else every setting that cannot work.
+    pub fn open_checked(&self) -> Result<AggregatorConfig, Vec<String>> {
+        let config = self.open()?;
+        let mistakes = config.check_at(|index| self.place(index));
+        if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+    }
+
+    /// What stands in front of the keys of a group.
+    fn place(&self, index: usize) -> String {
+        if self.settings.group.is_some() { String::new() } else { format!("group[{index}].") }
     }
 
     /// Opens every file that the settings name.
@@ -130,29 +166,28 @@ impl LoadedAggregator {
     pub fn open(&self) -> Result<AggregatorConfig, Vec<String>> {
         let (mut groups, mut mistakes) = (Vec::new(), Vec::new());
         for (index, group) in self.groups.iter().enumerate() {
-            let place =
-                if self.settings.group.is_some() { String::new() } else { format!("group[{index}].") };
-            match group.open() {
+            let place = self.place(index);
+            match group.open(&self.settings.shared.security) {
                 Ok(group) => groups.push(group),
                 Err(of_group) => {
                     mistakes.extend(of_group.into_iter().map(|mistake| format!("{place}{mistake}")));
                 }
             }
         }
+        for name in self.settings.new_numbering.iter().flat_map(|names| &names.0) {
+            let mut found = groups.iter_mut().filter(|group| group.group == *name).peekable();
+            if found.peek().is_none() && mistakes.is_empty() {
+                mistakes.push(format!("--new-numbering: expected a group of this process, found {name}"));
+            }
+            found.for_each(|group| group.new_numbering = true);
+        }
         let config = AggregatorConfig { shared: self.settings.shared.clone(), groups };
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }
 }
 
-/// The mistake of a group by settings of its own beside `[[group]]`.
-fn both(loaded: &Loaded<AggregatorSettings>) -> String {
-    let of_group = keys::<GroupSettings>();
-    let is_set = |value: &&Value| value.origin != Origin::Default && of_group.contains(&value.declared.key);
-    let key = loaded.values.iter().find(is_set).map_or("group", |value| &value.declared.key);
-    format!("{key}: expected one group by settings of its own or several as [[group]], found both")
-}
-
 impl Settings for AggregatorSettings {
+    const SWITCHES: &'static [&'static str] = &["insecure", "take_over"];
     const RENAMED: &'static [(&'static str, &'static str)] = &[
         ("own_edges", "local_edges"),
         ("most_open", "max_open"),
@@ -174,6 +209,15 @@ impl Settings for AggregatorSettings {
         ("HEADWATER_AGGREGATOR_CONFIG", "config"),
         ("HEADWATER_CLOUD_MODEL_NAME", "cloud.model"),
     ];
+    const OTHER_VARIABLES: &'static [&'static str] = &[
+        "HEADWATER_DEVICE_",
+        "HEADWATER_CLOUD_",
+        "HEADWATER_DATA",
+        "HEADWATER_LOG",
+        "HEADWATER_SITE_DIR",
+        "HEADWATER_TEST_",
+        "HEADWATER_WRITE_EXAMPLES",
+    ];
 
     fn check(&self) -> Vec<String> {
         let of_group = self.group.iter().flat_map(Settings::check);
@@ -182,6 +226,7 @@ impl Settings for AggregatorSettings {
 }
 
 impl Settings for GroupSettings {
+    const SWITCHES: &'static [&'static str] = &["take_over"];
     fn check(&self) -> Vec<String> {
         self.role().err().unwrap_or_default()
     }
@@ -189,10 +234,11 @@ impl Settings for GroupSettings {
 
 impl GroupSettings {
     /// Opens the files of the group.
-    fn open(&self) -> Result<GroupConfig, Vec<String>> {
+    fn open(&self, security: &SecuritySettings) -> Result<GroupConfig, Vec<String>> {
         let mut mistakes = Vec::new();
-        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref());
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), security.trusted_keys());
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
+        let identity = self.identity(&security.tls).map_err(|mistake| mistakes.push(mistake)).ok().flatten();
         let policy = self.policy.as_deref().map(Policy::read).transpose();
         let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
@@ -204,10 +250,29 @@ impl GroupSettings {
             role,
             policy,
             client_id: self.client_id.clone(),
+            devices: self.devices.clone().map(|devices| devices.0).unwrap_or_default(),
+            identity,
+            take_over: self.take_over,
             model: self.model.clone(),
             journal: path.map(|path| JournalConfig { path, max_bytes: max_bytes.get(), sync }),
             limits: self.limits,
             ..GroupConfig::new(self.site.clone(), self.group.clone(), networks)
+        })
+    }
+
+    /// Certificate of the group with the authority of the process; `None` where the group has none of its own.
+    fn identity(&self, tls: &TlsSettings) -> Result<Option<ClientIdentity>, String> {
+        if self.certificate_file.is_none() && self.key_file.is_none() {
+            return Ok(None);
+        }
+        let of_group = TlsSettings {
+            certificate_file: self.certificate_file.clone(),
+            key_file: self.key_file.clone(),
+            ..tls.clone()
+        };
+        // The keys of a group stand without a section.
+        of_group.client().map_err(|mistake| {
+            mistake.replace("tls.certificate_file", "certificate_file").replace("tls.key_file", "key_file")
         })
     }
 
@@ -217,14 +282,15 @@ impl GroupSettings {
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
         let edge = self.edge.map(|edge| EdgeIndex::new(edge.get()).expect("the declared range of edges"));
         match (self.role, local_edges, edge) {
-            (RoleName::Edge, None, Some(edge)) => Ok(match self.edge_id.clone() {
+            (RoleName::Edge, None, Some(edge)) if !self.take_over => Ok(match self.edge_id.clone() {
                 Some(id) => Role::Edge { edge, id },
                 None => Role::edge(edge),
             }),
             (RoleName::Edge, local_edges, edge) => {
                 let misplaced = local_edges.map(|_| of_other("local_edges", "leader"));
                 let missing = edge.is_none().then(|| "edge: missing, and role is \"edge\"".to_owned());
-                Err(misplaced.into_iter().chain(missing).collect())
+                let take_over = self.take_over.then(|| of_other("take_over", "leader"));
+                Err(misplaced.into_iter().chain(missing).chain(take_over).collect())
             }
             (RoleName::Leader, local_edges, None) if self.edge_id.is_none() => {
                 Ok(Role::Leader { local_edges })

@@ -10,23 +10,28 @@ use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::Settled;
+use headwater_protocol::{LeaderClaim, Settled};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
+use crate::aggregator::AggregatorError;
+use crate::claim::HeldClaim;
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
 use crate::edge::{EdgeReply, LocalEdges};
 use crate::inbox::Inbox;
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Flush, Journal, RoomChange};
 use crate::outbox::Outbox;
 use crate::report::LeaderReport;
 
 /// Messages taken from the link in one round.
 pub(crate) const ROUND_MESSAGES: usize = 256;
 
-/// Time between two attempts to publish results while the link's queue is full.
+/// Actions that may wait for the journal. Beyond it no messages are taken.
+const MAX_WAITING_ACTIONS: usize = 65_536;
+
+/// Time between two checks whether the last open samples are decided.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// State of the event loop.
@@ -37,6 +42,7 @@ pub(crate) struct Worker {
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
+    pub(crate) claim: HeldClaim,
     pub(crate) cloud: CloudClient,
     pub(crate) journal: Journal,
     pub(crate) settled_every: Duration,
@@ -61,54 +67,83 @@ enum End {
     Requested,
     /// The task of the link ended.
     LinkEnded,
+    /// Another process leads now.
+    TakenOver(LeaderClaim),
 }
 
 impl Worker {
-    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over.
+    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over. Ends at once, without a further message,
+    /// with the claim of a leader that took over.
     ///
     /// # Errors
-    /// [`JournalError::Write`]: a decision that cannot be journalled must not be published.
-    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), JournalError> {
+    /// [`AggregatorError::Stopped`] when the link ended by itself.
+    pub(crate) async fn run(
+        mut self,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Option<LeaderClaim>, AggregatorError> {
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
             self.handle_under(Instant::now(), generation, Event::EdgeUp { edge });
         }
+        // Until the connection stands no device can send again what it holds.
+        self.handle(Instant::now(), Event::Disconnected);
         // The recovery from the journal may have left actions.
-        self.act(Instant::now()).await?;
+        self.act(Instant::now()).await;
+        self.follow_room(Instant::now());
         let requested = async move { _ = stop.wait_for(|&stop| stop).await };
-        match self.rounds_until(requested).await? {
+        let end = self.rounds_until(requested).await;
+        let link_ended = matches!(end, End::LinkEnded);
+        match end {
             End::LinkEnded => warn!("the link ended: no more messages will come"),
+            End::TakenOver(claim) => return Ok(Some(claim)),
             End::Requested => {
-                self.inbox.last_sample = Some(self.leader.newest());
+                let last_sample = Some(self.leader.newest());
                 let grace = Instant::now() + self.grace;
-                while self.leader.open_samples().len() > 0 && Instant::now() < grace {
+                while self.has_open_work() && Instant::now() < grace {
+                    self.inbox.last_sample = last_sample;
                     let soon = Instant::now() + RETRY;
-                    if matches!(self.rounds_until(sleep_until(soon.min(grace))).await?, End::LinkEnded) {
-                        break;
+                    match self.rounds_until(sleep_until(soon.min(grace))).await {
+                        End::Requested => {}
+                        End::LinkEnded => break,
+                        End::TakenOver(claim) => return Ok(Some(claim)),
                     }
                 }
             }
         }
         let open = self.leader.open_samples().len();
         if open > 0 {
-            warn!(open, "stopped with open samples; a restart with this journal drops them");
+            warn!(
+                open,
+                "stopped with open samples; a restart with this journal decides those that devices still hold"
+            );
+        }
+        if !self.actions.is_empty() {
+            warn!(
+                "stopped while the journal could not be written: a restart drops the samples whose decisions it lacks"
+            );
         }
         self.published.next = None;
         self.publish_settled(Instant::now());
         self.update_report();
-        Ok(())
+        if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
 
-    async fn rounds_until(&mut self, stop: impl Future<Output = ()>) -> Result<End, JournalError> {
+    /// Whether samples are open, or decisions wait for the journal.
+    fn has_open_work(&self) -> bool {
+        self.leader.open_samples().len() > 0 || !self.actions.is_empty()
+    }
+
+    async fn rounds_until(&mut self, stop: impl Future<Output = ()>) -> End {
         let mut stop = std::pin::pin!(stop);
         let mut messages = Vec::with_capacity(ROUND_MESSAGES);
         loop {
             let timer = self.next_timer();
+            let takes_messages = self.actions.len() < MAX_WAITING_ACTIONS;
             let (mut reply, mut edge_reply) = (None, None);
             tokio::select! {
                 biased;
-                () = &mut stop => return Ok(End::Requested),
-                taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES) => if taken == 0 {
-                    return Ok(End::LinkEnded);
+                () = &mut stop => return End::Requested,
+                taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
+                    return End::LinkEnded;
                 },
                 first = self.cloud.next() => reply = Some(first),
                 first = self.edges.next() => edge_reply = Some(first),
@@ -116,7 +151,12 @@ impl Worker {
             }
             // Every round reads every source, so that no source can starve another.
             let now = Instant::now();
+            self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
+            if let Some(claim) = self.claim.taken_over() {
+                return End::TakenOver(claim.clone());
+            }
+            self.renew(now);
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -128,7 +168,8 @@ impl Worker {
                 self.on_edge_reply(now, &next);
             }
             self.handle(now, Event::Tick);
-            self.act(now).await?;
+            self.act(now).await;
+            self.follow_room(now);
             self.publish_settled(now);
             self.update_report();
         }
@@ -137,30 +178,53 @@ impl Worker {
     fn next_timer(&self) -> Option<Instant> {
         let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
-        let settled = self.has_new_settled().then(|| self.published.next.unwrap_or_else(Instant::now));
-        let retry = (!self.outbox.waiting.is_empty()).then(|| Instant::now() + RETRY);
-        [leader, settled, retry].into_iter().flatten().min()
+        let settled = (self.actions.is_empty() && self.has_new_settled())
+            .then(|| self.published.next.unwrap_or_else(Instant::now));
+        let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
+        let others = [self.claim.timer(), self.inbox.devices.next_timer(), self.journal.next_try()];
+        [leader, settled, retry].into_iter().chain(others).flatten().min()
+    }
+
+    /// Renews the claim, and gives the slots of silent devices to others that claim them.
+    fn renew(&mut self, now: Instant) {
+        if let Some(claim) = self.claim.due(now) {
+            self.outbox.claim(claim);
+        }
+        let at = self.clock.now(now);
+        let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
+        self.inbox.tick(|generation, event| {
+            edges.handle_leader_event(at.since_start, generation, &event);
+            leader.handle(at, generation, event, actions);
+        });
     }
 
     fn receive(&mut self, now: Instant, message: Incoming) {
         match message {
+            Incoming::Message { topic, payload, .. } if self.outbox.is_leader_topic(&topic) => {
+                if self.claim.receive(now, &payload) {
+                    self.outbox.open(now);
+                    // A restarted broker has lost its retained messages.
+                    self.published = PublishedSettled::default();
+                }
+            }
             Incoming::Message { topic, payload, .. } => {
-                let (newest, at) = (self.leader.newest_known(), self.clock.micros(now));
+                let at = self.clock.now(now);
+                let near = self.leader.near_id(at.wall_ms);
                 let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-                self.inbox.receive(&topic, &payload, newest, |generation, event| {
-                    edges.handle_leader_event(at, generation, &event);
-                    leader.handle(at, generation, event, actions);
+                self.inbox.receive(&topic, &payload, near, |generation, event| {
+                    edges.handle_leader_event(at.since_start, generation, &event);
+                    leader.handle(at, generation, event, actions)
                 });
             }
             Incoming::Connected => {
-                self.outbox.reconnected(now);
+                self.claim.connected(now);
                 self.handle(now, Event::Connected);
-                // A restarted broker has lost its retained messages.
-                self.published = PublishedSettled::default();
             }
             Incoming::Disconnected { reason } => {
                 debug!(reason, "results wait for the broker");
-                self.outbox.disconnected(now);
+                self.claim.disconnected();
+                self.outbox.close(now);
+                self.handle(now, Event::Disconnected);
             }
         }
     }
@@ -182,17 +246,22 @@ impl Worker {
     }
 
     fn handle_under(&mut self, now: Instant, generation: Generation, event: Event<'_>) {
-        self.leader.handle(self.clock.micros(now), generation, event, &mut self.actions);
+        // Only messages of devices and triggers are refused; the inbox reads those.
+        self.leader.handle(self.clock.now(now), generation, event, &mut self.actions);
     }
 
-    /// Performs the leader's actions after their entries are in the journal. A question that cannot be asked causes new actions.
-    async fn act(&mut self, now: Instant) -> Result<(), JournalError> {
-        while !self.actions.is_empty() {
+    /// Performs the leader's actions after their entries are in the journal. A question that cannot be asked causes new actions. While the
+    /// journal cannot be written, the actions wait; their number is bounded, since no samples are opened.
+    async fn act(&mut self, now: Instant) {
+        while !self.actions.is_empty() && self.journal.may_write(now) {
             let mut actions = std::mem::take(&mut self.actions);
             for action in &actions {
                 self.journal_entry(action);
             }
-            self.journal.flush().await?;
+            if self.journal.flush().await == Flush::Failed {
+                self.actions = actions;
+                return;
+            }
             for action in actions.drain(..) {
                 self.perform(now, action);
             }
@@ -203,13 +272,33 @@ impl Worker {
             }
         }
         let (leader, journal) = (&self.leader, &mut self.journal);
-        let closed = (leader.closed_floor(), leader.closed_samples());
-        journal.compact_if_full(leader.settled(), closed, leader.open_samples())
+        if self.actions.is_empty() {
+            journal.compact_if_full(leader.settled(), leader.journal_entries(), leader.unfinished_samples());
+        }
+    }
+
+    /// Opens no samples while the journal has no room for their decisions.
+    fn follow_room(&mut self, now: Instant) {
+        self.journal.reserve_again(now);
+        match self.journal.room_change() {
+            Some(RoomChange::Lost) => {
+                self.inbox.last_sample = Some(self.leader.newest());
+                // Answers to awaited samples are passed over until there is room: their time stands still.
+                self.handle(now, Event::Disconnected);
+            }
+            Some(RoomChange::Back) => {
+                self.inbox.last_sample = None;
+                // Samples were passed over, as on a new connection: devices keep their answers.
+                self.handle(now, Event::Connected);
+            }
+            None => {}
+        }
     }
 
     fn journal_entry(&mut self, action: &Action) {
         let entry = match action {
-            Action::Open(sample) => Entry::Opened(*sample),
+            Action::Numbering(numbering) => Entry::Numbering(*numbering),
+            Action::Open(sample) | Action::Await(sample) => Entry::Opened(*sample),
             Action::Decide(decision) => Entry::Decided(decision.clone()),
             Action::Drop { sample, reason } => Entry::Dropped { sample: *sample, reason: *reason },
             Action::Request { .. }
@@ -223,7 +312,10 @@ impl Worker {
 
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Open(_) => {}
+            Action::Numbering(Some(numbering)) => {
+                info!(%numbering, "the numbering of the group is known; devices with another one are refused");
+            }
+            Action::Numbering(None) | Action::Open(_) | Action::Await(_) => {}
             Action::Request { generation, sample, slots } => {
                 // The leader requests only under networks that it holds.
                 if let Some(format) = self.inbox.formats.get(generation) {
@@ -251,10 +343,7 @@ impl Worker {
             Action::Drop { reason, .. } => {
                 self.with_report(|report| *report.dropped.entry(reason).or_default() += 1);
             }
-            Action::Republish(decision) => {
-                self.with_report(|report| report.republished += 1);
-                self.outbox.result(&decision, now);
-            }
+            Action::Republish(decision) => self.outbox.repeat(&decision, now),
         }
     }
 
@@ -267,7 +356,8 @@ impl Worker {
 
     fn publish_settled(&mut self, now: Instant) {
         let is_time = self.published.next.is_none_or(|next| now >= next);
-        if !is_time || !self.has_new_settled() {
+        // Waiting decisions are in the account and not in the journal.
+        if !is_time || !self.has_new_settled() || !self.actions.is_empty() {
             return;
         }
         let notice = self.leader.notice();
@@ -285,19 +375,23 @@ impl Worker {
 
     /// Copies the counts of the parts into the report.
     fn update_report(&mut self) {
-        if !self.outbox.waiting.is_empty() {
-            self.outbox.flush(Instant::now());
-        }
+        self.outbox.flush(Instant::now());
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
+            report.awaited = self.leader.awaited_samples() as u64;
             report.filled_slots = self.inbox.devices.filled();
             report.leader = self.leader.counts();
             report.journal = self.journal.counts;
             report.unroutable = self.inbox.unroutable;
             report.results_waiting = self.outbox.waiting.len() as u64;
+            report.results_unacknowledged = self.outbox.unacknowledged() as u64;
             report.results_unsent = self.outbox.unsent;
+            report.republished = self.outbox.republished;
             report.cloud = self.cloud.counts();
             report.refused = self.inbox.devices.refusals();
+            report.refused_forgotten = self.inbox.devices.forgotten_refusals().clone();
+            report.forgotten_devices = self.inbox.devices.forgotten;
+            report.replaced_devices = self.inbox.devices.replaced;
             report.refused_edges = self.inbox.edges.refusals();
             report.edges_up = self.leader.edges_up();
         });

@@ -18,11 +18,25 @@ const HEADING: &str = "# Settings of headwater-aggregator. A flag (--cloud-url) 
 ";
 
 /// A value for each shared setting without a default.
-const SHARED_VALUES: &str = "[cloud]\nurl = \"http://127.0.0.1:8600\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+const SHARED_VALUES: &str = "insecure = true
+trusted_keys = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"
+[broker]
+user = \"leader\"
+password_file = \"/etc/headwater/password\"
+[tls]
+authority_file = \"/etc/headwater/authority.pem\"
+certificate_file = \"/etc/headwater/certificate.pem\"
+key_file = \"/etc/headwater/key.pem\"
+revoked_file = \"/etc/headwater/revoked.crl\"
+[cloud]\nurl = \"http://127.0.0.1:8600\"
+key_file = \"/etc/headwater/cloud-key\"\n[admin]\nlisten = \"127.0.0.1:9601\"";
 
 /// A value for each setting of a group without a default.
 const GROUP_VALUES: &str = "bundle = \"network.hwb\"\nnext_bundle = \"next.hwb\"\npolicy = \"policy.toml\"
-local_edges = [0]\nedge = 0\nedge_id = \"edge-0\"\nclient_id = \"leader\"\nmodel = \"headwater\"
+local_edges = [0]\nedge = 0\nedge_id = \"edge-0\"\nclient_id = \"leader\"
+devices = \"cam-0,cam-1\"
+certificate_file = \"/etc/headwater/demo/certificate.pem\"
+key_file = \"/etc/headwater/demo/key.pem\"\ntake_over = true\nmodel = \"headwater\"
 journal.path = \"/var/lib/headwater/demo.journal\"";
 
 fn read(text: &str) -> Result<LoadedAggregator, Stop> {
@@ -77,7 +91,7 @@ fn one_group_is_given_by_flags() {
 
 #[test]
 fn several_groups_are_given_as_tables() {
-    let text = "[broker]\naddress = \"10.0.0.1\"\n[[group]]\ngroup = \"north\"\nbundle = \"n\"\nmax_open = 5
+    let text = "[broker]\naddress = \"127.0.0.2\"\n[[group]]\ngroup = \"north\"\nbundle = \"n\"\nmax_open = 5
 [[group]]\ngroup = \"south\"\nbundle = \"s\"\nrole = \"edge\"\nedge = 1\n[group.journal]\nsync = \"always\"";
     let loaded = read(text).unwrap();
     let names: Vec<_> = loaded.groups.iter().map(|group| group.group.as_str()).collect();
@@ -85,16 +99,25 @@ fn several_groups_are_given_as_tables() {
     let [north, south] = [&loaded.groups[0], &loaded.groups[1]];
     assert_eq!((north.limits.max_open.get(), south.limits.max_open.get()), (5, 4096));
     assert_eq!((south.role, south.journal.sync), (RoleName::Edge, JournalSync::Always));
-    assert_eq!(loaded.settings.shared.broker.address.to_string(), "mqtt://10.0.0.1:1883");
+    assert_eq!(loaded.settings.shared.broker.address.to_string(), "mqtt://127.0.0.2:1883");
 }
 
 #[test]
 fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
     let table = "[[group]]\nbundle = \"b\"";
-    let mistake =
-        |key| format!("{key}: expected one group by settings of its own or several as [[group]], found both");
-    check(table, &["--group", "gate", "--bundle", "b"], &[&mistake("group")]);
-    check(table, &["--journal-path", "j", "--bundle", "b"], &[&mistake("bundle")]);
+    let mistake = |key, place| {
+        format!(
+            "{key}: expected one group by settings of its own or several as [[group]], found both; write the setting into a \
+             table [[group]], or leave it out{place}"
+        )
+    };
+    let [group, bundle] = [mistake("group", " (flag --group)"), mistake("bundle", " (flag --bundle)")];
+    check(table, &["--group", "gate"], &[&group]);
+    check(table, &["--group=gate", "--bundle", "b"], &[&group, &bundle]);
+    check(table, &["--journal-path", "j"], &[&mistake("journal.path", " (flag --journal-path)")]);
+    check(&format!("site = \"s\"\n{table}"), &[], &[&mistake("site", "")]);
+    let path = mistake("journal.path", " (flag --journal-path)");
+    check(table, &["--journal", "j"], &["--journal: is now --journal-path", &path]);
     check("", &[], &["bundle: missing; several groups are given as [[group]]"]);
 }
 
@@ -151,6 +174,8 @@ fn a_setting_of_the_other_role_is_refused() {
     check(&format!("{bundle}edge = 1"), &[], &["edge: only with role = \"edge\""]);
     let both = ["local_edges: only with role = \"leader\"", "edge: missing, and role is \"edge\""];
     check(&format!("{bundle}role = \"edge\"\nlocal_edges = [0]"), &[], &both);
+    let edge = format!("{bundle}role = \"edge\"\nedge = 0\ntake_over = true");
+    check(&edge, &[], &["take_over: only with role = \"leader\""]);
     check(
         &format!("{bundle}role = \"boss\""),
         &[],
@@ -161,17 +186,25 @@ fn a_setting_of_the_other_role_is_refused() {
 
 #[test]
 fn a_cloud_address_that_cannot_work_is_refused() {
-    for url in ["https://cloud:1", "http://cloud/path", "ftp://cloud", "cloud:80", ""] {
+    for url in ["http://localhost/path", "ftp://cloud", "cloud:80", ""] {
         let Err(Stop::Mistakes(mistakes)) = read(&format!("bundle = \"b\"\n[cloud]\nurl = {url:?}")) else {
             panic!("{url} is accepted");
         };
         assert!(mistakes.len() == 1 && mistakes[0].starts_with("cloud.url: "), "{mistakes:?}");
     }
+    let bundle = "bundle = \"b\"\n";
+    let expected = "tls.authority_file: missing; cloud.url = https://cloud:1 needs it";
+    check(&format!("{bundle}[cloud]\nurl = \"https://cloud:1\""), &[], &[expected]);
+    let Err(Stop::Mistakes(plain)) = read(&format!("{bundle}[cloud]\nurl = \"http://cloud:1\"")) else {
+        panic!("a cloud without TLS on another machine is accepted");
+    };
+    assert!(plain.len() == 1 && plain[0].contains("--insecure allows it"), "{plain:?}");
+    read(&format!("{bundle}insecure = true\n[cloud]\nurl = \"http://cloud:1\"")).unwrap();
 }
 
 #[test]
 fn an_old_name_is_refused_naming_the_new_one() {
-    let old = "bundle = \"b\"\nbroker = \"10.0.0.1\"\ncloud_url = \"http://c\"\ncloud_most_requests = 3
+    let old = "bundle = \"b\"\nbroker = \"127.0.0.1\"\ncloud_url = \"http://localhost\"\ncloud_most_requests = 3
 breaker_longest_wait_ms = 9\njournal_path = \"j\"\njournal_most_bytes = 9000000\nown_edges = [0]\nmost_open = 7";
     check(
         old,
@@ -249,4 +282,63 @@ fn files_that_cannot_be_opened_are_named_at_once_with_their_keys() {
     let network = folder.path().join("network.hwb").display().to_string();
     let same = open(&format!("bundle = {network:?}\nnext_bundle = {network:?}")).unwrap_err();
     assert!(same[0].starts_with("next_bundle: expected the bundle of another network"), "{same:?}");
+}
+
+/// Exit code and errors of the program with a file of settings.
+fn program(text: &str, flags: &[&str]) -> (Option<i32>, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("settings.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_headwater-aggregator"));
+    let output = command.arg("--config").arg(file).args(flags).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_check_of_the_configuration_names_what_the_start_refuses() {
+    let folder = TempDir::new().unwrap();
+    let bundle = files(&folder, "").lines().next().unwrap().to_owned() + "\n";
+    let journal =
+        |name: &str| format!("journal.path = {:?}\n", folder.path().join(name).display().to_string());
+    let table = |keys: &str| format!("[[group]]\n{bundle}{keys}");
+    for (text, expected) in [
+        (table("") + &table(""), "group[1].group: expected each role of a group once, found demo again"),
+        (
+            table(&journal("j")) + &table(&format!("group = \"south\"\n{}", journal("j"))),
+            "group[1].journal.path: expected another file for each group, found ",
+        ),
+        (table("local_edges = [0]\n"), "group[0].local_edges: expected edges below 0, found 0"),
+        (bundle.clone() + &journal("none/j"), "journal.path: expected the folder "),
+        (
+            bundle.clone() + "broker.address = \"mqtts://broker\"\n",
+            "tls.authority_file: missing; broker.address = mqtts://broker:8883 needs it",
+        ),
+        (table("role = \"edge\"\nedge = 0\n"), "group[0].edge: expected one of the 0 edges of network "),
+    ] {
+        let checked = program(&text, &["--check-config"]);
+        assert_eq!(checked.0, Some(2), "{checked:?} for\n{text}");
+        assert!(checked.1.contains(expected), "{expected} in {checked:?}");
+        assert_eq!(program(&text, &[]), checked, "the start of\n{text}");
+    }
+    let good = bundle + &journal("j");
+    assert_eq!(program(&good, &["--check-config"]), (Some(0), String::new()));
+    assert!(!folder.path().join("j").exists(), "a check creates no file");
+}
+
+#[test]
+fn a_new_numbering_begins_in_the_groups_that_the_flag_names_and_no_file_asks_for_it() {
+    let folder = TempDir::new().unwrap();
+    let bundle = files(&folder, "").lines().next().unwrap().to_owned();
+    let groups = ["gate", "hall", "yard"].map(|name| format!("[[group]]\ngroup = {name:?}\n{bundle}\n"));
+    let load = |flag: &str| {
+        let sources = Sources::default().with_file(groups.concat()).with_arguments(["--new-numbering", flag]);
+        LoadedAggregator::load(sources).unwrap().open()
+    };
+    let begins: Vec<_> = load("yard,gate").unwrap().groups.iter().map(|group| group.new_numbering).collect();
+    assert_eq!(begins, [true, false, true]);
+    let mistakes = load("gate,door").unwrap_err();
+    assert_eq!(mistakes, ["--new-numbering: expected a group of this process, found door"]);
+    assert!(!open(&bundle).unwrap().groups[0].new_numbering);
+    let mistake = read(&format!("{bundle}\nnew_numbering = [\"demo\"]")).unwrap_err();
+    assert!(matches!(mistake, Stop::Mistakes(_)), "{mistake:?}");
 }

@@ -10,7 +10,10 @@ use crate::timestamp::Timestamp;
 /// Shortest time between two log lines about missed captures.
 const LOG_EVERY_US: u64 = 10_000_000;
 
-/// Captures at fixed distances on the wall clock.
+/// The schedule moves towards the wall clock by at most this part of a period at each capture.
+const LARGEST_MOVE: u64 = 20;
+
+/// Captures at fixed distances.
 ///
 /// Sample `k` is captured at `k * period`, the middle of the times that round to `k`:
 ///
@@ -20,13 +23,30 @@ const LOG_EVERY_US: u64 = 10_000_000;
 /// sample      |<------- k ------->|<------ k+1
 /// ```
 ///
-/// A clock may be off by almost half a period either way and still names the same sample. A device that is later than that
+/// A device whose clock is off by almost half a period either way still names the same sample. A device that is later than that
 /// captures the next sample, and misses this one.
+///
+/// The times are those of the schedule: the device's own clock and an offset. At each capture the offset follows the wall clock:
+///
+/// ```text
+/// wall - schedule     what happens
+/// half a period up    the schedule jumps to the wall clock; the ids between are missed
+/// less either way     periods are up to 5 % shorter or longer until both agree
+/// half a period down  periods are up to 5 % longer until both agree; meanwhile ids run ahead of the wall clock
+/// ```
+///
+/// So ids only grow, and captures never stop, whatever the wall clock does.
 #[derive(Clone, Debug)]
 pub(crate) struct CaptureClock {
     period_us: u64,
-    /// The newest capture: its sample and the device's own clock.
-    newest: Option<(SampleId, u64)>,
+    /// Microseconds by which the schedule is ahead of the device's own clock.
+    offset_us: i64,
+    /// Microseconds by which the wall clock was ahead of the device's own clock at the newest capture.
+    wall_ahead_us: i64,
+    /// True while ids run ahead of the wall clock because it was set back.
+    runs_ahead: bool,
+    /// The newest id that was captured or missed.
+    newest: SampleId,
     unlogged: u64,
     log_from_us: u64,
 }
@@ -35,66 +55,136 @@ pub(crate) struct CaptureClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueCapture {
     pub(crate) sample: SampleId,
-    /// Captures missed between the one before and this one: the device was too late for them.
+    /// Ids passed over between the one before and this one: the device was too late for them, or the wall clock was set forward.
     pub(crate) missed: u64,
-    /// Missed captures that no log line has named yet; 0 while the last line is too recent.
+    /// Missed captures of a late device that no log line has named yet; 0 while the last line is too recent.
     pub(crate) missed_to_log: u64,
+    /// Step of the wall clock since the capture before.
+    pub(crate) step: Option<ClockStep>,
+}
+
+/// Step of the wall clock by at least half a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockStep {
+    /// It was set forward.
+    Forward {
+        /// Microseconds between the schedule and the wall clock.
+        by_us: u64,
+    },
+    /// It was set back.
+    Back {
+        /// Microseconds between the wall clock before and after.
+        by_us: u64,
+    },
 }
 
 impl CaptureClock {
-    /// The clock of a device, if it captures by the clock.
-    pub(crate) fn of(capture: Capture) -> Option<Self> {
-        capture.period_ms().map(Self::new)
+    /// The clock of a device that starts at `now`, if the device captures by the clock.
+    pub(crate) fn of(capture: Capture, now: Timestamp) -> Option<Self> {
+        capture.period_ms().map(|period_ms| Self::new(period_ms, now))
     }
 
     /// Makes a clock with this period; a period of 0 counts as 1 ms.
-    fn new(period_ms: u64) -> Self {
-        Self { period_us: period_ms.max(1).saturating_mul(1000), newest: None, unlogged: 0, log_from_us: 0 }
-    }
-
-    /// Wait until the next capture, from `now`, the time since 1970; never zero.
-    pub(crate) fn until_next(&self, now: Duration) -> Duration {
-        let now_us = now.as_micros() as u64;
-        Duration::from_micros(self.period_us - now_us % self.period_us)
-    }
-
-    /// The sample of a capture at `now`, the time since 1970.
-    pub(crate) fn sample_at(&self, now: Duration) -> SampleId {
-        SampleId((now.as_micros() as u64 + self.period_us / 2) / self.period_us)
-    }
-
-    /// The capture that is due at `now`; `None` when its sample was captured before or the wall clock was set back.
-    pub(crate) fn capture(&mut self, now: Timestamp) -> Option<DueCapture> {
-        let sample = self.sample_at(now.since_1970);
-        let missed = match self.newest {
-            Some((newest, _)) if sample <= newest => return None,
-            // A wall clock that is set forward passes over ids that never were captures.
-            Some((newest, captured_us)) => {
-                let periods = now.us.saturating_sub(captured_us) / self.period_us;
-                (sample.0 - newest.0 - 1).min(periods + 1)
-            }
-            None => 0,
-        };
-        self.newest = Some((sample, now.us));
-        self.unlogged += missed;
-        let mut missed_to_log = 0;
-        if self.unlogged > 0 && now.us >= self.log_from_us {
-            self.log_from_us = now.us.saturating_add(LOG_EVERY_US);
-            missed_to_log = std::mem::take(&mut self.unlogged);
+    fn new(period_ms: u64, now: Timestamp) -> Self {
+        let (period_us, wall_ahead_us) = (period_us(period_ms), now.wall_ahead_us());
+        Self {
+            period_us,
+            offset_us: wall_ahead_us,
+            wall_ahead_us,
+            runs_ahead: false,
+            newest: SampleId(time_us(now, wall_ahead_us) / period_us),
+            unlogged: 0,
+            log_from_us: 0,
         }
-        Some(DueCapture { sample, missed, missed_to_log })
     }
+
+    /// Wait from `now` until the next capture; zero if it is due.
+    pub(crate) fn until_next(&self, now: Timestamp) -> Duration {
+        let due_us = self.newest.0.saturating_add(1).saturating_mul(self.period_us);
+        Duration::from_micros(due_us.saturating_sub(time_us(now, self.offset_us)))
+    }
+
+    /// The capture that is due at `now`; `None` when its sample was captured before.
+    pub(crate) fn capture(&mut self, now: Timestamp) -> Option<DueCapture> {
+        let wall_ahead_us = now.wall_ahead_us();
+        let behind_us = wall_ahead_us.saturating_sub(self.offset_us);
+        let half = (self.period_us / 2) as i64;
+        let is_forward = behind_us >= half;
+        let offset_us = if is_forward { wall_ahead_us } else { self.offset_us };
+        let sample = nearest(time_us(now, offset_us), self.period_us);
+        if sample <= self.newest {
+            return None;
+        }
+        let change_us = wall_ahead_us.saturating_sub(self.wall_ahead_us);
+        let is_back = behind_us <= -half && (change_us <= -half || !self.runs_ahead);
+        let step = match (is_forward, is_back) {
+            (true, _) => Some(ClockStep::Forward { by_us: behind_us.unsigned_abs() }),
+            (false, true) => Some(ClockStep::Back { by_us: change_us.min(behind_us).unsigned_abs() }),
+            (false, false) => None,
+        };
+        self.runs_ahead = behind_us <= -half || (self.runs_ahead && behind_us < 0);
+        self.wall_ahead_us = wall_ahead_us;
+        let largest = (self.period_us / LARGEST_MOVE) as i64;
+        let moved_us = if is_forward { 0 } else { behind_us.clamp(-largest, largest) };
+        self.offset_us = offset_us.saturating_add(moved_us);
+        let missed = sample.0 - self.newest.0 - 1;
+        self.newest = sample;
+        let missed_to_log = if is_forward { 0 } else { self.count_unlogged(missed, now.us) };
+        Some(DueCapture { sample, missed, missed_to_log, step })
+    }
+
+    /// Counts missed captures for the log; returns the number that a line should name now.
+    fn count_unlogged(&mut self, missed: u64, now_us: u64) -> u64 {
+        self.unlogged = self.unlogged.saturating_add(missed);
+        if self.unlogged == 0 || now_us < self.log_from_us {
+            return 0;
+        }
+        self.log_from_us = now_us.saturating_add(LOG_EVERY_US);
+        std::mem::take(&mut self.unlogged)
+    }
+}
+
+/// The sample of a capture at `time`, since 1970, in a group with this period.
+pub(crate) fn sample_at(period_ms: u64, time: Duration) -> SampleId {
+    nearest(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), period_us(period_ms))
+}
+
+fn period_us(period_ms: u64) -> u64 {
+    period_ms.max(1).saturating_mul(1000)
+}
+
+/// The id whose capture is nearest.
+fn nearest(time_us: u64, period_us: u64) -> SampleId {
+    SampleId(time_us.saturating_add(period_us / 2) / period_us)
+}
+
+/// Microseconds since 1970 of a clock that is ahead of the device's own by `ahead_us`.
+fn time_us(now: Timestamp, ahead_us: i64) -> u64 {
+    now.us.saturating_add_signed(ahead_us)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
     /// Both clocks at this many milliseconds.
     fn at(ms: u64) -> Timestamp {
-        Timestamp { us: ms * 1000, since_1970: Duration::from_millis(ms) }
+        at_wall(ms, ms)
+    }
+
+    /// The device's own clock and the wall clock at these milliseconds.
+    fn at_wall(ms: u64, wall_ms: u64) -> Timestamp {
+        Timestamp { us: ms * 1000, since_1970: Duration::from_millis(wall_ms) }
+    }
+
+    /// A clock of 100 ms on a device that starts at 950 ms of both clocks.
+    fn clock() -> CaptureClock {
+        CaptureClock::new(100, at(950))
     }
 
     /// Lets the clock capture at each of these milliseconds; returns each sample and the number missed before it.
@@ -103,26 +193,59 @@ mod tests {
         due.map(|due| (due.sample.0, due.missed)).collect()
     }
 
+    /// A device that captures as soon as a sample is due.
+    struct Punctual {
+        clock: CaptureClock,
+        us: u64,
+        wall_us: u64,
+    }
+
+    impl Punctual {
+        fn new(period_ms: u64, wall_us: u64) -> Self {
+            let now = Timestamp { us: 0, since_1970: Duration::from_micros(wall_us) };
+            Self { clock: CaptureClock::new(period_ms, now), us: 0, wall_us }
+        }
+
+        fn now(&self) -> Timestamp {
+            Timestamp { us: self.us, since_1970: Duration::from_micros(self.wall_us) }
+        }
+
+        /// Waits until the next capture is due, sets the wall clock by this much, and captures. Returns the wait, too.
+        fn next(&mut self, step_us: i64) -> (u64, DueCapture) {
+            let waited_us = self.clock.until_next(self.now()).as_micros() as u64;
+            self.us += waited_us;
+            self.wall_us = (self.wall_us + waited_us).saturating_add_signed(step_us);
+            (waited_us, self.clock.capture(self.now()).expect("a due capture"))
+        }
+
+        /// Distance of the wall clock from the schedule.
+        fn off_us(&self) -> u64 {
+            self.now().wall_ahead_us().abs_diff(self.clock.offset_us)
+        }
+    }
+
     #[test]
     fn captures_come_at_multiples_of_the_period() {
-        let clock = CaptureClock::new(100);
-        assert_eq!(clock.until_next(1_000 * MS), 100 * MS);
-        assert_eq!(clock.until_next(1_001 * MS), 99 * MS);
-        assert_eq!(clock.until_next(1_099 * MS), MS);
+        let mut clock = clock();
+        assert_eq!(clock.until_next(at(950)), 50 * MS);
+        assert_eq!(clock.until_next(at(999)), MS);
+        assert_eq!(clock.until_next(at(1_000)), Duration::ZERO);
+        assert_eq!(captures(&mut clock, &[1_001]), [(10, 0)]);
+        assert_eq!(clock.until_next(at(1_001)), 99 * MS);
+        assert_eq!(CaptureClock::new(100, at(1_000)).until_next(at(1_000)), 100 * MS);
     }
 
     #[test]
     fn a_capture_a_little_early_or_late_names_the_same_sample() {
-        let clock = CaptureClock::new(100);
         for at_ms in [951, 999, 1_000, 1_001, 1_049] {
-            assert_eq!(clock.sample_at(at_ms * MS), SampleId(10), "at {at_ms} ms");
+            assert_eq!(sample_at(100, at_ms * MS), SampleId(10), "at {at_ms} ms");
         }
-        assert_eq!(clock.sample_at(1_050 * MS), SampleId(11));
+        assert_eq!(sample_at(100, 1_050 * MS), SampleId(11));
     }
 
     #[test]
     fn captures_that_the_device_was_too_late_for_are_counted_as_missed() {
-        let mut clock = CaptureClock::new(100);
+        let mut clock = clock();
         assert_eq!(captures(&mut clock, &[1_000, 1_149, 1_449, 1_500]), [(10, 0), (11, 0), (14, 2), (15, 0)]);
         // Later than half a period: the next sample is captured, and is not due a second time.
         assert_eq!(captures(&mut clock, &[1_660, 1_700, 1_800]), [(17, 1), (18, 0)]);
@@ -130,12 +253,12 @@ mod tests {
 
     #[test]
     fn every_id_is_captured_or_missed_however_late_the_device_is() {
-        let mut clock = CaptureClock::new(40);
+        let mut clock = CaptureClock::new(40, at(3_990));
         let late_ms = [0, 3, 39, 80, 1, 0, 200, 41, 19, 21, 0, 1000];
-        let mut at_ms = 4_000;
+        let mut at_ms = 3_990;
         let mut all = Vec::new();
         for late_ms in late_ms {
-            at_ms += clock.until_next(at_ms as u32 * MS).as_millis() as u64 + late_ms;
+            at_ms += clock.until_next(at(at_ms)).as_millis() as u64 + late_ms;
             all.extend(captures(&mut clock, &[at_ms]));
         }
         let (first, last) = (all[0].0, all[all.len() - 1].0);
@@ -145,18 +268,78 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_is_no_missed_capture() {
-        let mut clock = CaptureClock::new(100);
+    fn a_wall_clock_that_is_set_forward_is_followed_at_once_and_the_ids_between_are_missed() {
+        let mut clock = clock();
         captures(&mut clock, &[1_000]);
-        let after = |us, ms| Timestamp { us, since_1970: Duration::from_millis(ms) };
-        let due = clock.capture(after(1_100_000, 1_700_000_000_000)).unwrap();
-        assert!(due.missed <= 2, "{due:?}");
-        assert_eq!(clock.capture(after(1_200_000, 5_000)), None, "it was set back");
+        let due = clock.capture(at_wall(1_100, 61_120)).unwrap();
+        assert_eq!((due.sample, due.missed, due.missed_to_log), (SampleId(611), 600, 0));
+        assert_eq!(due.step, Some(ClockStep::Forward { by_us: 60_020_000 }));
+        assert_eq!(clock.until_next(at_wall(1_100, 61_120)), 80 * MS);
+        assert_eq!(clock.capture(at_wall(1_180, 61_200)).unwrap().step, None);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_back_stops_no_capture() {
+        let mut device = Punctual::new(100, 1_700_000_000_000_000);
+        let first = device.next(0).1.sample.0;
+        let (_, due) = device.next(-3_600_000_000);
+        assert_eq!((due.sample.0, due.missed), (first + 1, 0));
+        assert_eq!(due.step, Some(ClockStep::Back { by_us: 3_600_000_000 }));
+        for next in 2..1_000 {
+            let (waited_us, due) = device.next(0);
+            assert_eq!((due.sample.0, due.missed, due.step), (first + next, 0, None), "said once");
+            assert_eq!(waited_us, 105_000, "ids run ahead, a little slower");
+        }
+    }
+
+    #[test]
+    fn a_second_step_back_is_named_too() {
+        let mut device = Punctual::new(100, 1_700_000_000_000_000);
+        device.next(-10_000_000);
+        device.next(0);
+        assert_eq!(device.next(-2_000_000).1.step, Some(ClockStep::Back { by_us: 12_000_000 - 10_000 }));
+        let (_, due) = device.next(11_900_000);
+        assert_eq!((due.step, due.missed), (None, 0), "set forward to where the ids are");
+    }
+
+    #[test]
+    fn a_device_that_ran_ahead_meets_the_wall_clock_again() {
+        let mut device = Punctual::new(100, 1_700_000_000_000_000);
+        device.next(-1_000_000);
+        for _ in 1..200 {
+            assert!(device.off_us() > 0);
+            device.next(0);
+        }
+        assert_eq!((device.off_us(), device.next(0).0), (0, 105_000));
+        assert_eq!(device.next(0).0, 100_000);
+        assert!(!device.clock.runs_ahead);
+    }
+
+    #[test]
+    fn half_a_period_is_a_step_and_less_is_followed_gradually() {
+        for (by_us, is_step) in [(50_000, true), (49_999, false), (-50_000, true), (-49_999, false)] {
+            let mut device = Punctual::new(100, 1_700_000_000_000_000);
+            device.next(0);
+            let (_, due) = device.next(by_us);
+            assert_eq!((due.step.is_some(), due.missed), (is_step, u64::from(by_us == 50_000)), "{by_us}");
+            (0..10).for_each(|_| assert_eq!(device.next(0).1.step, None));
+            assert_eq!(device.off_us(), 0, "{by_us}");
+        }
+    }
+
+    #[test]
+    fn a_board_that_starts_in_1970_follows_the_clock_once_it_is_set() {
+        let mut device = Punctual::new(100, 5_000_000);
+        assert_eq!(device.next(0).1.sample, SampleId(51));
+        let (_, due) = device.next(1_700_000_000_000_000);
+        assert_eq!(due.sample.0, 17_000_000_052);
+        let (_, due) = device.next(-1_700_000_000_000_000);
+        assert_eq!(due.sample.0, 17_000_000_053, "set to 1970 again");
     }
 
     #[test]
     fn missed_captures_are_logged_at_once_and_then_summed_up_every_ten_seconds() {
-        let mut clock = CaptureClock::new(100);
+        let mut clock = clock();
         let mut logged = Vec::new();
         for at_ms in (1_000..25_000).step_by(200) {
             let due = clock.capture(at(at_ms)).unwrap();
@@ -165,5 +348,48 @@ mod tests {
             }
         }
         assert_eq!(logged, [(1_200, 1), (11_200, 50), (21_200, 50)]);
+    }
+
+    /// Change of the wall clock before a capture, in microseconds.
+    fn wall_step() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            6 => Just(0_i64),
+            2 => -60_000..60_000_i64,
+            1 => -100_000_000_000..100_000_000_000_i64,
+            1 => Just(i64::MIN / 4),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn ids_grow_at_the_usual_rate_and_reach_the_wall_clock_whatever_it_does(
+            period_ms in 1..2_000_u64,
+            steps in vec(wall_step(), 1..200),
+        ) {
+            let mut device = Punctual::new(period_ms, 1_700_000_000_000_000);
+            let period_us = period_ms * 1000;
+            let mut newest = device.clock.newest.0;
+            // The first wait, and the wait after a jump, end at the next multiple of the period.
+            let mut is_regular = false;
+            for step_us in steps {
+                let (waited_us, due) = device.next(step_us);
+                prop_assert!(due.sample.0 > newest);
+                prop_assert_eq!(due.sample.0 - newest, due.missed + 1);
+                newest = due.sample.0;
+                let allowed_us = if is_regular { period_us / 20 } else { period_us };
+                prop_assert!(waited_us.abs_diff(period_us) <= allowed_us, "{waited_us}");
+                is_regular = !matches!(due.step, Some(ClockStep::Forward { .. }));
+                prop_assert!(!is_regular || due.missed == 0, "{due:?}");
+            }
+            // However far ahead the ids are, each capture brings the wall clock nearer by 5 % of a period.
+            for _ in 0..100 {
+                let before_us = device.off_us();
+                let (waited_us, due) = device.next(0);
+                prop_assert_eq!((due.missed, due.step.is_some()), (0, false));
+                prop_assert_eq!(before_us - device.off_us(), before_us.min(period_us / 20));
+                prop_assert!(!is_regular || waited_us.abs_diff(period_us) <= period_us / 20, "{waited_us}");
+                is_regular = true;
+            }
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! Configuration of a device.
 
 use headwater_inference::policy::Policy;
-use headwater_link::Endpoint;
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
+use headwater_transport::BrokerAccess;
 use serde::Deserialize;
 
 use crate::settings::DeviceOptions;
 
 /// Configuration of one device. [`crate::DeviceSettings`] explains and bounds the values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// Site of the device.
     pub site: SiteId,
@@ -18,8 +18,8 @@ pub struct DeviceConfig {
     pub id: DeviceId,
     /// Slot of the network that the device fills.
     pub slot: Slot,
-    /// The broker.
-    pub broker: Endpoint,
+    /// The broker, and what the device shows it.
+    pub broker: BrokerAccess,
     /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
     pub policy: Option<(Policy, PolicyId)>,
     /// Cause of a capture.
@@ -79,8 +79,15 @@ impl DeviceConfig {
     ///
     /// # Panics
     /// Never: a test holds that every option has a default.
-    pub fn new(site: SiteId, group: GroupId, id: DeviceId, slot: Slot, broker: Endpoint) -> Self {
+    pub fn new(
+        site: SiteId,
+        group: GroupId,
+        id: DeviceId,
+        slot: Slot,
+        broker: impl Into<BrokerAccess>,
+    ) -> Self {
         let options = headwater_settings::defaults().expect("every option has a default");
+        let broker = broker.into();
         Self { site, group, id, slot, broker, policy: None, capture: Capture::Trigger, options }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use headwater_inference::bundle::Bundle;
 use headwater_link::Link;
 use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, Slot};
+use headwater_transport::tls::ClientIdentity;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -16,15 +17,16 @@ use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
-use crate::link_setup::{DeviceTopics, link_config};
+use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::Source;
-use crate::spool::Spool;
-use crate::state_folder::{FrameIds, next_boot};
+use crate::spool::{Owner, Spool, SpoolFolder};
+use crate::state_folder::{FrameIds, StateFolder, StateLock, next_boot};
+use crate::timestamp::DeviceClock;
 use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
 
 /// The device agent.
@@ -36,12 +38,15 @@ pub struct DeviceHandle {
     slot: Slot,
     boot: Boot,
     pub(crate) link: Link,
+    /// What the device shows the broker.
+    pub(crate) identity: Option<ClientIdentity>,
     pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
     connected: watch::Receiver<bool>,
     agent: JoinHandle<Ended>,
     ended: Option<Ended>,
     grace: Duration,
+    state_lock: Option<StateLock>,
 }
 
 impl Device {
@@ -55,25 +60,24 @@ impl Device {
         bundle: Arc<Bundle>,
         source: impl Into<Source>,
     ) -> Result<DeviceHandle, DeviceError> {
-        let start = Instant::now();
+        let clock = DeviceClock::start();
         let source = source.into();
         Self::check(&config, &bundle, &source)?;
+        let report = SharedReport::default();
         let state_dir = config.options.state_dir.as_deref();
-        let boot = next_boot(state_dir, SystemTime::now())?;
-        let frame_ids = match config.capture {
-            Capture::Source => Some(FrameIds::open(state_dir)?),
-            Capture::Trigger | Capture::Clock { .. } => None,
-        };
+        let state = state_dir.map(|dir| StateFolder::open(dir, report.clone())).transpose()?;
+        let (state, state_lock) = state.unzip();
+        let boot = next_boot(state.as_ref(), SystemTime::now())?;
         let network = bundle.network_id();
-        let spool = open_spool(&config, network)?;
+        let spool = open_spool(&config, network, &report)?;
+        let frame_ids = frame_ids(&config, state.as_ref(), &spool)?;
         let limits = bundle.manifest().limits();
         let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
         let (section, results) = load_section(&config, bundle).await?;
         let topics = DeviceTopics::new(&config);
-        let mut link = link_config(&config, &topics, boot, network);
+        let LinkSetup { mut link, presence } = link_config(&config, &topics, boot, network);
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let report = SharedReport::default();
         let source = source.start(config.capture, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (connected_sender, connected) = watch::channel(false);
@@ -98,20 +102,34 @@ impl Device {
                 topics,
                 report: report.clone(),
             },
-            capture_clock: CaptureClock::of(config.capture),
+            presence,
+            capture_clock: CaptureClock::of(config.capture, clock.now()),
             grace,
-            start,
-            spool_served: start,
+            clock,
+            spool_served: Instant::now(),
             connected: connected_sender,
             has_been_connected: false,
         };
         info!(
-            device = %config.id, slot = %config.slot, boot = boot.0, network = network.short(), broker = %config.broker,
-            start_ms = start.elapsed().as_millis() as u64, "device ready"
+            device = %config.id, slot = %config.slot, boot = boot.0, network = network.short(), broker = %config.broker.address,
+            start_ms = clock.now().us / 1000, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        let (device, slot) = (config.id, config.slot);
-        Ok(DeviceHandle { device, slot, boot, link, report, stop, connected, agent, ended: None, grace })
+        let (device, slot, identity) = (config.id, config.slot, config.broker.identity);
+        Ok(DeviceHandle {
+            identity,
+            device,
+            slot,
+            boot,
+            link,
+            report,
+            stop,
+            connected,
+            agent,
+            ended: None,
+            grace,
+            state_lock,
+        })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -210,6 +228,8 @@ impl DeviceHandle {
     pub fn kill(&self) {
         self.agent.abort();
         self.link.kill();
+        // The next device may use the folder at once.
+        self.state_lock.iter().for_each(StateLock::release);
     }
 }
 
@@ -232,10 +252,37 @@ async fn load_section(
     loading.await.map_err(|e| DeviceError::Thread(e.into()))?
 }
 
-fn open_spool(config: &DeviceConfig, network: NetworkId) -> Result<Option<Spool>, DeviceError> {
-    match (config.options.spool.max_bytes, &config.options.state_dir) {
-        (0, _) => Ok(None),
-        (bytes, None) => Ok(Some(Spool::in_memory(bytes, network))),
-        (bytes, Some(dir)) => Spool::open(dir.join("spool"), bytes, network).map(Some),
+fn open_spool(
+    config: &DeviceConfig,
+    network: NetworkId,
+    report: &SharedReport,
+) -> Result<Spool, DeviceError> {
+    let DeviceConfig { site, group, slot, id, options, .. } = config;
+    match (options.spool.max_bytes, &options.state_dir) {
+        // It holds no answers, only the ids of those that are given up.
+        (0, _) => Ok(Spool::in_memory(0, network)),
+        (bytes, None) => Ok(Spool::in_memory(bytes, network)),
+        (bytes, Some(dir)) => {
+            let (site, group) = (site.clone(), group.clone());
+            let owner = Owner { site, group, slot: *slot, device: id.clone() };
+            let folder = SpoolFolder { path: dir.join("spool"), owner, report: report.clone() };
+            Spool::open(&folder, bytes, network)
+        }
+    }
+}
+
+/// Ids of a device that makes a sample of each frame; they continue after those in the spool.
+fn frame_ids(
+    config: &DeviceConfig,
+    state: Option<&StateFolder>,
+    spool: &Spool,
+) -> Result<Option<FrameIds>, DeviceError> {
+    match config.capture {
+        Capture::Source => {
+            let mut ids = FrameIds::open(state)?;
+            ids.continue_after(spool.newest().unwrap_or_default());
+            Ok(Some(ids))
+        }
+        Capture::Trigger | Capture::Clock { .. } => Ok(None),
     }
 }

@@ -1,4 +1,5 @@
-//! Reasons for which a device does not start.
+//! Reasons for which a device does not start. Each message has its causes, so no variant names a source: a reader of the whole chain would
+//! print them twice.
 
 use std::fmt::Display;
 use std::io;
@@ -23,7 +24,7 @@ pub enum DeviceError {
     },
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
-    Frames(#[from] DataError),
+    Frames(DataError),
     /// A frame is broken, and `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
@@ -35,10 +36,16 @@ pub enum DeviceError {
     Link(#[from] LinkError),
     /// The admin listener cannot listen.
     #[error("admin.listen: {0}")]
-    Admin(#[source] io::Error),
+    Admin(io::Error),
     /// The system gives no thread.
     #[error("starting the model thread: {0}")]
-    Thread(#[source] io::Error),
+    Thread(io::Error),
+}
+
+impl From<DataError> for DeviceError {
+    fn from(error: DataError) -> Self {
+        Self::Frames(error)
+    }
 }
 
 impl DeviceError {
@@ -48,5 +55,26 @@ impl DeviceError {
 
     pub(crate) fn source_of_frames(name: impl Display, reason: impl Display) -> Self {
         Self::unusable("source of frames:", name, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn no_cause_is_printed_twice() {
+        let io = || io::Error::other("no such luck");
+        let data = DataError::Read { at: "frames".into(), source: io() };
+        for error in [DeviceError::Frames(data), DeviceError::Admin(io()), DeviceError::Thread(io())] {
+            let (text, mut chain, mut cause) = (error.to_string(), error.to_string(), error.source());
+            while let Some(error) = cause {
+                chain.push_str(&error.to_string());
+                cause = error.source();
+            }
+            assert_eq!((chain.matches("no such luck").count(), chain), (1, text));
+        }
     }
 }

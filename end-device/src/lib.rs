@@ -14,6 +14,7 @@ mod error;
 mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
+mod presence_watch;
 mod publisher;
 mod recent_samples;
 mod reply_rule;

@@ -1,10 +1,15 @@
 //! The device's MQTT connection: topics, birth, status and last will.
 
-use headwater_link::{LinkConfig, QoS, RetainedMessage};
-use headwater_protocol::{Birth, Boot, DeviceState, DeviceTopic, NetworkId, SampleId, Status, Topic, Topics};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
-use crate::capture_clock::CaptureClock;
+use headwater_link::{LinkConfig, QoS, RetainedMessage};
+use headwater_protocol::{
+    Birth, Boot, DeviceState, DeviceTopic, NetworkId, Numbering, SampleId, Status, Topic, Topics,
+};
+
+use crate::capture_clock::sample_at;
 use crate::config::{Capture, DeviceConfig};
+use crate::presence_watch::PresenceWatch;
 use crate::timestamp::since_1970;
 
 /// Topics that the device subscribes or publishes to.
@@ -37,16 +42,19 @@ impl DeviceTopics {
     }
 }
 
+/// The connection of a device, and its messages that the broker keeps.
+pub(crate) struct LinkSetup {
+    pub(crate) link: LinkConfig,
+    pub(crate) presence: PresenceWatch,
+}
+
 /// Configuration of the connection: subscriptions, birth, status and last will.
-///
-/// # Errors
-/// [`DeviceError::Thread`] when a message cannot be written as JSON.
 pub(crate) fn link_config(
     config: &DeviceConfig,
     topics: &DeviceTopics,
     boot: Boot,
     network: NetworkId,
-) -> LinkConfig {
+) -> LinkSetup {
     let birth = Birth {
         device: config.id.clone(),
         slot: config.slot,
@@ -54,22 +62,40 @@ pub(crate) fn link_config(
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
         sample: first_sample(config.capture),
+        numbering: Some(numbering(config.capture)),
         capabilities: Vec::new(),
     };
     let status = |state| json(&topics.status, &Status { state, boot });
-    let client_id = format!("{}.{}.{}", config.site, config.group, config.id);
+    // Nobody who may connect can guess the id and end this connection by it.
+    let random = RandomState::new().build_hasher().finish() as u32;
+    let client_id = format!("{}.{}.{}.{random:08x}", config.site, config.group, config.id);
     let mut link = LinkConfig::new(config.broker.clone(), client_id)
         .subscribe(&topics.request, QoS::AtLeastOnce)
         .subscribe(&topics.settled, QoS::AtMostOnce)
-        .subscribe(&topics.status, QoS::AtLeastOnce);
+        .subscribe(&topics.status, QoS::AtLeastOnce)
+        .subscribe(&topics.birth, QoS::AtLeastOnce);
     if config.capture == Capture::Trigger {
         link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
     }
     // Birth comes before the status, so that a reader of the status knows the device.
-    link.retained = vec![json(&topics.birth, &birth), status(DeviceState::Up)];
+    let (birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
+    let presence = PresenceWatch::new(birth.payload.clone(), up.payload.clone());
+    link.retained = vec![birth, up];
     link.last_will = Some(status(DeviceState::Down));
     link.keep_alive_s = config.options.keep_alive_s;
-    link
+    LinkSetup { link, presence }
+}
+
+/// How the cause of a capture gives its id.
+fn numbering(capture: Capture) -> Numbering {
+    match capture {
+        Capture::Trigger => Numbering::Trigger,
+        // The settings bound the period to a day.
+        Capture::Clock { period_ms } => {
+            Numbering::Clock { period_ms: u32::try_from(period_ms).unwrap_or(u32::MAX) }
+        }
+        Capture::Source => Numbering::Source,
+    }
 }
 
 /// The present sample id, if the clock gives the ids.
@@ -77,9 +103,8 @@ fn first_sample(capture: Capture) -> Option<SampleId> {
     let now = since_1970();
     match capture {
         Capture::Source => Some(SampleId(now.as_millis() as u64)),
-        Capture::Trigger | Capture::Clock { .. } => {
-            CaptureClock::of(capture).map(|clock| clock.sample_at(now))
-        }
+        Capture::Clock { period_ms } => Some(sample_at(period_ms, now)),
+        Capture::Trigger => None,
     }
 }
 

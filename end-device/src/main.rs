@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use headwater_end_device::{Device, DeviceReport, DeviceSettings, Ended, OpenedSettings};
-use headwater_settings::Sources;
-use headwater_telemetry::{init_logs, stop_signal};
+use headwater_settings::{Sources, Stop, print_result};
+use headwater_telemetry::{init_logs, print_error, stop_signal};
+use tracing::warn;
 
 /// Name of this program in messages.
 const PROGRAM: &str = "headwater-device";
@@ -20,18 +21,16 @@ fn main() -> ExitCode {
         Err(stop) => return stop.print(PROGRAM),
     };
     let settings = &loaded.settings;
-    if let Err(error) = init_logs(&settings.log.filter, settings.log.format) {
-        return fail(BAD_USAGE, &error.into());
+    if let Err(mistake) = init_logs(&settings.log.filter, settings.log.format) {
+        return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
     }
+    loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.command_line.check_config {
         let checked = settings
             .open()
             .and_then(|OpenedSettings { config, bundle, source }| Device::check(&config, &bundle, &source));
         return match checked {
-            Ok(()) => {
-                print!("{}", loaded.to_toml(None));
-                ExitCode::SUCCESS
-            }
+            Ok(()) => print_result(PROGRAM, &loaded.to_toml(None)),
             Err(error) => fail(BAD_USAGE, &error.into()),
         };
     }
@@ -40,18 +39,19 @@ fn main() -> ExitCode {
     }
     match run(settings) {
         Ok((report, ended)) => {
-            if settings.json {
-                println!("{}", serde_json::json!(report));
-            }
+            let printed = match settings.json {
+                true => print_result(PROGRAM, &format!("{}\n", serde_json::json!(report))),
+                false => ExitCode::SUCCESS,
+            };
             // The log names the fault of the source.
-            if ended == Ended::SourceBroke { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            if ended == Ended::SourceBroke { ExitCode::FAILURE } else { printed }
         }
         Err(error) => fail(1, &error),
     }
 }
 
 fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
-    eprintln!("{PROGRAM}: {error:#}");
+    print_error(&format!("{PROGRAM}: {error:#}"));
     ExitCode::from(code)
 }
 
@@ -59,6 +59,7 @@ fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)> {
     let OpenedSettings { config, bundle, source } = settings.open()?;
+    settings.security.warn_of_link("broker.address", &settings.broker.address);
     let mut device = Device::start(config, Arc::new(bundle), source).await?;
     #[cfg(feature = "admin")]
     let _admin = device.start_admin(&settings.admin).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_settings::AdminSettings;
-use headwater_telemetry::{AdminServer, Metrics, ReportMetric};
+use headwater_telemetry::{AdminServer, Liveness, Metrics, ReportMetric};
 
 use crate::device::DeviceHandle;
 use crate::error::DeviceError;
@@ -12,13 +12,14 @@ use crate::report::DeviceCounts;
 type Metric = ReportMetric<DeviceCounts>;
 
 /// Metrics of the report, whose fields explain them.
-const METRICS: [Metric; 23] = [
+const METRICS: [Metric; 27] = [
     Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
     Metric::counter(
         "headwater_device_captures_missed_total",
-        "Captures by the clock that came too late.",
+        "Captures by the clock that came too late or that a step of the clock passed over.",
         |r| r.captures_missed,
     ),
+    Metric::counter("headwater_device_clock_steps_total", "Steps of the wall clock.", |r| r.clock_steps),
     Metric::counter("headwater_device_triggers_repeated_total", "Repeated triggers.", |r| r.repeated),
     Metric::counter("headwater_device_triggers_backwards_total", "Triggers refused.", |r| r.backwards),
     Metric::counter("headwater_device_source_frames_total", "Frames from the source.", |r| r.source_frames),
@@ -27,8 +28,19 @@ const METRICS: [Metric; 23] = [
     Metric::counter("headwater_device_section_failures_total", "Failures of the section.", |r| {
         r.section_failures
     }),
+    Metric::counter("headwater_device_births_restored_total", "Births published again.", |r| {
+        r.births_restored
+    }),
     Metric::counter("headwater_device_late_messages_total", "Messages sent late.", |r| r.late_sent),
     Metric::counter("headwater_device_samples_lost_total", "Samples whose id is lost.", |r| r.lost),
+    Metric::counter("headwater_device_state_damaged_total", "Damaged files of the state folder.", |r| {
+        r.state_damaged
+    }),
+    Metric::counter(
+        "headwater_device_segments_of_others_total",
+        "Spooled segments of another device, set aside.",
+        |r| r.segments_of_others,
+    ),
     Metric::counter("headwater_device_sent_bytes_total", "Bytes written to the socket.", |r| r.wire_sent),
     Metric::counter("headwater_device_received_bytes_total", "Bytes read from the socket.", |r| {
         r.wire_received
@@ -64,6 +76,13 @@ fn values<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(St
     counts.iter().map(|(label, count)| ((*label).to_owned(), read(count))).collect()
 }
 
+/// Seconds from 1970 to the end of the own certificate.
+const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
+    "headwater_device_certificate_expiry_timestamp_seconds",
+    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
+    |&expires| expires,
+)];
+
 impl DeviceHandle {
     /// Starts the admin listener if the settings have one.
     ///
@@ -74,7 +93,12 @@ impl DeviceHandle {
         let (report, link) = (self.report.clone(), self.link.clone());
         metrics
             .register_report(&METRICS, &[("device", self.device.as_str())], move || report.with_link(&link));
-        let server = AdminServer::start(settings.listen, metrics, || true).await;
+        if let Some(identity) = self.identity.clone().filter(|identity| identity.certificate().is_some()) {
+            metrics.register_report(&CERTIFICATE, &[("device", self.device.as_str())], move || {
+                identity.certificate().map_or(0, |own| own.expires_unix_s())
+            });
+        }
+        let server = AdminServer::start(settings.listen, metrics, || Liveness::Live).await;
         server.map_err(DeviceError::Admin)
     }
 }

@@ -28,8 +28,10 @@ pub struct DeviceReport {
 pub struct DeviceCounts {
     /// Captured samples, once each: in view, not in view, or broken.
     pub captured: u64,
-    /// Captures by the clock that the device was too late for.
+    /// Captures by the clock that the device was too late for, or that a wall clock set forward passed over.
     pub captures_missed: u64,
+    /// Steps of the wall clock by at least half a period, either way.
+    pub clock_steps: u64,
     /// Triggers for a sample that was captured already.
     pub repeated: u64,
     /// Refused triggers for a sample before the newest one.
@@ -50,19 +52,25 @@ pub struct DeviceCounts {
     pub section_failures: u64,
     /// Received messages that the device refused, by error code.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Times that the device published its birth and status again because the broker had others.
+    pub births_restored: u64,
     /// Unsettled samples in memory now.
     pub kept_samples: u64,
     /// Unsettled samples in the spool now.
     pub spooled: u64,
     /// Bytes of the spool now.
     pub spool_bytes: u64,
-    /// Messages sent late, from the spool.
+    /// Messages sent late: from the spool, or again from memory.
     pub late_sent: u64,
     /// Given-up samples, of which only the id is reported to the leader, by reason: `spool_full`, `other_network`, `unreadable`,
-    /// `disk`, `refused` (larger than the broker takes). An unreadable end of a segment counts as one sample.
+    /// `disk`, `disk_full`, `refused` (larger than the broker takes). An unreadable part of a segment counts as one sample.
     pub given_up: BTreeMap<&'static str, u64>,
     /// Given-up samples of which not even the id is left.
     pub lost: u64,
+    /// Files of the state folder that were damaged, most of which were set aside.
+    pub state_damaged: u64,
+    /// Segments of the spool that were set aside because they hold the answers of another device.
+    pub segments_of_others: u64,
     /// Bytes written to the socket, over all connections, with MQTT headers.
     pub wire_sent: u64,
     /// Bytes read from the socket.
@@ -101,7 +109,7 @@ impl DeviceCounts {
 
     pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers) {
         self.kept_samples = unsettled.memory.answers.len() as u64;
-        let Some(spool) = &unsettled.spool else { return };
+        let spool = &unsettled.spool;
         (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
         let counts = &spool.counts;
         self.lost = counts.lost;

@@ -1,8 +1,15 @@
 //! A point in time on both clocks of a device.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use headwater_protocol::age_ms;
+
+/// The device's own clock: it begins at the device's start, never steps, and counts the time in which the machine is suspended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceClock {
+    /// Time of the machine's clock at the device's start.
+    start: Duration,
+}
 
 /// A point in time. The device's own clock never steps; the wall clock means the same after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,12 +20,44 @@ pub(crate) struct Timestamp {
     pub(crate) since_1970: Duration,
 }
 
-impl Timestamp {
-    /// The present, in a device that started at `start`.
-    pub(crate) fn now(start: Instant) -> Self {
-        Self { us: start.elapsed().as_micros() as u64, since_1970: since_1970() }
+/// Longest time between the readings of the two clocks. A thread that is interrupted between them reads again.
+const CLOSE_READINGS: Duration = Duration::from_micros(100);
+
+/// Readings before the closest one has to do.
+const MAX_READINGS: usize = 4;
+
+impl DeviceClock {
+    /// A clock that begins now.
+    pub(crate) fn start() -> Self {
+        Self { start: since_machine_start() }
     }
 
+    /// The present on both clocks, read at nearly the same moment.
+    pub(crate) fn now(self) -> Timestamp {
+        let mut closest = self.read();
+        for _ in 1..MAX_READINGS {
+            if closest.1 <= CLOSE_READINGS {
+                break;
+            }
+            let (timestamp, apart) = self.read();
+            if apart < closest.1 {
+                closest = (timestamp, apart);
+            }
+        }
+        closest.0
+    }
+
+    /// Reads both clocks; returns also the time that the reading took.
+    fn read(self) -> (Timestamp, Duration) {
+        let before = since_machine_start();
+        let since_1970 = since_1970();
+        let apart = since_machine_start().saturating_sub(before);
+        let us = before.saturating_sub(self.start).as_micros() as u64;
+        (Timestamp { us, since_1970 }, apart)
+    }
+}
+
+impl Timestamp {
     /// The wall clock, in ms since 1970, at a capture that is given in microseconds since the device's start.
     pub(crate) fn unix_ms_of(self, captured_us: u64) -> u64 {
         self.unix_ms().saturating_sub(self.us.saturating_sub(captured_us) / 1000)
@@ -29,6 +68,12 @@ impl Timestamp {
         age_ms(self.unix_ms().saturating_sub(captured_unix_ms).saturating_mul(1000))
     }
 
+    /// Microseconds by which the wall clock is ahead of the device's own clock.
+    pub(crate) fn wall_ahead_us(self) -> i64 {
+        let wall_us = i64::try_from(self.since_1970.as_micros()).unwrap_or(i64::MAX);
+        wall_us.saturating_sub(i64::try_from(self.us).unwrap_or(i64::MAX))
+    }
+
     fn unix_ms(self) -> u64 {
         self.since_1970.as_millis() as u64
     }
@@ -37,6 +82,21 @@ impl Timestamp {
 /// The wall clock.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Time since the machine's start, with the time in which it was suspended.
+#[cfg(target_os = "linux")]
+fn since_machine_start() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default());
+    seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Time since the first call. Elsewhere the standard library has no clock that counts suspended time.
+#[cfg(not(target_os = "linux"))]
+fn since_machine_start() -> Duration {
+    static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    FIRST.elapsed()
 }
 
 #[cfg(test)]
@@ -50,5 +110,22 @@ mod tests {
         assert_eq!(now.age_ms(87_000), 3_000);
         assert_eq!(now.age_ms(0), u16::MAX, "it saturates");
         assert_eq!(now.age_ms(91_000), 0, "the wall clock was set back");
+    }
+
+    #[test]
+    fn the_wall_clock_may_be_behind_the_device_s_own() {
+        assert_eq!(Timestamp { us: 7, since_1970: Duration::from_micros(5) }.wall_ahead_us(), -2);
+        assert_eq!(Timestamp { us: 0, since_1970: Duration::MAX }.wall_ahead_us(), i64::MAX);
+    }
+
+    #[test]
+    fn the_device_s_own_clock_begins_at_zero_and_grows() {
+        let clock = DeviceClock::start();
+        let first = clock.now();
+        let mut later = clock.now();
+        while later.us == first.us {
+            later = clock.now();
+        }
+        assert!(first.us < 60_000_000 && first.us < later.us, "{first:?} {later:?}");
     }
 }

@@ -9,7 +9,11 @@
 //!       not sent             sent late until settled
 //! ```
 //!
-//! Without a spool (`max_bytes = 0`), answers beyond the bounds of memory are lost, and unsent ones are never sent; nobody is told.
+//! A spool of no bytes (`max_bytes = 0`) holds no answers. Answers that could not be sent or exceed the bounds of memory are given up, and
+//! the spool reports their ids to the leader.
+//!
+//! An answer in memory that the leader's notices pass over is sent again, marked late: its message may have been lost on a connection
+//! that lives.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +30,7 @@ use crate::timestamp::Timestamp;
 #[derive(Debug)]
 pub(crate) struct UnsettledAnswers {
     pub(crate) memory: AnswerBuffer,
-    pub(crate) spool: Option<Spool>,
+    pub(crate) spool: Spool,
 }
 
 /// Features of a sample, in reply to a request.
@@ -56,6 +60,26 @@ pub(crate) struct BufferedAnswer {
     pub(crate) answer: Bytes,
     /// The features that the leader may request; empty if there are none.
     pub(crate) features: Vec<u8>,
+    /// True once the answer was sent again, marked late.
+    pub(crate) is_late: bool,
+    /// Notices that passed the sample over since it was sent.
+    passed_over: u8,
+}
+
+/// Notices that may pass a sample over: its message may be on the way.
+const MAX_PASSED_OVER: u8 = 2;
+
+/// Time that a sample has to be decided before its answer is sent again.
+const SEND_AGAIN_US: u64 = 2_000_000;
+
+/// Answers sent again for one notice.
+const MAX_SENT_AGAIN: usize = 64;
+
+impl BufferedAnswer {
+    /// An answer that was sent in time.
+    pub(crate) fn new(captured_us: u64, sent_us: u64, answer: Bytes, features: Vec<u8>) -> Self {
+        Self { captured_us, sent_us, answer, features, is_late: false, passed_over: 0 }
+    }
 }
 
 impl UnsettledAnswers {
@@ -66,65 +90,56 @@ impl UnsettledAnswers {
     }
 
     /// Keeps an answer that could not be sent. False when there is no spool from which to send it later.
-    pub(crate) fn keep_unsent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) -> bool {
-        match &mut self.spool {
-            Some(spool) => spool.put(&record(sample, &answer, now), None),
-            None => self.keep_sent(sample, answer, now),
-        }
-        self.spool.is_some()
+    pub(crate) fn keep_unsent(&mut self, sample: SampleId, answer: &BufferedAnswer, now: Timestamp) -> bool {
+        self.spool.put(&record(sample, answer, now), None);
+        self.spool.holds_answers()
     }
 
     /// Moves the answers that exceed the bounds of memory to the spool.
     pub(crate) fn spool_surplus(&mut self, now: Timestamp) {
         let keep_us = self.memory.keep_us;
         while let Some((sample, answer)) = self.memory.pop_surplus(now.us) {
-            if let Some(spool) = &mut self.spool {
-                let due_us = answer.sent_us.saturating_add(keep_us);
-                spool.put(&record(sample, &answer, now), Some(due_us));
-            }
+            let due_us = answer.sent_us.saturating_add(keep_us);
+            self.spool.put(&record(sample, &answer, now), Some(due_us));
         }
     }
 
-    /// Moves all answers to the spool: messages sent on the lost connection may never have arrived.
+    /// Moves all answers to the spool: messages sent on the lost connection may never have arrived. Without a spool they stay in memory.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
-        if let Some(spool) = &mut self.spool {
-            spool.disconnected();
+        self.spool.disconnected();
+        if self.spool.holds_answers() {
             while let Some((sample, answer)) = self.memory.answers.pop_first() {
-                spool.put(&record(sample, &answer, now), None);
+                self.spool.put(&record(sample, &answer, now), None);
             }
         }
     }
 
     /// Moves all answers to a spool on disk at shutdown, for the next start. A spool in memory is lost, which is logged.
     pub(crate) fn close(&mut self, now: Timestamp) {
-        match &self.spool {
-            Some(spool) if spool.is_on_disk() => self.disconnected(now),
-            Some(spool) if spool.len() > 0 => {
-                warn!(
-                    samples = spool.len(),
-                    "unsent samples are lost with this process: without a state folder the spool is in memory"
-                );
-            }
-            _ => {}
+        if self.spool.is_on_disk() {
+            self.disconnected(now);
+        } else if self.spool.len() > 0 {
+            warn!(
+                samples = self.spool.len(),
+                "unsent samples are lost with this process: without a state folder the spool is in memory"
+            );
         }
     }
 
     /// Removes the samples that the leader reports as settled.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
         self.memory.settle(notice);
-        if let Some(spool) = &mut self.spool {
-            spool.settle(notice);
-        }
+        self.spool.settle(notice);
     }
 
     /// The features of a sample; `None` if there are none, or none any more.
     pub(crate) fn features(&mut self, sample: SampleId, now: Timestamp) -> Option<RequestedFeatures<'_>> {
         let features = match self.memory.answers.get(&sample) {
             Some(answer) => RequestedFeatures {
-                age: Age { ms: now.age_ms(now.unix_ms_of(answer.captured_us)), is_late: false },
+                age: Age { ms: now.age_ms(now.unix_ms_of(answer.captured_us)), is_late: answer.is_late },
                 bits: Cow::Borrowed(answer.features.as_slice()),
             },
-            None => match self.spool.as_mut()?.read(sample)? {
+            None => match self.spool.read(sample)? {
                 SpooledSample::Answer { captured_unix_ms, features, .. } => RequestedFeatures {
                     age: Age { ms: now.age_ms(captured_unix_ms), is_late: true },
                     bits: Cow::Owned(features),
@@ -137,7 +152,7 @@ impl UnsettledAnswers {
 
     /// Number of samples in the spool.
     pub(crate) fn spooled(&self) -> usize {
-        self.spool.as_ref().map_or(0, Spool::len)
+        self.spool.len()
     }
 
     /// True when every answer is settled.
@@ -174,13 +189,47 @@ impl AnswerBuffer {
 
     /// Removes the samples that the leader reports as settled.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
-        if let Some(since) = notice.since.filter(|since| *since <= notice.account.highest) {
-            self.answers.extract_if(since..=notice.account.highest, |_, _| true).for_each(drop);
+        for (first, last) in settled_ranges(notice) {
+            self.answers.extract_if(first..=last, |_, _| true).for_each(drop);
         }
         for sample in &notice.late {
             self.answers.remove(sample);
         }
     }
+
+    /// Counts a notice for the answers that it passes over; returns those to send again. Only a notice with exact ranges passes any over.
+    pub(crate) fn passed_over(&mut self, notice: &SettledNotice, now_us: u64) -> Vec<SampleId> {
+        if notice.closed.is_none() {
+            return Vec::new();
+        }
+        let mut again = Vec::new();
+        for (sample, answer) in self.answers.range_mut(..notice.account.highest) {
+            answer.passed_over = answer.passed_over.saturating_add(1);
+            let has_waited = answer.sent_us.saturating_add(SEND_AGAIN_US) <= now_us;
+            if answer.passed_over > MAX_PASSED_OVER && has_waited && again.len() < MAX_SENT_AGAIN {
+                again.push(*sample);
+            }
+        }
+        again
+    }
+
+    /// Notes that an answer was sent again, marked late.
+    pub(crate) fn sent_again(&mut self, sample: SampleId, now_us: u64) {
+        if let Some(answer) = self.answers.get_mut(&sample) {
+            (answer.sent_us, answer.is_late, answer.passed_over) = (now_us, true, 0);
+        }
+    }
+}
+
+/// Ranges of samples, sent on the present connection, that a notice settles beside those that it names one by one. The first id of a
+/// range is not above its last.
+fn settled_ranges(notice: &SettledNotice) -> impl Iterator<Item = (SampleId, SampleId)> {
+    let earlier = match &notice.closed {
+        Some(_) => None,
+        None => notice.since.map(|since| (since, notice.account.highest)),
+    };
+    let exact = notice.closed.iter().flatten().copied();
+    exact.chain(earlier).filter(|(first, last)| first <= last)
 }
 
 #[cfg(test)]
@@ -195,7 +244,7 @@ mod tests {
 
     /// At most two samples in memory, each for 10 ms.
     fn unsettled(has_spool: bool) -> UnsettledAnswers {
-        let spool = has_spool.then(|| Spool::in_memory(1 << 20, NetworkId([7; 32])));
+        let spool = Spool::in_memory(if has_spool { 1 << 20 } else { 0 }, NetworkId([7; 32]));
         UnsettledAnswers { memory: AnswerBuffer::new(2, KEEP_US / 1000), spool }
     }
 
@@ -204,21 +253,16 @@ mod tests {
     }
 
     fn sent(unsettled: &mut UnsettledAnswers, sample: u64, at_us: u64) {
-        let answer = BufferedAnswer {
-            captured_us: at_us,
-            sent_us: at_us,
-            answer: Bytes::from_static(b"answer"),
-            features: vec![sample as u8],
-        };
+        let answer = BufferedAnswer::new(at_us, at_us, Bytes::from_static(b"answer"), vec![sample as u8]);
         unsettled.keep_sent(SampleId(sample), answer, at(at_us));
     }
 
     fn empty_answer() -> BufferedAnswer {
-        BufferedAnswer { captured_us: 0, sent_us: 0, answer: Bytes::new(), features: vec![] }
+        BufferedAnswer::new(0, 0, Bytes::new(), vec![])
     }
 
     fn due(unsettled: &mut UnsettledAnswers, now_us: u64) -> Vec<u64> {
-        let due = unsettled.spool.as_mut().unwrap().due(now_us, 99);
+        let due = unsettled.spool.due(now_us, 99);
         due.into_iter().map(|sample| sample.0).collect()
     }
 
@@ -227,6 +271,7 @@ mod tests {
             account: Settled { highest: SampleId(highest), ..Settled::default() },
             since: since.map(SampleId),
             late: late.iter().map(|id| SampleId(*id)).collect(),
+            closed: None,
         }
     }
 
@@ -276,7 +321,7 @@ mod tests {
     #[test]
     fn a_sample_that_could_not_be_sent_is_late_at_once_and_not_covered() {
         let mut unsettled = unsettled(true);
-        assert!(unsettled.keep_unsent(SampleId(1), empty_answer(), at(5)));
+        assert!(unsettled.keep_unsent(SampleId(1), &empty_answer(), at(5)));
         assert_eq!(due(&mut unsettled, 5), [1]);
         unsettled.settle(&notice(Some(0), 9, &[]));
         assert_eq!(unsettled.spooled(), 1);
@@ -284,18 +329,90 @@ mod tests {
     }
 
     #[test]
-    fn without_a_spool_the_surplus_is_lost() {
+    fn without_a_spool_what_memory_cannot_keep_is_given_up_and_reported() {
         let mut unsettled = unsettled(false);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 0));
-        assert!(!unsettled.keep_unsent(SampleId(9), empty_answer(), at(5)));
+        assert_eq!(unsettled.memory.answers.len(), 2);
+        assert!(!unsettled.keep_unsent(SampleId(9), &empty_answer(), at(5)));
         unsettled.disconnected(at(9));
         assert!(unsettled.features(SampleId(3), at(9)).is_some(), "it may still be asked for");
+        assert_eq!(due(&mut unsettled, 9), [0, 1, 9]);
+        assert_eq!(unsettled.spool.read(SampleId(0)), Some(SpooledSample::GivenUp));
+        unsettled.settle(&notice(None, 0, &[0, 1, 9]));
+        assert_eq!(due(&mut unsettled, 9), [0; 0]);
+    }
+
+    /// A notice of these ranges, whose highest sample is the last.
+    fn exact(ranges: &[(u64, u64)], late: &[u64]) -> SettledNotice {
+        let closed = ranges.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
+        let highest = ranges.iter().map(|(_, last)| *last).max().unwrap_or_default();
+        SettledNotice { closed: Some(closed), ..notice(Some(0), highest, late) }
+    }
+
+    #[test]
+    fn a_notice_with_ranges_settles_exactly_what_it_names() {
+        let mut unsettled = unsettled(true);
+        (0..8).for_each(|sample| sent(&mut unsettled, sample, sample));
+        unsettled.keep_unsent(SampleId(20), &empty_answer(), at(9));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 7));
+        // 6 and 7 are in memory.
+        unsettled.settle(&exact(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
+        let left = due(&mut unsettled, KEEP_US * 9);
+        assert_eq!(
+            (left, ids(&unsettled.memory)),
+            (vec![0, 3], vec![7]),
+            "also what was never sent is closed"
+        );
+        unsettled.settle(&exact(&[], &[0, 3, 7]));
+        assert!(unsettled.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_notices_pass_over_is_sent_again_until_it_is_named() {
+        let mut buffer = buffer_of(6, 10);
+        let notice = exact(&[(0, 1), (3, 4)], &[]);
+        buffer.settle(&notice);
+        assert_eq!(ids(&buffer), [2, 5]);
+        let now_us = SEND_AGAIN_US + 2;
+        let mut again = |now_us| -> Vec<u64> {
+            buffer.passed_over(&notice, now_us).into_iter().map(|sample| sample.0).collect()
+        };
+        assert_eq!((again(now_us).len(), again(now_us).len()), (0, 0), "it may be on the way");
+        assert_eq!(again(now_us - 1), [0; 0], "it has two seconds");
+        assert_eq!(again(now_us), [2], "5 is above the highest sample");
+        buffer.sent_again(SampleId(2), now_us);
+        assert!(buffer.answers[&SampleId(2)].is_late);
+        let mut times = 0;
+        for at in 1..=10 {
+            times += buffer.passed_over(&notice, now_us + at * SEND_AGAIN_US / 4).len();
+            if times == 1 {
+                assert_eq!(at, 4, "again after two more seconds");
+                break;
+            }
+        }
+        buffer.settle(&exact(&[], &[2]));
+        assert_eq!(ids(&buffer), [5]);
+    }
+
+    #[test]
+    fn few_answers_are_sent_again_at_once_and_none_for_an_earlier_leader() {
+        let mut buffer = buffer_of(200, 1000);
+        let late_us = SEND_AGAIN_US * 9;
+        let earlier = notice(None, 500, &[]);
+        (0..9).for_each(|_| assert_eq!(buffer.passed_over(&earlier, late_us), []));
+        let notice = exact(&[(500, 500)], &[]);
+        (0..MAX_PASSED_OVER).for_each(|_| assert_eq!(buffer.passed_over(&notice, late_us), []));
+        let mut sent = 0;
+        while sent < 200 {
+            let again = buffer.passed_over(&notice, late_us);
+            assert!(!again.is_empty() && again.len() <= MAX_SENT_AGAIN && again[0].0 == sent, "{again:?}");
+            sent += again.len() as u64;
+            again.into_iter().for_each(|sample| buffer.sent_again(sample, late_us));
+        }
     }
 
     fn buffered(captured_us: u64) -> BufferedAnswer {
-        let features = vec![captured_us as u8];
-        BufferedAnswer { captured_us, sent_us: captured_us, answer: Bytes::new(), features }
+        BufferedAnswer::new(captured_us, captured_us, Bytes::new(), vec![captured_us as u8])
     }
 
     /// Samples captured at 0 us, 1 us, ..., kept for 10 ms.

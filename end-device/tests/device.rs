@@ -12,8 +12,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, PolicyId, SampleId, Slot, Status,
-    Topic,
+    Birth, Body, Boot, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, Numbering, PolicyId,
+    SampleId, Slot, Status, Topic,
 };
 use support::{
     Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
@@ -140,6 +140,7 @@ async fn a_device_publishes_its_birth_and_its_status_up_and_down() {
     let boot = device.report().boot;
     let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
     assert_eq!((birth.slot, birth.boot, birth.network), (Slot::new(2).unwrap(), boot, bundle().network_id()));
+    assert_eq!(birth.numbering, Some(Numbering::Trigger));
     let status = |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap();
     assert_eq!(status(leader.receives(&["status"]).await), Status { state: DeviceState::Up, boot });
     device.shutdown().await;
@@ -168,6 +169,107 @@ async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
         |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
     assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Down);
     assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Up);
+}
+
+#[tokio::test]
+async fn a_birth_that_is_removed_or_replaced_is_published_again() {
+    let mut leader = Leader::of("own-birth").await;
+    let device = started(config("own-birth", 0)).await;
+    let own = leader.receives(&["birth"]).await.payload;
+    leader.receives(&["status"]).await;
+    let mut other: Birth = serde_json::from_slice(&own).unwrap();
+    other.boot = Boot(other.boot.0.wrapping_add(1));
+    let topic = leader.topics.device(&other.device, DeviceTopic::Birth);
+    for (times, wrong) in [(1, Vec::new()), (2, serde_json::to_vec(&other).unwrap())] {
+        leader.link.publish(topic.clone(), wrong.clone(), QoS::AtLeastOnce, true).unwrap();
+        assert_eq!(leader.receives(&["birth"]).await.payload, wrong);
+        assert_eq!(leader.receives(&["birth"]).await.payload, own);
+        let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
+        assert_eq!(status, Status { state: DeviceState::Up, boot: device.report().boot });
+        assert_eq!(device.report().counts.births_restored, times);
+    }
+}
+
+#[tokio::test]
+async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
+    let mut leader = Leader::of("later-reason").await;
+    let device = started(config("later-reason", 0)).await;
+    leader.triggers(1);
+    leader.answer().await;
+    let notice = br#"{"highest":1,"decided":0,"dropped":{"struck_by_lightning":1},"since":1,"dropped_otherwise":{"x":2}}"#;
+    leader.publishes(&Topic::Settled, notice.to_vec());
+    support::until(&device, |report| report.counts.kept_samples == 0).await;
+    assert_eq!(device.report().counts.faults, [].into());
+}
+
+#[tokio::test]
+async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_late() {
+    let mut leader = Leader::of("ranges").await;
+    let device = started(config("ranges", 0)).await;
+    for sample in [1, 2, 3] {
+        leader.triggers(sample);
+        assert!(!leader.answer().await.message().header.late);
+    }
+    // The leader never got sample 2: earlier versions took it for settled.
+    leader.settles_exactly(3, &[(1, 1), (3, 3)], &[]);
+    support::until(&device, |report| report.counts.kept_samples == 1).await;
+    let mut notices = tokio::time::interval(std::time::Duration::from_millis(100));
+    let again = loop {
+        tokio::select! {
+            answer = leader.answer() => break answer,
+            _ = notices.tick() => {}
+        }
+        leader.settles_exactly(3, &[(1, 1), (3, 3)], &[]);
+    };
+    let header = again.message().header;
+    assert_eq!((header.sample_low, header.late), (2, true));
+    assert!(header.age_ms >= 2000, "{header:?}");
+    leader.settles_exactly(3, &[(1, 1), (3, 3)], &[2]);
+    support::until(&device, |report| report.counts.kept_samples == 0).await;
+    let report = device.shutdown().await;
+    assert_eq!(
+        (report.counts.late_sent, report.counts.lost, report.counts.given_up.len()),
+        (1, 0, 0),
+        "{report:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_second_device_with_the_same_state_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let with_state = |slot| {
+        let mut config = config("one-folder", slot);
+        config.options.state_dir = Some(dir.path().into());
+        config
+    };
+    let first = started(with_state(0)).await;
+    let error = Device::start(with_state(1), bundle(), frames(1)).await.err().expect("a refusal").to_string();
+    assert!(error.contains("another running device") && error.contains("state_dir"), "{error}");
+    first.kill();
+    let second = started(with_state(1)).await;
+    second.shutdown().await;
+    started(with_state(0)).await;
+}
+
+#[tokio::test]
+async fn damaged_files_of_the_state_folder_stop_no_device() {
+    let mut leader = Leader::of("damaged").await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config("damaged", 0);
+    config.options.state_dir = Some(dir.path().into());
+    std::fs::create_dir(dir.path().join("spool")).unwrap();
+    // As after a power loss: pages that were not written are zero.
+    for file in ["boot", "sample", "spool/00000001.seg", "spool/given_up"] {
+        std::fs::write(dir.path().join(file), [0; 4096]).unwrap();
+    }
+    let device = started(config).await;
+    leader.triggers(1);
+    leader.answer().await;
+    // The sample id is that of another cause of captures.
+    assert_eq!(device.report().counts.state_damaged, 3);
+    for kept in ["boot.damaged-1", "spool/given_up.damaged-1", "spool/00000001.seg.damaged-2"] {
+        assert_eq!(std::fs::read(dir.path().join(kept)).unwrap(), [0; 4096], "{kept}");
+    }
 }
 
 #[tokio::test]
@@ -281,7 +383,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let mut leader = Leader::of("away").await;
     let proxy = TcpProxy::to(broker()).await.unwrap();
     let mut through = config("away", 0);
-    through.broker = proxy.address();
+    through.broker = proxy.address().into();
     let device = started(through).await;
     leader.triggers(1);
     leader.answer().await;

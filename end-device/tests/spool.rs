@@ -18,7 +18,7 @@ use headwater_link::testing::TcpProxy;
 use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
 use support::{
     Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
-    scores_bytes,
+    scores_bytes, until,
 };
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ impl DeviceSetup {
         let proxy = TcpProxy::to(broker()).await.unwrap();
         let state = tempfile::tempdir().unwrap();
         let mut config = config(group, 0);
-        config.broker = proxy.address();
+        config.broker = proxy.address().into();
         config.capture = Capture::Clock { period_ms: 10 };
         config.options.state_dir = Some(state.path().into());
         config.options.grace_ms = 20_000;
@@ -68,15 +68,6 @@ impl DeviceSetup {
     fn segments(&self) -> usize {
         std::fs::read_dir(self.state.path().join("spool")).unwrap().count()
     }
-}
-
-async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
-    let reached = async {
-        while !is_so(&device.report()) {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}", device.report()));
 }
 
 /// The whole id of a sample of the clock, which is far above the low half.
@@ -343,5 +334,36 @@ async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     until(&device, |report| report.counts.dropped.get("away").is_some_and(|count| *count >= 3)).await;
     assert!(!Path::exists(&setup.state.path().join("spool")));
     setup.proxy.open();
-    assert!(!setup.leader.answer().await.message().header.late);
+    // The leader learns of each sample: of those that could not be sent, that they are given up.
+    let (mut gone, mut in_time) = (BTreeSet::new(), 0);
+    while gone.len() < 3 || in_time == 0 {
+        let answer = setup.leader.answer().await;
+        match answer.message().header.late {
+            true => {
+                assert_eq!(answer.message().body, Body::Gone);
+                gone.insert(whole_id(&answer));
+            }
+            false => in_time += 1,
+        }
+    }
+    let report = device.report();
+    assert!(report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 3), "{report:?}");
+    assert!(!Path::exists(&setup.state.path().join("spool")));
+}
+
+#[tokio::test]
+async fn answers_of_another_slot_are_set_aside_and_never_sent() {
+    let mut setup = DeviceSetup::of("other-slot").await;
+    setup.run_without_a_broker(5).await;
+    setup.proxy.open();
+    setup.config.slot = Slot::new(1).unwrap();
+    setup.config.capture = Capture::Trigger;
+    let device = Device::start(setup.config.clone(), bundle(), frames(1)).await.unwrap();
+    timeout(PATIENCE, device.connected()).await.unwrap();
+    let report = device.report();
+    assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
+    setup.leader.triggers(1);
+    let answer = setup.leader.answer().await;
+    assert_eq!((answer.message().header.sample_low, answer.message().header.late), (1, false));
+    assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
+use headwater_link::{ConnectFailure, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, Settled, SiteId, Topic,
-    Topics, encode,
+    Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, SettledNotice, SiteId,
+    Topic, Topics, encode,
 };
+use headwater_transport::BrokerAccess;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::timeout;
@@ -19,8 +20,8 @@ use crate::sample_account::SampleAccount;
 /// Settings of a [`GroupClient`].
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Address of the broker.
-    pub broker: Endpoint,
+    /// The broker, and what the client shows it.
+    pub broker: BrokerAccess,
     /// Site of the group.
     pub site: SiteId,
     /// The group.
@@ -71,11 +72,13 @@ impl GroupClient {
     /// Connects and subscribes. Needs a tokio runtime.
     ///
     /// # Errors
-    /// [`GroupError::Link`] for settings that cannot work, [`GroupError::NotConnected`] when the broker does not answer in time.
+    /// [`GroupError::Link`] for settings that cannot work, [`GroupError::NotConnected`] when the broker does not answer in time,
+    /// [`GroupError::Refused`] at once when the broker refuses this client.
     pub async fn connect(settings: ClientSettings) -> Result<Self, GroupError> {
         let ClientSettings { broker, site, group, network, client_id, wait_limit } = settings;
+        let address = broker.address.clone();
         let topics = Topics::new(&site, &group);
-        let config = LinkConfig::new(broker.clone(), client_id)
+        let config = LinkConfig::new(broker, client_id)
             .subscribe(topics.name(&Topic::Result), QoS::AtLeastOnce)
             .subscribe(topics.name(&Topic::Settled), QoS::AtMostOnce)
             .subscribe(topics.every_device(DeviceTopic::Birth), QoS::AtLeastOnce)
@@ -85,12 +88,32 @@ impl GroupClient {
         let (account, devices) = (SampleAccount::default(), KnownDevices::default());
         let mut client =
             Self { link, incoming, topics, trigger_topic, network, wait_limit, account, devices };
+        let mut failures = client.link.failures();
+        let refused =
+            |failure: &Option<ConnectFailure>| failure.as_ref().is_some_and(ConnectFailure::is_refusal);
         let connected = async {
-            while client.next().await? != GroupEvent::Connected {}
-            Ok(client)
+            tokio::select! {
+                biased;
+                connected = client.until_connected() => connected.map(|()| None),
+                failure = failures.wait_for(refused) => Ok(failure.ok().and_then(|failure| failure.clone())),
+            }
         };
-        let limit = wait_limit;
-        timeout(limit, connected).await.unwrap_or(Err(GroupError::NotConnected { broker, limit }))
+        match timeout(wait_limit, connected).await {
+            Ok(Ok(None)) => Ok(client),
+            Ok(Ok(Some(failure))) => Err(GroupError::Refused { broker: address, failure: Box::new(failure) }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let latest = client.link.failures().borrow().clone();
+                let no_answer = || ConnectFailure::NoAnswer("no answer".into());
+                let failure = Box::new(latest.unwrap_or_else(no_answer));
+                Err(GroupError::NotConnected { broker: address, limit: wait_limit, failure })
+            }
+        }
+    }
+
+    async fn until_connected(&mut self) -> Result<(), GroupError> {
+        while self.next().await? != GroupEvent::Connected {}
+        Ok(())
     }
 
     /// Asks every device of the group to capture, and records the trigger in the account.
@@ -135,6 +158,16 @@ impl GroupClient {
         }
     }
 
+    /// Names another network in the triggers from now on.
+    pub fn set_network(&mut self, network: NetworkId) {
+        self.network = network;
+    }
+
+    /// Writes what is queued and ends the connection in order, within a limit. Without it the last triggers may be lost.
+    pub async fn close(self, limit: Duration) {
+        self.link.shutdown(limit).await;
+    }
+
     /// Account of the samples so far.
     pub fn account(&self) -> &SampleAccount {
         &self.account
@@ -142,7 +175,7 @@ impl GroupClient {
 
     /// Begins an empty account: samples and drops reported before this call no longer count.
     pub fn begin_account(&mut self) {
-        self.account = SampleAccount::after(&self.account.settled);
+        self.account = self.account.following();
     }
 
     fn record(&mut self, incoming: &Incoming) -> Result<GroupEvent, GroupError> {
@@ -161,8 +194,8 @@ impl GroupClient {
                 if is_first { GroupEvent::Decided(sample) } else { GroupEvent::Repeated(sample) }
             }
             Ok(Topic::Settled) => {
-                let settled: Settled = serde_json::from_slice(payload).map_err(unreadable)?;
-                self.account.settle(settled);
+                let notice: SettledNotice = serde_json::from_slice(payload).map_err(unreadable)?;
+                self.account.settle(notice);
                 GroupEvent::Settled
             }
             Ok(Topic::Device(id, leaf)) => {

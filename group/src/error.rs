@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_link::{Endpoint, LinkError};
+use headwater_link::{ConnectFailure, Endpoint, LinkError};
 use headwater_protocol::EncodeError;
 use thiserror::Error;
 
@@ -10,12 +10,24 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum GroupError {
     /// The broker did not accept the client in time.
-    #[error("no connection to {broker} within {limit:?}: is a broker there?")]
+    #[error(
+        "no connection to {broker} within {limit:?}: {failure}: is a broker there? Start one, or name the address of one that runs"
+    )]
     NotConnected {
         /// Address of the broker.
         broker: Endpoint,
         /// Time waited.
         limit: Duration,
+        /// The latest failure.
+        failure: Box<ConnectFailure>,
+    },
+    /// The broker answers, and refuses the client until somebody changes something.
+    #[error("{broker}: {failure}")]
+    Refused {
+        /// Address of the broker.
+        broker: Endpoint,
+        /// The refusal, and what to do.
+        failure: Box<ConnectFailure>,
     },
     /// The connection refuses its settings or a message.
     #[error("connection to the broker: {0}")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, Slot, SlotSet, Status};
+use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, SlotSet, Status};
 use serde_json::from_slice;
 
 /// Every device whose birth or status the client has received.
@@ -19,17 +19,33 @@ struct KnownDevice {
 }
 
 impl KnownDevice {
-    /// Slot of a device that is up: birth and status name the same boot.
-    fn slot_up(&self) -> Option<Slot> {
+    /// Birth of a device that is up: birth and status name the same boot.
+    fn birth_up(&self) -> Option<&Birth> {
         let (birth, status) = (self.birth.as_ref()?, self.status.as_ref()?);
-        (status.state == DeviceState::Up && status.boot == birth.boot).then_some(birth.slot)
+        (status.state == DeviceState::Up && status.boot == birth.boot).then_some(birth)
     }
 }
 
 impl KnownDevices {
     /// Slots whose device is up.
     pub fn slots_up(&self) -> SlotSet {
-        self.by_id.values().filter_map(KnownDevice::slot_up).collect()
+        self.births_up().map(|birth| birth.slot).collect()
+    }
+
+    /// Network of the devices that are up; of most of them where they differ. `None` without a device.
+    pub fn network_up(&self) -> Option<NetworkId> {
+        let mut devices: BTreeMap<NetworkId, usize> = BTreeMap::new();
+        self.births_up().for_each(|birth| *devices.entry(birth.network).or_default() += 1);
+        devices.into_iter().max_by_key(|(_, count)| *count).map(|(network, _)| network)
+    }
+
+    /// Whether a device that is up captures by triggers. The others name the sample id of their clock in the birth.
+    pub fn takes_triggers(&self) -> bool {
+        self.births_up().any(|birth| birth.sample.is_none())
+    }
+
+    fn births_up(&self) -> impl Iterator<Item = &Birth> {
+        self.by_id.values().filter_map(KnownDevice::birth_up)
     }
 
     /// Reads a birth or a status. An empty or unreadable message clears the stored one.
@@ -50,7 +66,7 @@ impl KnownDevices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Boot, NetworkId};
+    use headwater_protocol::{Boot, Slot};
 
     fn id() -> DeviceId {
         DeviceId::new("cam-3").unwrap()
@@ -64,6 +80,7 @@ mod tests {
             software: String::new(),
             network: NetworkId([0; 32]),
             sample: None,
+            numbering: None,
             capabilities: Vec::new(),
         };
         let status = Status { state, boot: Boot(status_boot) };
@@ -78,6 +95,14 @@ mod tests {
         assert_eq!(devices(1, 1, DeviceState::Up).slots_up(), SlotSet::single(Slot::new(3).unwrap()));
         assert_eq!(devices(1, 2, DeviceState::Up).slots_up(), SlotSet::EMPTY);
         assert_eq!(devices(1, 1, DeviceState::Down).slots_up(), SlotSet::EMPTY);
+    }
+
+    #[test]
+    fn the_network_and_the_numbering_are_those_of_the_devices_that_are_up() {
+        let up = devices(1, 1, DeviceState::Up);
+        assert_eq!((up.network_up(), up.takes_triggers()), (Some(NetworkId([0; 32])), true));
+        let down = devices(1, 1, DeviceState::Down);
+        assert_eq!((down.network_up(), down.takes_triggers()), (None, false));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The account of samples: one decision or one drop for each sample that was triggered.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use headwater_protocol::{Decision, Dropped, SampleId, Settled};
+use headwater_protocol::{Decision, Dropped, SampleId, Settled, SettledNotice};
 
 /// Samples triggered, decisions received, and drops that the leader reports. The account grows with every sample;
 /// [`GroupClient::begin_account`](crate::GroupClient::begin_account) begins a new one.
@@ -20,6 +20,8 @@ pub struct SampleAccount {
     pub settled: Settled,
     /// Drops that the leader had reported before this account began.
     dropped_before: BTreeMap<Dropped, u64>,
+    /// Samples of earlier accounts that are neither decided nor dropped. Their drops do not count here.
+    pending_before: BTreeSet<SampleId>,
 }
 
 /// One sample of a [`SampleAccount`].
@@ -46,6 +48,16 @@ impl SampleAccount {
         Self { settled: settled.clone(), dropped_before: settled.dropped.clone(), ..Self::default() }
     }
 
+    /// An empty account that follows this one: it counts neither the drops so far nor those of this one's samples.
+    pub fn following(&self) -> Self {
+        let pending = |sample: &(&SampleId, &AccountedSample)| {
+            sample.1.triggered.is_some() && sample.1.decision.is_none()
+        };
+        let own = self.samples.iter().filter(pending).map(|(sample, _)| *sample);
+        let pending_before = self.pending_before.iter().copied().chain(own).collect();
+        Self { pending_before, ..Self::after(&self.settled) }
+    }
+
     /// Records a trigger.
     pub fn triggered(&mut self, sample: SampleId, now: Instant) {
         self.first_trigger.get_or_insert(now);
@@ -58,6 +70,7 @@ impl SampleAccount {
 
     /// Records a decision. True for the first decision of a sample.
     pub fn decided(&mut self, decision: Decision, now: Instant) -> bool {
+        self.pending_before.remove(&decision.sample);
         let entry = self.samples.entry(decision.sample).or_default();
         match &entry.decision {
             Some((first, _)) => {
@@ -75,11 +88,19 @@ impl SampleAccount {
         }
     }
 
-    /// Records the leader's account. An older account than the latest changes nothing.
-    pub fn settle(&mut self, settled: Settled) {
-        if settled.highest >= self.settled.highest {
-            self.settled = settled;
+    /// Records the leader's account. An older account than the latest changes nothing. After a new numbering the counts tell the newer one.
+    pub fn settle(&mut self, notice: SettledNotice) {
+        let SettledNotice { account, closed, .. } = notice;
+        if account.highest < self.settled.highest && account.decided <= self.settled.decided {
+            return;
         }
+        for (first, last) in closed.into_iter().flatten().filter(|(first, last)| first <= last) {
+            let dropped = self.pending_before.extract_if(first..=last, |_| true).count() as u64;
+            // A sample that came to its end without a decision, and that an earlier account triggered, was most likely not answered.
+            let before = self.dropped_before.entry(Dropped::Unanswered).or_default();
+            *before = before.saturating_add(dropped);
+        }
+        self.settled = account;
     }
 
     /// Drops by reason since this account began.
@@ -94,8 +115,8 @@ impl SampleAccount {
 
     /// Number of triggered samples that are neither decided nor dropped. At the end of a run these samples are lost.
     pub fn unsettled_count(&self) -> u64 {
-        let dropped: u64 = self.drops().map(|(_, count)| count).sum();
-        self.triggered_count.saturating_sub(self.decided_count + dropped)
+        let counts = self.drops().map(|(_, count)| count);
+        self.triggered_count.saturating_sub(counts.fold(self.decided_count, u64::saturating_add))
     }
 
     /// Number of samples with two different decisions.
@@ -111,6 +132,11 @@ impl SampleAccount {
     /// First decision of every sample, in any order.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.samples.values().filter_map(|sample| sample.decision.as_ref()).map(|(decision, _)| decision)
+    }
+
+    /// What is known of one sample; `None` for one without trigger and decision.
+    pub fn sample(&self, sample: SampleId) -> Option<&AccountedSample> {
+        self.samples.get(&sample)
     }
 
     /// First decision of one sample.
@@ -151,6 +177,10 @@ mod tests {
         Settled { highest: SampleId(highest), decided: 0, dropped: [(Dropped::Shed, count)].into() }
     }
 
+    fn notice(account: Settled) -> SettledNotice {
+        SettledNotice { account, ..SettledNotice::default() }
+    }
+
     #[test]
     fn a_repeated_decision_is_no_contradiction_but_a_different_one_is() {
         let now = Instant::now();
@@ -173,7 +203,18 @@ mod tests {
         let mut account = SampleAccount::default();
         account.triggered(SampleId(1), Instant::now());
         assert_eq!(account.unsettled_count(), 1);
-        account.settle(shed(1, 1));
+        account.settle(notice(shed(1, 1)));
+        assert_eq!(account.unsettled_count(), 0);
+    }
+
+    #[test]
+    fn counts_of_any_size_leave_no_sample_lost() {
+        let mut account = SampleAccount::default();
+        account.triggered(SampleId(1), Instant::now());
+        account.triggered(SampleId(2), Instant::now());
+        account.decided(decision(2, 4), Instant::now());
+        let dropped = [(Dropped::Shed, u64::MAX), (Dropped::Restart, 1)].into();
+        account.settle(notice(Settled { highest: SampleId(2), decided: 1, dropped }));
         assert_eq!(account.unsettled_count(), 0);
     }
 
@@ -182,10 +223,42 @@ mod tests {
         let mut account = SampleAccount::after(&shed(1, 5));
         account.triggered(SampleId(2), Instant::now());
         assert_eq!((account.unsettled_count(), account.dropped()), (1, BTreeMap::new()));
-        account.settle(shed(2, 6));
+        account.settle(notice(shed(2, 6)));
         assert_eq!((account.unsettled_count(), account.dropped()), (0, [(Dropped::Shed, 1)].into()));
-        account.settle(shed(1, 5));
+        account.settle(notice(shed(1, 5)));
         assert_eq!(account.unsettled_count(), 0, "an older account changes nothing");
+    }
+
+    #[test]
+    fn drops_of_samples_that_an_earlier_account_triggered_do_not_count() {
+        let now = Instant::now();
+        let mut earlier = SampleAccount::default();
+        for sample in 1..=3 {
+            earlier.triggered(SampleId(sample), now);
+        }
+        earlier.decided(decision(1, 4), now);
+        let mut account = earlier.following();
+        account.triggered(SampleId(5), now);
+        account.decided(decision(2, 4), now);
+        // Sample 3 of the earlier account and sample 5 were not answered.
+        let dropped = [(Dropped::Unanswered, 1)].into();
+        let settled = Settled { highest: SampleId(3), decided: 2, dropped };
+        let closed = Some(vec![(SampleId(1), SampleId(3))]);
+        account.settle(SettledNotice { closed, ..notice(settled) });
+        assert_eq!((account.unsettled_count(), account.dropped()), (1, BTreeMap::new()));
+        let dropped = [(Dropped::Unanswered, 2)].into();
+        let settled = Settled { highest: SampleId(5), decided: 2, dropped };
+        let closed = Some(vec![(SampleId(1), SampleId(3)), (SampleId(5), SampleId(5))]);
+        account.settle(SettledNotice { closed, ..notice(settled) });
+        assert_eq!((account.unsettled_count(), account.dropped()), (0, [(Dropped::Unanswered, 1)].into()));
+    }
+
+    #[test]
+    fn an_account_of_a_new_numbering_begins_with_lower_ids() {
+        let mut account = SampleAccount::default();
+        account.settle(notice(Settled { highest: SampleId(900), decided: 7, ..Settled::default() }));
+        account.settle(notice(Settled { highest: SampleId(3), decided: 8, ..Settled::default() }));
+        assert_eq!(account.settled.highest, SampleId(3));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{
-    Action, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+    Action, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
@@ -183,7 +183,8 @@ impl Tiers {
 
     fn leader_event(&mut self, event: Event<'_>) {
         let mut actions = Vec::new();
-        self.leader.handle(self.now, Generation::Current, event, &mut actions);
+        let now = Now { since_start: self.now, wall_ms: 0 };
+        self.leader.handle(now, Generation::Current, event, &mut actions);
         for action in actions {
             match action {
                 Action::Request { slots, .. } => {

@@ -1,9 +1,11 @@
 //! The shipped bundle as opened by every tier.
 
 use headwater_inference::bundle::{Bundle, BundleWriter};
-use headwater_inference::engine::TractEngine;
+use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
+use headwater_inference::manifest::SectionManifest;
+use headwater_inference::sections::{DeviceSection, ScoreLimits};
 use headwater_inference::whole::Whole;
-use headwater_protocol::Exit;
+use headwater_protocol::{Exit, Slot};
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
 
@@ -31,6 +33,24 @@ fn the_ids_of_the_shipped_bundle_stay() {
     let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
     let ids = (bundle.network_id().to_string(), bundle.policy_id().to_string());
     assert_eq!(ids, (NETWORK_ID.to_owned(), POLICY_ID.to_owned()));
+}
+
+#[test]
+fn the_scores_of_the_shipped_devices_lie_within_their_limits_on_every_engine() {
+    let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
+    let bytes = bundle.manifest().preprocessing.view_bytes();
+    let views: Vec<u8> = (0..8 * bytes).map(|at| (at * at / 7 + at / bytes * 31) as u8).collect();
+    for slot in Slot::first(bundle.manifest().slots.into()) {
+        let limits =
+            ScoreLimits::of_section(&bundle, &SectionManifest::device_name(slot)).expect("a packed form");
+        for engine in [&PackedEngine as &dyn Engine, &TractEngine::new()] {
+            let mut device = DeviceSection::load(&bundle, slot, engine).expect("the section loads");
+            for output in device.run(&views, 8).expect("eight views") {
+                assert_eq!(limits.check(&output.scores), Ok(()), "{} {slot}", engine.name());
+            }
+        }
+        assert!(limits.check(&vec![1e30; bundle.manifest().classes()]).is_err());
+    }
 }
 
 #[test]

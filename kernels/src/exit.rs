@@ -1,5 +1,7 @@
 //! The exit: a fully connected layer with binary weights, its batch norm as one factor and one offset a class.
 
+use core::ops::RangeInclusive;
+
 use crate::dot::dot;
 
 /// Integer score of a class: `dot * factor + offset`. All classes have the same unit.
@@ -9,6 +11,16 @@ pub struct Affine {
     pub factor: i32,
     /// Number added to the product.
     pub offset: i32,
+}
+
+impl Affine {
+    /// Least and largest score over all features, of which there are `inputs`: the dot product is `inputs` where every weight agrees with
+    /// its feature, and `-inputs` where none does.
+    pub(crate) fn limits(self, inputs: usize) -> RangeInclusive<i32> {
+        // No overflow: `Section::load` has checked that every score fits in 32 bits.
+        let reach = self.factor.abs() * inputs as i32;
+        self.offset - reach..=self.offset + reach
+    }
 }
 
 /// Computes the scores of all classes.

@@ -67,7 +67,11 @@ fn run(bytes: &[u8], input: &[u8], path: CodePath) -> Result<(Vec<i32>, Vec<u8>)
     let mut section = OwnedSection::load(bytes, path)?;
     section.run(&input.iter().map(|byte| !byte).collect::<Vec<_>>());
     let (scores, features) = section.run(input);
-    Ok((scores.to_vec(), features.to_vec()))
+    let (scores, features) = (scores.to_vec(), features.to_vec());
+    for (limits, score) in section.score_limits().zip(&scores) {
+        assert!(limits.contains(score), "{score} outside {limits:?}");
+    }
+    Ok((scores, features))
 }
 
 #[track_caller]

@@ -3,18 +3,16 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
-use headwater_transport::{Connector, Endpoint};
+use headwater_transport::BrokerAccess;
 
 use crate::error::LinkError;
 
 /// Settings of one link.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Address of the broker.
-    pub broker: Endpoint,
-    /// Connector for the link alone: the link counts its bytes.
-    pub connector: Connector,
-    /// MQTT client id, not empty. A broker ends the connection of an earlier client with the same id.
+    /// The broker, and what the link shows it.
+    pub broker: BrokerAccess,
+    /// MQTT client id, 1 to 256 bytes. A broker ends the connection of an earlier client with the same id.
     pub client_id: String,
     /// Filters to subscribe to after every connect.
     pub subscriptions: Vec<Subscription>,
@@ -64,16 +62,18 @@ pub enum QoS {
     AtLeastOnce,
 }
 
+/// Longest client id. Our own ids are shorter; brokers differ in what they take.
+const MAX_CLIENT_ID_BYTES: usize = 256;
+
 /// Subscriptions of one link; all go in one packet.
 const MAX_SUBSCRIPTIONS: usize = 64;
 
 impl LinkConfig {
     /// Default settings: no subscriptions, nothing retained, pings after 10 s, payloads up to 256 KiB, 1024 messages in each
     /// direction, 5 s to connect.
-    pub fn new(broker: Endpoint, client_id: impl Into<String>) -> Self {
+    pub fn new(broker: impl Into<BrokerAccess>, client_id: impl Into<String>) -> Self {
         Self {
-            broker,
-            connector: Connector::default(),
+            broker: broker.into(),
             client_id: client_id.into(),
             subscriptions: Vec::new(),
             retained: Vec::new(),
@@ -95,11 +95,15 @@ impl LinkConfig {
 
     pub(crate) fn check(&self) -> Result<(), LinkError> {
         let refuse = |what: String| Err(LinkError::Config(what));
-        if self.client_id.is_empty() {
-            return refuse("client id: expected a name, found nothing".into());
+        let found = self.client_id.len();
+        if !(1..=MAX_CLIENT_ID_BYTES).contains(&found) {
+            return refuse(format!("client id: expected 1 to {MAX_CLIENT_ID_BYTES} bytes, found {found}"));
         }
-        if !self.broker.scheme().is_mqtt() {
-            return refuse(format!("broker: expected the scheme mqtt or mqtts, found {}", self.broker));
+        if !self.broker.address.scheme().is_mqtt() {
+            return refuse(format!(
+                "broker: expected the scheme mqtt or mqtts, found {}",
+                self.broker.address
+            ));
         }
         for (name, found) in [
             ("keep_alive_s", usize::from(self.keep_alive_s)),
@@ -161,6 +165,8 @@ impl FromStr for QoS {
 
 #[cfg(test)]
 mod tests {
+    use headwater_transport::Endpoint;
+
     use super::*;
 
     #[track_caller]
@@ -174,8 +180,9 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_are_refused() {
-        check(|c| c.client_id.clear(), "client id");
-        check(|c| c.broker = Endpoint::http("http://broker").expect("an address"), "http://broker");
+        check(|c| c.client_id.clear(), "client id: expected 1 to 256 bytes, found 0");
+        check(|c| c.client_id = "x".repeat(257), "client id: expected 1 to 256 bytes, found 257");
+        check(|c| c.broker.address = Endpoint::http("http://broker").expect("an address"), "http://broker");
         check(|c| c.keep_alive_s = 0, "keep_alive_s");
         check(|c| c.outgoing_messages = 0, "outgoing_messages");
         check(

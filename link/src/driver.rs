@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use headwater_transport::{Credentials, Secret};
 use rumqttc::{
-    AsyncClient, ConnAck, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions, SubAck,
-    SubscribeFilter, SubscribeReasonCode,
+    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
+    SubAck, SubscribeFilter, SubscribeReasonCode,
 };
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::backoff::{Backoff, random};
-use crate::config::LinkConfig;
 use crate::counts::count;
+use crate::end_reason;
+use crate::failure::ConnectFailure;
 use crate::handle::{Incoming, Shared};
+use crate::outage::Outage;
 
 /// Event loop of one link.
 pub(crate) struct Driver {
@@ -28,8 +31,8 @@ pub(crate) struct Driver {
     pub(crate) incoming: mpsc::Sender<Incoming>,
     pub(crate) closing: watch::Receiver<bool>,
     pub(crate) backoff: Backoff,
-    /// Failed attempts in succession; only the first is a warning.
-    pub(crate) failures: u32,
+    /// The present outage, which is logged again from time to time.
+    pub(crate) outage: Outage,
 }
 
 /// Progress of a connection.
@@ -56,6 +59,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         while !*self.closing.borrow() {
             let mut stage = Stage::Connecting;
+            self.set_credentials();
             let end = self.run_connection(&mut stage).await;
             self.shared.is_connected.store(false, Ordering::Release);
             let End::Lost { reason } = end else { return };
@@ -67,6 +71,14 @@ impl Driver {
                 () = tokio::time::sleep(wait) => {}
                 _ = self.closing.wait_for(|closing| *closing) => {}
             }
+        }
+    }
+
+    /// Takes user and password as they are now: their file may have been replaced.
+    fn set_credentials(&mut self) {
+        if let Some(Credentials { user, password }) = &self.shared.config.broker.credentials {
+            let password = password.as_ref().map(Secret::get).unwrap_or_default();
+            self.events.options.set_credentials(user, password);
         }
     }
 
@@ -86,7 +98,7 @@ impl Driver {
                     Ok(())
                 }
                 Event::Incoming(Packet::Disconnect(packet)) => {
-                    Err(format!("the broker ended the connection: {:?}", packet.reason_code))
+                    Err(end_reason::of_disconnect(packet.reason_code))
                 }
                 Event::Outgoing(Outgoing::Publish(_)) => {
                     count(&self.shared.counters.written);
@@ -103,16 +115,24 @@ impl Driver {
     }
 
     async fn next_event(&mut self, stage: Stage) -> Result<Event, String> {
+        let reason = |error: ConnectionError| ConnectFailure::of(&error);
         let Stage::Subscribing { deadline } = stage else {
-            return self.events.poll().await.map_err(|e| e.to_string());
+            return self.events.poll().await.map_err(|error| self.failed(reason(error)));
         };
         match tokio::time::timeout_at(deadline.into(), self.events.poll()).await {
-            Ok(event) => event.map_err(|e| e.to_string()),
+            Ok(event) => event.map_err(|error| self.failed(reason(error))),
             Err(_) => Err(format!(
                 "no answer to the subscriptions within {} ms",
                 self.shared.config.connect_timeout_ms
             )),
         }
+    }
+
+    /// Notes why there is no connection, for the owner; returns the reason for the log.
+    fn failed(&self, failure: ConnectFailure) -> String {
+        let reason = failure.to_string();
+        self.shared.failure.send_replace(Some(failure));
+        reason
     }
 
     /// Subscribes after the broker accepted the connection.
@@ -134,7 +154,12 @@ impl Driver {
         let mut answers = self.shared.config.subscriptions.iter().zip(&ack.return_codes);
         match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
             Some((subscription, code)) => {
-                Err(format!("the broker refused the subscription to {:?}: {code:?}", subscription.filter))
+                let filter = &subscription.filter;
+                let reason = "it does not allow a subscription";
+                let advice =
+                    "allow this client id to read the topics of its group in the broker's access rules";
+                let code = format!("{code:?}, {filter:?}");
+                Err(self.failed(ConnectFailure::Refused { reason, code, advice }))
             }
             None => self.on_ready(stage).await,
         }
@@ -149,9 +174,12 @@ impl Driver {
                 .map_err(|e| format!("republishing {:?}: {e}", message.topic))?;
         }
         *stage = Stage::Connected { since: Instant::now() };
-        self.failures = 0;
+        self.shared.failure.send_replace(None);
         count(&self.shared.counters.connected);
-        info!(broker = %self.shared.config.broker, client = %self.shared.config.client_id, "connected");
+        let (broker, client) = (&self.shared.config.broker.address, &self.shared.config.client_id);
+        // The field is absent where there was no outage.
+        let away_s = self.outage.ended(Instant::now()).map(|away| away.as_secs());
+        info!(%broker, client, away_s, "connected");
         // A link that is closing accepts nothing: its last messages may be queued already.
         self.shared.is_connected.store(!*self.closing.borrow(), Ordering::Release);
         self.send(Incoming::Connected).await;
@@ -182,18 +210,22 @@ impl Driver {
 
     async fn on_lost(&mut self, stage: Stage, reason: String) {
         let shared = Arc::clone(&self.shared);
-        let LinkConfig { broker, client_id: client, .. } = &shared.config;
+        let (broker, client) = (&shared.config.broker.address, &shared.config.client_id);
+        let now = Instant::now();
         match stage {
             Stage::Connected { since } => {
                 self.backoff.connection_ended(since.elapsed());
+                self.outage.lost(now);
                 warn!(%broker, client, reason, "connection lost, connecting again");
                 self.send(Incoming::Disconnected { reason }).await;
             }
-            _ if self.failures == 0 => {
-                warn!(%broker, client, reason, "cannot connect, trying again until it works");
-            }
-            _ => debug!(%broker, client, reason, attempt = self.failures, "cannot connect"),
+            Stage::Connecting | Stage::Subscribing { .. } => match self.outage.failed(now) {
+                Some(away) => {
+                    let away_s = away.as_secs();
+                    warn!(%broker, client, reason, away_s, "cannot connect, trying again until it works");
+                }
+                None => debug!(%broker, client, reason, "cannot connect"),
+            },
         }
-        self.failures = self.failures.saturating_add(1);
     }
 }

@@ -5,17 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_transport::WireBytes;
+use headwater_transport::{Connector, WireBytes};
 use rumqttc::{AsyncClient, ClientError, PublishOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use crate::acknowledgement::Acknowledgement;
 use crate::backoff::Backoff;
 use crate::config::{LinkConfig, QoS, RetainedMessage};
 use crate::counts::{Counters, LinkCounts, count};
 use crate::driver::Driver;
 use crate::error::LinkError;
+use crate::failure::ConnectFailure;
 use crate::options::mqtt_options;
+use crate::outage::Outage;
 
 /// A connection to the broker that comes back by itself; clones share it.
 ///
@@ -51,10 +54,14 @@ pub enum Incoming {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: LinkConfig,
+    /// Opens the connections of the link and counts their bytes.
+    pub(crate) connector: Connector,
     pub(crate) counters: Counters,
     pub(crate) is_connected: AtomicBool,
     /// Largest packet of the broker, from its CONNACK; 0 where it names none.
     pub(crate) broker_max_packet_bytes: AtomicUsize,
+    /// Why the latest attempt to connect failed; `None` before the first attempt has failed and after a connection.
+    pub(crate) failure: watch::Sender<Option<ConnectFailure>>,
 }
 
 #[derive(Debug)]
@@ -79,8 +86,9 @@ impl Link {
     /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings out of range.
     pub fn start(config: LinkConfig) -> Result<(Self, mpsc::Receiver<Incoming>), LinkError> {
         config.check()?;
+        let connector = config.broker.connector();
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
-        let (client, events) = AsyncClient::builder(mqtt_options(&config))
+        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector))
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
@@ -88,9 +96,11 @@ impl Link {
         let closing = watch::Sender::new(false);
         let shared = Arc::new(Shared {
             config,
+            connector,
             counters: Counters::default(),
             is_connected: AtomicBool::new(false),
             broker_max_packet_bytes: AtomicUsize::new(0),
+            failure: watch::Sender::new(None),
         });
         let driver = Driver {
             events,
@@ -99,7 +109,7 @@ impl Link {
             incoming,
             closing: closing.subscribe(),
             backoff: Backoff::new(),
-            failures: 0,
+            outage: Outage::default(),
         };
         let driver = tokio::spawn(driver.run()).abort_handle();
         Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver }) }, receiver))
@@ -138,6 +148,29 @@ impl Link {
         self.count_result(&self.inner.client.publish(topic, payload, options).await)
     }
 
+    /// Queues a message at `QoS` 1 without waiting, and tells later whether the broker has taken it.
+    ///
+    /// # Errors
+    /// As [`Link::publish`].
+    pub fn publish_acknowledged(
+        &self,
+        topic: impl Into<String>,
+        payload: impl Into<Bytes>,
+    ) -> Result<Acknowledgement, LinkError> {
+        let (topic, payload) = self.check(topic.into(), payload.into())?;
+        let sent = self.inner.client.try_publish_tracked(topic, payload, PublishOptions::at_least_once());
+        match sent {
+            Ok(notice) => {
+                self.count_result(&Ok(()))?;
+                Ok(Acknowledgement::new(notice))
+            }
+            Err(error) => {
+                self.count_result(&Err(error))?;
+                Err(LinkError::Closed)
+            }
+        }
+    }
+
     /// Publishes a retained message of this link again if the broker keeps another payload. A broker that finds a dead connection late
     /// publishes its last will over the status of the new connection. Returns whether the payload found was another one.
     ///
@@ -156,9 +189,14 @@ impl Link {
         self.inner.shared.is_connected.load(Ordering::Acquire)
     }
 
+    /// Why the latest attempt to connect failed, and each later failure; `None` after a connection.
+    pub fn failures(&self) -> watch::Receiver<Option<ConnectFailure>> {
+        self.inner.shared.failure.subscribe()
+    }
+
     /// Bytes on the socket since the start, over all connections.
     pub fn wire(&self) -> WireBytes {
-        self.inner.shared.config.connector.wire()
+        self.inner.shared.connector.wire()
     }
 
     /// Messages and connections since the start.
@@ -169,10 +207,19 @@ impl Link {
     /// Writes the queued messages, publishes the last message, and disconnects. After `grace` the socket closes, and the broker
     /// publishes the last will instead.
     pub async fn shutdown(&self, grace: Duration) {
+        self.end(grace, self.inner.shared.config.last_will.clone()).await;
+    }
+
+    /// As [`Link::shutdown`], without the last message: the broker drops it.
+    pub async fn leave(&self, grace: Duration) {
+        self.end(grace, None).await;
+    }
+
+    async fn end(&self, grace: Duration, last: Option<RetainedMessage>) {
         let inner = &self.inner;
         inner.closing.send_replace(true);
         let disconnect = async {
-            if let Some(RetainedMessage { topic, payload }) = inner.shared.config.last_will.clone() {
+            if let Some(RetainedMessage { topic, payload }) = last {
                 let options = PublishOptions::at_least_once().retained();
                 // A closed queue has no connection left to disconnect.
                 let _ = inner.client.publish(topic, payload, options).await;

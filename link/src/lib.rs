@@ -9,20 +9,26 @@
 //! owner <── channel of Incoming ────── driver task <── Connection (transport) <── broker
 //! ```
 
+mod acknowledgement;
 mod backoff;
 #[cfg(feature = "broker")]
 pub mod broker;
 mod config;
 mod counts;
 mod driver;
+mod end_reason;
 mod error;
+mod failure;
 mod handle;
 mod options;
+mod outage;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use acknowledgement::{Acknowledgement, Delivery};
 pub use config::{LinkConfig, QoS, RetainedMessage, Subscription};
 pub use counts::LinkCounts;
 pub use error::LinkError;
+pub use failure::ConnectFailure;
 pub use handle::{Incoming, Link};
 pub use headwater_transport::{Endpoint, WireBytes};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headwater_transport::Connector;
 use rumqttc::{LastWill, MqttOptions};
 
 use crate::config::LinkConfig;
@@ -15,8 +16,9 @@ const MAX_UNACKNOWLEDGED: u16 = 256;
 /// Longest topic of MQTT, with headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
-pub(crate) fn mqtt_options(config: &LinkConfig) -> MqttOptions {
-    let address = (config.broker.host(), config.broker.port());
+pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector) -> MqttOptions {
+    let broker = config.broker.address.clone();
+    let address = (broker.host(), broker.port());
     let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
     let mut options = MqttOptions::new(config.client_id.clone(), address);
     options
@@ -34,7 +36,7 @@ pub(crate) fn mqtt_options(config: &LinkConfig) -> MqttOptions {
         let payload = will.payload.to_vec();
         options.set_last_will(LastWill::new(&will.topic, payload, rumqttc::QoS::AtLeastOnce, true, None));
     }
-    let (connector, broker) = (config.connector.clone(), config.broker.clone());
+    let connector = connector.clone();
     options.set_socket_connector(move |_, _| {
         let (connector, broker) = (connector.clone(), broker.clone());
         async move { connector.connect(&broker, connect_timeout).await }

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use headwater_link::broker::{BrokerError, EmbeddedBroker};
 use headwater_link::testing::TcpProxy;
-use headwater_link::{Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
+use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
 use headwater_transport::Endpoint;
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_message_comes_back_and_its_bytes_are_counted() {
@@ -40,6 +42,40 @@ async fn a_link_connects_to_a_broker_that_starts_later() {
     assert_eq!(next(&mut incoming).await, Incoming::Connected);
     assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Ok(()));
     assert_eq!(link.counts().refused_not_connected, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_broker_is_named_with_what_to_do() {
+    // Return codes of MQTT 5: bad user name or password, not authorized, server busy, banned.
+    for (code, is_refusal, expected) in [
+        (0x86, true, "bad user name or password"),
+        (0x87, true, "not authorized"),
+        (0x89, false, "busy"),
+        (0x8a, true, "banned"),
+    ] {
+        let address = broker_that_refuses(code).await;
+        let (link, _incoming) = Link::start(LinkConfig::new(address, "refused")).expect("valid settings");
+        let mut failures = link.failures();
+        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let failure = failure.expect("the link lives").clone().expect("a failure");
+        assert_eq!(failure.is_refusal(), is_refusal, "{failure}");
+        assert!(failure.to_string().contains(expected), "{failure}");
+    }
+}
+
+/// A broker that answers every CONNECT with this return code.
+async fn broker_that_refuses(code: u8) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut connect = [0; 256];
+            let _ = client.read(&mut connect).await;
+            // CONNACK, three bytes: no session, the code, no properties.
+            let _ = client.write_all(&[0x20, 3, 0, code, 0]).await;
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
 }
 
 #[tokio::test]
@@ -191,6 +227,59 @@ async fn request_and_response_at_qos_1_do_not_stall() {
     );
     // A stall is in every trip, other work of the machine only in some.
     assert!(trips[20] < STALL, "a tenth of the trips took less than {:?}", trips[20]);
+}
+
+#[tokio::test]
+async fn a_client_id_that_another_process_took_over_is_named() {
+    // A broker of two packets: CONNACK, then DISCONNECT with the reason 0x8E, as MQTT 5 asks of a broker.
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let broker = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        stream.read_u8().await.expect("a CONNECT packet");
+        stream.write_all(&[0x20, 3, 0, 0, 0, 0xe0, 2, 0x8e, 0]).await.expect("open");
+        // The client closes the connection.
+        while stream.read_u8().await.is_ok() {}
+    });
+    let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
+    let (_link, mut incoming) = connected(LinkConfig::new(address, "twice")).await;
+    let Incoming::Disconnected { reason } = next(&mut incoming).await else { panic!("expected an end") };
+    assert!(reason.contains("same client id") && reason.contains("of its own"), "{reason}");
+    broker.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_message_is_acknowledged_or_lost_with_its_connection() {
+    let proxy = TcpProxy::to(broker()).await.expect("a free port");
+    let (link, mut incoming) = connected(LinkConfig::new(proxy.address(), "ack")).await;
+    let mut taken = link.publish_acknowledged("ack/x", "x").expect("connected");
+    let limit = Instant::now() + MAX_WAIT;
+    while taken.poll() == Delivery::Pending {
+        assert!(Instant::now() < limit, "no acknowledgement");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(taken.poll(), Delivery::Acknowledged);
+    // No await between publication and cut, so the driver, on this same thread, cannot write the message.
+    let mut lost = link.publish_acknowledged("ack/x", "y").expect("connected");
+    assert_eq!(lost.poll(), Delivery::Pending);
+    proxy.close();
+    while !matches!(next(&mut incoming).await, Incoming::Disconnected { .. }) {}
+    proxy.open();
+    until_connected(&mut incoming).await;
+    assert_ne!(lost.poll(), Delivery::Pending, "a new connection brings no answer to an old message");
+}
+
+#[tokio::test]
+async fn a_link_that_leaves_publishes_no_last_message() {
+    let (watcher, mut seen) = reader("leave-watcher", "leave/#").await;
+    let mut config = LinkConfig::new(broker(), "leave");
+    config.last_will = Some(RetainedMessage::new("leave/status", "down"));
+    let (link, _incoming) = connected(config).await;
+    link.publish("leave/work", "x", QoS::AtMostOnce, false).expect("connected");
+    link.leave(MAX_WAIT).await;
+    assert_eq!(next_message(&mut seen).await.0, "leave/work");
+    watcher.publish("leave/end", "x", QoS::AtMostOnce, false).expect("connected");
+    assert_eq!(next_message(&mut seen).await.0, "leave/end");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{
-    Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+    Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{CloudSection, DeviceSection};
@@ -59,7 +59,8 @@ impl Group {
 
     /// Sample `n` is handled at second `n`, so windows do not overlap.
     fn handle(&mut self, sample: SampleId, event: Event<'_>) -> Vec<Action> {
-        let (now, mut actions) = (Micros::from_ms(1000 * sample.0), Vec::new());
+        let since_start = Micros::from_ms(1000 * sample.0);
+        let (now, mut actions) = (Now { since_start, wall_ms: 0 }, Vec::new());
         self.leader.handle(now, Generation::Current, event, &mut actions);
         actions
     }

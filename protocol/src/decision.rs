@@ -81,15 +81,45 @@ pub enum Dropped {
     Shed,
     /// No device answered, and at least one had given the sample up.
     SpoolFull,
+    /// A triggered sample that no device answered.
+    Unanswered,
+    /// The id was not plausible.
+    Implausible,
+    /// The leader no longer knows whether the sample was decided.
+    TooOld,
+    /// A reason of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Dropped {
+    /// Every reason of this version, in the order of the enum.
+    const KNOWN: [Self; 6] =
+        [Self::Restart, Self::Shed, Self::SpoolFull, Self::Unanswered, Self::Implausible, Self::TooOld];
+
     /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Restart => "restart",
             Self::Shed => "shed",
             Self::SpoolFull => "spool_full",
+            Self::Unanswered => "unanswered",
+            Self::Implausible => "implausible",
+            Self::TooOld => "too_old",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The reason of that name; [`Dropped::Unknown`] for a name of a later version.
+    pub fn from_name(name: &str) -> Self {
+        Self::KNOWN.into_iter().find(|reason| reason.name() == name).unwrap_or(Self::Unknown)
+    }
+
+    /// Whether the first version of the protocol had the reason. Its readers refuse a notice with any other reason in `dropped`.
+    const fn is_of_first_version(self) -> bool {
+        match self {
+            Self::Restart | Self::Shed | Self::SpoolFull => true,
+            Self::Unanswered | Self::Implausible | Self::TooOld | Self::Unknown => false,
         }
     }
 }
@@ -153,21 +183,58 @@ pub struct HopBytes {
 }
 
 /// The leader's account of all samples. Devices free memory and spool by it.
+///
+/// In JSON the reasons of the first version stand in `dropped`, the others in `dropped_otherwise`: earlier programs read the account too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SettledJson", into = "SettledJson")]
 pub struct Settled {
-    /// Every sample up to this id that was opened in time is decided or dropped.
+    /// Every sample up to this id that was opened in time is decided or dropped, or awaited after a restart.
     pub highest: SampleId,
     /// Samples decided since the journal began.
     pub decided: u64,
     /// Samples dropped since the journal began, by reason.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<Dropped, u64>,
+}
+
+/// JSON form of [`Settled`].
+#[derive(Serialize, Deserialize)]
+struct SettledJson {
+    highest: SampleId,
+    decided: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    dropped: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    dropped_otherwise: BTreeMap<String, u64>,
+}
+
+impl From<SettledJson> for Settled {
+    fn from(json: SettledJson) -> Self {
+        let mut dropped = BTreeMap::new();
+        for (name, count) in json.dropped.iter().chain(&json.dropped_otherwise) {
+            // Several unknown reasons share one count.
+            let sum: &mut u64 = dropped.entry(Dropped::from_name(name)).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        Self { highest: json.highest, decided: json.decided, dropped }
+    }
+}
+
+impl From<Settled> for SettledJson {
+    fn from(Settled { highest, decided, dropped }: Settled) -> Self {
+        let (first, others): (Vec<_>, Vec<_>) =
+            dropped.into_iter().partition(|(reason, _)| reason.is_of_first_version());
+        let named = |counts: Vec<(Dropped, u64)>| {
+            counts.into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
+        };
+        Self { highest, decided, dropped: named(first), dropped_otherwise: named(others) }
+    }
 }
 
 /// The message on `settled`: the account, and the samples for which it holds.
 ///
-/// The leader does not know of samples whose messages never reached it. So `highest` holds only for samples that a device sent on its
-/// present connection, from `since` on. A device sends all others again, marked late, until it reads their ids in `late`.
+/// The leader does not know of samples whose messages never reached it. So a device frees what `closed` or `late` names. It sends all other
+/// samples again, marked late, until it reads their ids. Leaders of earlier versions send no `closed`. Their `highest` holds for samples that
+/// a device sent on its present connection, from `since` on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettledNotice {
     /// The account.
@@ -179,15 +246,24 @@ pub struct SettledNotice {
     /// Samples of late messages that are decided or dropped now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<SampleId>,
+    /// Closed samples as ranges, first and last id, the newest [`SettledNotice::MAX_RANGES`]; `None` from leaders of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Vec<(SampleId, SampleId)>>,
 }
 
 impl SettledNotice {
     /// Largest number of ids in [`SettledNotice::late`]; the others follow in the next message.
     pub const MAX_LATE: usize = 1024;
 
+    /// Largest number of ranges in [`SettledNotice::closed`].
+    pub const MAX_RANGES: usize = 512;
+
     /// Whether this notice settles `sample`, provided that the device sent it on its present connection.
     pub fn covers(&self, sample: SampleId) -> bool {
-        self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest
+        match &self.closed {
+            Some(ranges) => ranges.iter().any(|(first, last)| (*first..=*last).contains(&sample)),
+            None => self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest,
+        }
     }
 }
 
@@ -204,7 +280,43 @@ mod tests {
         for reason in [Degraded::CloudTimeout, Degraded::NoView, Degraded::FeaturesMissing, Degraded::Late] {
             assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
         }
-        assert_eq!(serde_json::to_value(Dropped::SpoolFull).unwrap(), json!(Dropped::SpoolFull.name()));
+        for reason in Dropped::KNOWN.into_iter().chain([Dropped::Unknown]) {
+            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
+            assert_eq!(Dropped::from_name(reason.name()), reason);
+        }
+    }
+
+    #[test]
+    fn a_reason_of_a_later_version_is_read_and_freed_by() {
+        assert_eq!(serde_json::from_value::<Dropped>(json!("eaten")).unwrap(), Dropped::Unknown);
+        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2},"dropped_otherwise":{"sunk":3,"too_old":4}}"#;
+        let notice: SettledNotice = serde_json::from_str(text).unwrap();
+        let expected = [(Dropped::Shed, 1), (Dropped::TooOld, 4), (Dropped::Unknown, 5)];
+        assert_eq!(notice.account.dropped, expected.into());
+    }
+
+    #[test]
+    fn reasons_of_the_first_version_stay_where_earlier_devices_read_them() {
+        let dropped = [(Dropped::Restart, 1), (Dropped::Unanswered, 2), (Dropped::Implausible, 3)];
+        let settled = Settled { highest: SampleId(9), decided: 8, dropped: dropped.into() };
+        let text = serde_json::to_string(&settled).unwrap();
+        let expected = r#"{"highest":9,"decided":8,"dropped":{"restart":1},"dropped_otherwise":{"implausible":3,"unanswered":2}}"#;
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<Settled>(&text).unwrap(), settled);
+    }
+
+    #[test]
+    fn a_notice_with_ranges_covers_exactly_what_the_ranges_contain() {
+        let account = Settled { highest: SampleId(9), ..Settled::default() };
+        let closed = Some(vec![(SampleId(2), SampleId(4)), (SampleId(7), SampleId(7))]);
+        let notice = SettledNotice { account, since: Some(SampleId(0)), late: vec![], closed };
+        let covered: Vec<u64> = (0..10).filter(|id| notice.covers(SampleId(*id))).collect();
+        assert_eq!(covered, [2, 3, 4, 7]);
+        let text = serde_json::to_string(&notice).unwrap();
+        assert_eq!(text, r#"{"highest":9,"decided":0,"since":0,"closed":[[2,4],[7,7]]}"#);
+        assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
+        let none = SettledNotice { closed: Some(vec![]), ..notice };
+        assert!(!none.covers(SampleId(7)), "nothing is named");
     }
 
     #[test]
@@ -229,5 +341,16 @@ mod tests {
         assert_eq!(text, r#"{"highest":9,"decided":8,"since":5,"late":[2]}"#);
         assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
         assert_eq!([4, 5, 9, 10].map(|id| notice.covers(SampleId(id))), [false, true, true, false]);
+        notice.closed = Some(vec![(SampleId(2), SampleId(2)), (SampleId(6), SampleId(8))]);
+        let found: Vec<u64> = (0..12).filter(|id| notice.covers(SampleId(*id))).collect();
+        assert_eq!(found, [2, 6, 7, 8], "ranges are exact");
+    }
+
+    #[test]
+    fn a_notice_with_a_reason_of_a_later_version_is_read() {
+        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"struck_by_lightning":2},"closed":[[3,5],[7,9]],"more":{}}"#;
+        let notice: SettledNotice = serde_json::from_str(text).unwrap();
+        assert_eq!(notice.account.dropped, [(Dropped::Shed, 1), (Dropped::Unknown, 2)].into());
+        assert!(notice.covers(SampleId(4)) && !notice.covers(SampleId(6)));
     }
 }

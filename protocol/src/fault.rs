@@ -14,6 +14,10 @@ pub enum Fault {
     Oversize,
     /// The message belongs to a network that this tier does not run.
     WrongNetwork,
+    /// The device numbers its samples in another way than its group.
+    WrongNumbering,
+    /// The sample's id is not plausible: too far from the clock or from the newest id.
+    Implausible,
     /// A device that has not introduced itself, or is not allowed here.
     UnknownDevice,
     /// A second device claims a slot that is taken.
@@ -43,11 +47,13 @@ pub enum MqttHandling {
 
 impl Fault {
     /// Code, HTTP status and MQTT handling of every fault, in the order of the enum.
-    const TABLE: [(Self, &'static str, u16, MqttHandling); 12] = [
+    const TABLE: [(Self, &'static str, u16, MqttHandling); 14] = [
         (Self::Malformed, "malformed", 400, MqttHandling::CountAndName),
         (Self::WrongVersion, "wrong_version", 400, MqttHandling::CountAndName),
         (Self::Oversize, "oversize", 413, MqttHandling::CountAndName),
         (Self::WrongNetwork, "wrong_network", 409, MqttHandling::CountAndName),
+        (Self::WrongNumbering, "wrong_numbering", 409, MqttHandling::CountAndName),
+        (Self::Implausible, "implausible", 409, MqttHandling::CountAndName),
         (Self::UnknownDevice, "unknown_device", 403, MqttHandling::CountAndName),
         (Self::SlotTaken, "slot_taken", 409, MqttHandling::CountAndName),
         (Self::NotFound, "not_found", 404, MqttHandling::CountAndIgnore),

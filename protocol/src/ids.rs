@@ -161,6 +161,11 @@ impl fmt::Display for NetworkTag {
 #[serde(try_from = "String", into = "String")]
 pub struct PolicyId(pub [u8; 8]);
 
+/// Public ed25519 key that verifies signatures of bundles.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VerifyingKey(pub [u8; 32]);
+
 macro_rules! hex_id {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -199,6 +204,7 @@ macro_rules! hex_id {
 
 hex_id!(NetworkId);
 hex_id!(PolicyId);
+hex_id!(VerifyingKey);
 
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {

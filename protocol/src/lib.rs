@@ -19,12 +19,12 @@ pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, Settled
 pub use fault::{Fault, MqttHandling};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId,
-    Slot, Source,
+    Slot, Source, VerifyingKey,
 };
 pub use message::{
     Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,
     age_ms, decode, encode,
 };
-pub use notice::{Birth, DeviceState, EdgeStatus, Status};
+pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};
 pub use presence::{Presence, SlotPresence};
 pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};

@@ -1,8 +1,10 @@
 //! Retained messages by which devices and edges introduce themselves; JSON, because people read them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Boot, DeviceId, EdgeIndex, NetworkId, SampleId, Slot};
+use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, SampleId, Slot, clipped};
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,9 +42,37 @@ pub struct Birth {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<SampleId>,
+    /// How the device numbers its samples; `None` from devices of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbering: Option<Numbering>,
     /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
     #[serde(default)]
     pub capabilities: Vec<String>,
+}
+
+/// How the devices of a group number their samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Numbering {
+    /// Capture time divided by the period.
+    Clock {
+        /// Time between two samples.
+        period_ms: u32,
+    },
+    /// Milliseconds since 1970, from the source of the frames.
+    Source,
+    /// Ids of triggers.
+    Trigger,
+}
+
+impl fmt::Display for Numbering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clock { period_ms } => write!(f, "clock with a period of {period_ms} ms"),
+            Self::Source => f.write_str("source"),
+            Self::Trigger => f.write_str("trigger"),
+        }
+    }
 }
 
 /// Message on `edge/{id}/status`, retained; the `down` form is the edge's last will.
@@ -58,4 +88,121 @@ pub struct EdgeStatus {
     pub network: NetworkId,
     /// Name and version of the software.
     pub software: String,
+}
+
+/// Message on `leader`, retained: the process that leads the group. The `down` form is its last will.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderClaim {
+    /// The leader; a restart with the same journal is the same instance.
+    pub instance: InstanceId,
+    /// Number of the claim: every new leader takes a higher one. At most [`LeaderClaim::MAX_TERM`].
+    pub term: u64,
+    /// Up or down.
+    pub state: DeviceState,
+    /// Name and version of the software.
+    pub software: String,
+    /// Start of the claim, RFC 3339 in UTC.
+    pub since: String,
+    /// Number of this publication under the claim; a leader publishes its claim every few seconds.
+    #[serde(default)]
+    pub beat: u64,
+}
+
+/// Name of a leader: a random number that stays with its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InstanceId(pub u64);
+
+impl LeaderClaim {
+    /// Largest term; it is exact in every reader of JSON.
+    pub const MAX_TERM: u64 = 1 << 53;
+
+    /// Reads a claim.
+    ///
+    /// # Errors
+    /// A sentence that names the mistake.
+    pub fn read(payload: &[u8]) -> Result<Self, String> {
+        let claim: Self = serde_json::from_slice(payload).map_err(|error| format!("leader: {error}"))?;
+        if claim.term <= Self::MAX_TERM {
+            Ok(claim)
+        } else {
+            Err(format!("leader: term: expected at most {}, found {}", Self::MAX_TERM, claim.term))
+        }
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<InstanceId> for String {
+    fn from(id: InstanceId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for InstanceId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let id = u64::from_str_radix(&text, 16).ok().filter(|_| is_hex).map(Self);
+        id.ok_or_else(|| IdError::Hex { digits: 16, found: clipped(&text, 80) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> LeaderClaim {
+        LeaderClaim {
+            instance: InstanceId(0x00ab),
+            term: 3,
+            state: DeviceState::Up,
+            software: "test/1".into(),
+            since: "2026-11-22T23:45:40Z".into(),
+            beat: 7,
+        }
+    }
+
+    #[test]
+    fn a_claim_is_readable_json_and_unknown_fields_are_ignored() {
+        let text = serde_json::to_string(&claim()).unwrap();
+        let expected = r#"{"instance":"00000000000000ab","term":3,"state":"up","software":"test/1","since":"2026-11-22T23:45:40Z","beat":7}"#;
+        assert_eq!(text, expected);
+        assert_eq!(LeaderClaim::read(text.as_bytes()), Ok(claim()));
+        let more = text.replace(r#","beat":7"#, r#","load":0.5"#);
+        assert_eq!(LeaderClaim::read(more.as_bytes()), Ok(LeaderClaim { beat: 0, ..claim() }));
+    }
+
+    #[test]
+    fn a_claim_with_another_name_or_a_term_out_of_range_is_refused() {
+        let text = serde_json::to_string(&claim()).unwrap();
+        for (from, to, named) in [
+            ("00000000000000ab", "ab", "ab"),
+            ("00000000000000ab", "+0000000000000ab", "+0000"),
+            ("\"term\":3", "\"term\":9007199254740993", "9007199254740993"),
+            ("up", "sideways", "sideways"),
+        ] {
+            let error = LeaderClaim::read(text.replace(from, to).as_bytes()).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_numbering_has_a_plain_json_form() {
+        let clock = Numbering::Clock { period_ms: 100 };
+        for (numbering, text) in [
+            (clock, r#"{"clock":{"period_ms":100}}"#),
+            (Numbering::Source, r#""source""#),
+            (Numbering::Trigger, r#""trigger""#),
+        ] {
+            assert_eq!(serde_json::to_string(&numbering).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Numbering>(text).unwrap(), numbering);
+        }
+        assert_eq!(clock.to_string(), "clock with a period of 100 ms");
+    }
 }

@@ -23,6 +23,8 @@ pub enum Topic {
     Revision,
     /// `settled`: the leader's account.
     Settled,
+    /// `leader`: the process that leads the group.
+    Leader,
     /// `dev/{id}/…`.
     Device(DeviceId, DeviceTopic),
     /// `edge/{id}/…`.
@@ -72,6 +74,7 @@ impl Topics {
             Topic::Result => format!("{prefix}result"),
             Topic::Revision => format!("{prefix}revision"),
             Topic::Settled => format!("{prefix}settled"),
+            Topic::Leader => format!("{prefix}leader"),
             Topic::Device(id, leaf) => self.device(id, *leaf),
             Topic::Edge(id, leaf) => self.edge(id, *leaf),
         }
@@ -111,6 +114,7 @@ impl Topics {
             (Some("result"), None, ..) => Topic::Result,
             (Some("revision"), None, ..) => Topic::Revision,
             (Some("settled"), None, ..) => Topic::Settled,
+            (Some("leader"), None, ..) => Topic::Leader,
             (Some("dev"), Some(id), Some(leaf), None) => {
                 Topic::Device(DeviceId::new(id)?, DeviceTopic::from_name(leaf).ok_or_else(unknown)?)
             }
@@ -188,7 +192,8 @@ mod tests {
     #[test]
     fn every_topic_survives_its_name() {
         let id = DeviceId::new("cam-0").unwrap();
-        let plain = [Topic::Trigger, Topic::Request, Topic::Result, Topic::Revision, Topic::Settled];
+        let plain =
+            [Topic::Trigger, Topic::Request, Topic::Result, Topic::Revision, Topic::Settled, Topic::Leader];
         let device = DeviceTopic::ALL.map(|leaf| Topic::Device(id.clone(), leaf));
         let edge = EdgeTopic::ALL.map(|leaf| Topic::Edge(EdgeId::new("hall").unwrap(), leaf));
         for topic in plain.into_iter().chain(device).chain(edge) {

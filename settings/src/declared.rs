@@ -29,7 +29,10 @@ impl Declared {
         let declared = |option: &dyn ProgramOptionMeta| {
             let (path, flag) = (option.id().to_string(), text(option.long_form()));
             Self {
-                key: key_of(&path, flag.as_deref()),
+                key: match &flag {
+                    Some(flag) => key_of(&path, flag),
+                    None => key_of_secret(&path, text(option.env_form()).as_deref()),
+                },
                 path,
                 flag,
                 environment: text(option.env_form()),
@@ -53,8 +56,18 @@ impl Declared {
 }
 
 /// The suffix of the path that has the flag's words; the whole path if no suffix has them.
-fn key_of(path: &str, flag: Option<&str>) -> String {
+fn key_of(path: &str, flag: &str) -> String {
     let ends = path.rmatch_indices('.').map(|(dot, _)| &path[dot + 1..]);
-    let is_key = |end: &&str| Some(end.replace(['.', '_'], "-").as_str()) == flag;
+    let is_key = |end: &&str| end.replace(['.', '_'], "-") == flag;
     ends.into_iter().find(is_key).unwrap_or(path).to_owned()
+}
+
+/// The longest suffix of the path that has the last words of the variable; the whole path if no suffix has them.
+fn key_of_secret(path: &str, variable: Option<&str>) -> String {
+    let ends = path.match_indices('.').map(|(dot, _)| &path[dot + 1..]);
+    let is_key = |end: &&str| {
+        let words = format!("_{}", end.replace('.', "_").to_uppercase());
+        variable.is_some_and(|variable| variable.ends_with(&words))
+    };
+    std::iter::once(path).chain(ends).find(is_key).unwrap_or(path).to_owned()
 }

@@ -14,8 +14,10 @@
 
 mod declared;
 mod load;
+mod misfits;
 mod mistakes;
 mod sections;
+mod security;
 mod show;
 mod sources;
 #[cfg(feature = "testing")]
@@ -24,8 +26,9 @@ mod values;
 
 pub use conf::Conf;
 pub use declared::Declared;
-pub use load::{Loaded, Origin, Settings, Stop, Value, defaults, keys, load, load_with_tables};
+pub use load::{Loaded, Origin, Settings, Stop, Value, defaults, keys, load, load_with_tables, print_result};
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
+pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;
 pub use sources::Sources;
 pub use values::{Bounded, List, Mistake, word};

@@ -10,8 +10,11 @@ use conf::introspection::{ConfigEvent, ValueSource};
 use toml::Value as Toml;
 
 use crate::declared::Declared;
-use crate::mistakes::{mistakes_of, refuse_unknown, rename};
+use crate::misfits::{forget, is_given, misfits};
+use crate::mistakes::{mistakes_of, refuse_unknown, rename, unknown_variables};
 use crate::sources::{Sources, as_text, as_toml, flatten};
+use headwater_telemetry::{print, print_error};
+use headwater_transport::redacted;
 
 /// Settings of one program, or of one table of an array of tables.
 pub trait Settings: Conf {
@@ -21,8 +24,14 @@ pub trait Settings: Conf {
     /// Variables that set a key where the variable of its declaration does not.
     const ALIASES: &'static [(&'static str, &'static str)] = &[("RUST_LOG", "log.filter")];
 
-    /// Prefix of the variables of old keys.
+    /// Prefix of the program's variables, those of old keys included.
     const OLD_VARIABLES: &'static str = "HEADWATER_";
+
+    /// Variables of other programs that begin with the same prefix. A name that ends in `_` stands for all that begin with it.
+    const OTHER_VARIABLES: &'static [&'static str] = &[];
+
+    /// Keys of settings whose flag has no value.
+    const SWITCHES: &'static [&'static str] = &["insecure"];
 
     /// Mistakes of settings that are right alone and do not fit each other: key, expected, found.
     fn check(&self) -> Vec<String> {
@@ -37,6 +46,8 @@ pub struct Loaded<S> {
     pub settings: S,
     /// Every setting in the order of declaration.
     pub values: Vec<Value>,
+    /// Variables of the environment that look like settings and are none, for the log.
+    pub warnings: Vec<String>,
 }
 
 /// One setting in effect.
@@ -87,17 +98,30 @@ impl Stop {
     /// Prints help on standard output and mistakes on standard error; 0 after help, 2 after mistakes.
     pub fn print(&self, program: &str) -> ExitCode {
         match self {
-            Self::Help(text) => {
-                print!("{text}");
-                ExitCode::SUCCESS
-            }
+            Self::Help(text) => print_result(program, text),
             Self::Mistakes(mistakes) => {
-                mistakes.iter().for_each(|mistake| eprintln!("{program}: {mistake}"));
-                eprintln!("{program} --help explains every setting");
+                print_error(&mistakes_text(program, mistakes));
                 ExitCode::from(2)
             }
         }
     }
+}
+
+/// Prints what was asked for on standard output: 0, or 1 where the text cannot be written. A closed pipe counts as written.
+pub fn print_result(program: &str, text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&format!("{program}: writing to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All mistakes as lines for people. No line repeats a password of an address.
+fn mistakes_text(program: &str, mistakes: &[String]) -> String {
+    let lines = mistakes.iter().map(|mistake| format!("{program}: {}\n", redacted(mistake)));
+    format!("{}{program} --help explains every setting", lines.collect::<String>())
 }
 
 /// Reads the settings of a program.
@@ -126,6 +150,8 @@ pub fn defaults<S: Settings>() -> Result<S, Stop> {
 
 /// Reads the settings of a program whose file may hold an array of tables, `[[array]]`, each with settings `T`.
 ///
+/// A setting of `T` may stand outside the tables only where there are none: both at once is a mistake.
+///
 /// # Errors
 /// [`Stop`]: help that was asked for, or every mistake, those of all tables included.
 pub fn load_with_tables<S: Settings, T: Settings>(
@@ -142,6 +168,10 @@ pub fn load_with_tables<S: Settings, T: Settings>(
             Vec::new()
         }
     };
+    if !tables.is_empty() {
+        rename::<S>(&mut inputs, &Declared::of::<S>(), &mut mistakes);
+        refuse_outside_tables::<S, T>(&mut inputs, array, &mut mistakes);
+    }
     let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
     let mut read_tables = Vec::new();
     for (index, table) in tables.into_iter().enumerate() {
@@ -154,8 +184,27 @@ pub fn load_with_tables<S: Settings, T: Settings>(
     loaded.filter(|_| mistakes.is_empty()).map(|loaded| (loaded, read_tables)).ok_or(Stop::Mistakes(mistakes))
 }
 
+/// Takes settings of the tables out of the flags, the environment and the top of the file, each with a mistake.
+fn refuse_outside_tables<S: Settings, T: Settings>(
+    inputs: &mut Inputs,
+    array: &str,
+    mistakes: &mut Vec<String>,
+) {
+    let of_tables = keys::<T>();
+    for option in Declared::of::<S>().iter().filter(|option| of_tables.contains(&option.key)) {
+        for place in is_given::<S>(inputs, option) {
+            let key = &option.key;
+            mistakes.push(format!(
+                "{key}: expected one {array} by settings of its own or several as [[{array}]], found both; write the setting into a \
+                 table [[{array}]], or leave it out{place}"
+            ));
+        }
+        forget::<S>(inputs, option);
+    }
+}
+
 /// Sources of one declaration, with the file's keys in one map.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: BTreeMap<String, OsString>,
@@ -176,6 +225,17 @@ impl Inputs {
         });
         Self { arguments: sources.arguments, environment: sources.environment, file: flatten(table) }
     }
+
+    /// The environment, with each value of the file as a variable that is not set otherwise.
+    pub(crate) fn with_file(&self, declared: &[Declared]) -> BTreeMap<String, OsString> {
+        let mut environment = self.environment.clone();
+        for option in declared.iter().filter(|option| option.is_setting()) {
+            if let (Some(variable), Some(value)) = (&option.environment, self.file.get(&option.key)) {
+                environment.entry(variable.clone()).or_insert_with(|| as_text(value).into());
+            }
+        }
+        environment
+    }
 }
 
 fn checked<S: Settings>(loaded: Option<Loaded<S>>, mistakes: &mut Vec<String>) -> Option<Loaded<S>> {
@@ -192,14 +252,10 @@ pub(crate) fn read<S: Settings>(
     mistakes: &mut Vec<String>,
 ) -> Result<Option<Loaded<S>>, Stop> {
     let declared = Declared::of::<S>();
+    let warnings = unknown_variables::<S>(&inputs.environment, &declared);
     rename::<S>(&mut inputs, &declared, mistakes);
     refuse_unknown(&mut inputs.file, &declared, mistakes);
-    let mut environment = inputs.environment.clone();
-    for option in declared.iter().filter(|option| option.is_setting()) {
-        if let (Some(variable), Some(value)) = (&option.environment, inputs.file.get(&option.key)) {
-            environment.entry(variable.clone()).or_insert_with(|| as_text(value).into());
-        }
-    }
+    let environment = inputs.with_file(&declared);
     if inputs.arguments.is_empty() {
         inputs.arguments.push("program".into());
     }
@@ -221,13 +277,16 @@ pub(crate) fn read<S: Settings>(
             let declared = declared.into_iter().filter(Declared::is_setting);
             let value = |option: Declared| {
                 let origin = origins.remove(&option.path);
-                value(option, origin, &inputs, &environment)
+                let is_switch = S::SWITCHES.contains(&option.key.as_str());
+                value(option, origin, &inputs, (&environment, is_switch))
             };
-            Ok(Some(Loaded { settings, values: declared.map(value).collect() }))
+            Ok(Some(Loaded { settings, values: declared.map(value).collect(), warnings }))
         }
         Err(error) if error.exit_code() == 0 => Err(Stop::Help(error.to_string())),
         Err(error) => {
-            mistakes.extend(mistakes_of(&error.to_string(), &declared, &inputs.environment));
+            let found = mistakes_of(&error.to_string(), &declared, &inputs.environment);
+            let misfits = misfits::<S>(inputs, &declared, &found);
+            mistakes.extend(found.into_iter().chain(misfits));
             Ok(None)
         }
     }
@@ -238,12 +297,13 @@ fn value(
     declared: Declared,
     origin: Option<Origin>,
     inputs: &Inputs,
-    environment: &BTreeMap<String, OsString>,
+    (environment, is_switch): (&BTreeMap<String, OsString>, bool),
 ) -> Value {
     let in_file = inputs.file.get(&declared.key).cloned();
     let text = |text: OsString| as_toml(&text.to_string_lossy());
     let (toml, origin) = match origin {
         None => (None, Origin::Default),
+        Some(Origin::Flag(flag)) if is_switch => (Some(Toml::Boolean(true)), Origin::Flag(flag)),
         Some(Origin::Flag(flag)) => {
             (conf::find_parameter(&flag, &inputs.arguments).map(text), Origin::Flag(flag))
         }
@@ -257,4 +317,20 @@ fn value(
         Some(Origin::File | Origin::Default) => (declared.default.as_deref().map(as_toml), Origin::Default),
     };
     Value { toml: toml.filter(|_| declared.is_in_files()), declared, origin }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_printed_mistake_repeats_a_password() {
+        let mistakes = [
+            "unexpected argument 'mqtt://user:s3cret@host' found".to_owned(),
+            "TOML parse error at line 1\n  | address = \"mqtt://user:s3cret@host".to_owned(),
+        ];
+        let text = mistakes_text("headwater-device", &mistakes);
+        assert!(!text.contains("s3cret") && text.matches("mqtt://***@host").count() == 2, "{text}");
+        assert!(text.ends_with("\nheadwater-device --help explains every setting"), "{text}");
+    }
 }

@@ -70,7 +70,7 @@ pub(crate) fn rename<S: Settings>(inputs: &mut Inputs, declared: &[Declared], mi
             mistakes.push(format!("{old}: is now `{new}`"));
             inputs.file.entry(new.into()).or_insert(value);
         }
-        let old_variable = format!("{}{}", S::OLD_VARIABLES, old.replace('.', "_").to_uppercase());
+        let old_variable = variable_of::<S>(old);
         if declared.iter().all(|option| option.environment.as_ref() != Some(&old_variable))
             && let Some(value) = inputs.environment.remove(&old_variable)
         {
@@ -90,6 +90,56 @@ pub(crate) fn rename<S: Settings>(inputs: &mut Inputs, declared: &[Declared], mi
             }
         }
     }
+}
+
+/// Warnings of variables that look like settings of this program and are none.
+///
+/// A variable with the program's prefix is unknown unless it belongs to another program. A variable with another prefix is one where at
+/// most two letters differ from a known name.
+pub(crate) fn unknown_variables<S: Settings>(
+    environment: &BTreeMap<String, OsString>,
+    declared: &[Declared],
+) -> Vec<String> {
+    const MAX_LETTERS: usize = 2;
+    let aliases = S::ALIASES.iter().map(|(alias, _)| *alias);
+    let known: Vec<_> =
+        declared.iter().filter_map(|option| option.environment.as_deref()).chain(aliases).collect();
+    let old = |name: &str| S::RENAMED.iter().any(|(old, _)| variable_of::<S>(old) == name);
+    let is_unknown = |name: &&String| {
+        let is_near = || known.iter().any(|known| strsim::osa_distance(name, known) <= MAX_LETTERS);
+        let is_own = name.starts_with(S::OLD_VARIABLES) && !is_of_others(name, S::OTHER_VARIABLES);
+        name.starts_with(OUR_PREFIX) && !known.contains(&name.as_str()) && !old(name) && (is_own || is_near())
+    };
+    let warning = |name: &String| {
+        let own = name.strip_prefix(S::OLD_VARIABLES).map_or(0, str::len);
+        let max_letters = own.div_ceil(3).max(MAX_LETTERS);
+        let near = known.iter().map(|known| (strsim::osa_distance(name, known), known));
+        match near.filter(|(distance, _)| *distance <= max_letters).min_by_key(|(distance, _)| *distance) {
+            Some((_, near)) => format!("{name}: no setting has this variable; did you mean {near}?"),
+            None => format!("{name}: no setting has this variable"),
+        }
+    };
+    // Longer names are no typing mistakes, and the cost grows with their length.
+    let names = environment.keys().filter(|name| name.len() <= 128);
+    names.filter(is_unknown).map(warning).collect()
+}
+
+/// Beginning of every variable of ours.
+const OUR_PREFIX: &str = "HEADWATER_";
+
+/// Whether a variable belongs to another program, or is one that Kubernetes makes for a service named after one of our programs.
+fn is_of_others(name: &str, others: &[&str]) -> bool {
+    let is_other = |other: &&str| name == *other || (other.ends_with('_') && name.starts_with(other));
+    let is_of_kubernetes = name.contains("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.contains("_PORT_")
+        || name.ends_with("_PORT");
+    others.iter().any(is_other) || is_of_kubernetes
+}
+
+/// Variable of an old key.
+fn variable_of<S: Settings>(old: &str) -> String {
+    format!("{}{}", S::OLD_VARIABLES, old.replace('.', "_").to_uppercase())
 }
 
 /// Splits the error text of `conf` into one message per mistake. Under each title the text indents mistakes by two columns, and the

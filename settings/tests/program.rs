@@ -75,6 +75,7 @@ impl Settings for Door {
     const RENAMED: &'static [(&'static str, &'static str)] =
         &[("broker", "broker.address"), ("most_samples", "keep_samples")];
     const OLD_VARIABLES: &'static str = "HEADWATER_DOOR_";
+    const OTHER_VARIABLES: &'static [&'static str] = &["HEADWATER_DOOR_BELL"];
 
     fn check(&self) -> Vec<String> {
         let fits = self.engine == Engine::Fast || self.keep_samples.get() < 100;
@@ -179,6 +180,59 @@ fn settings_that_do_not_fit_each_other_are_named() {
     let file = "bundle = \"b\"\nengine = \"exact\"";
     let mistakes = mistakes_of(Sources::default().with_file(file));
     assert_eq!(mistakes, ["keep_samples: expected below 100 with engine = \"exact\""]);
+}
+
+#[test]
+fn settings_that_do_not_fit_are_named_beside_values_that_cannot_be_read() {
+    let file = "engine = \"exact\"\nedges = [\"x\"]\n[broker]\naddress = \"x\"";
+    assert_eq!(
+        mistakes_of(Sources::default().with_file(file).with_arguments(["--broker-address", "y"])),
+        [
+            "bundle: missing",
+            "broker.address: invalid socket address syntax, found \"y\" (flag --broker-address)",
+            "edges: invalid digit found in string, found \"x\" in \"x\"",
+            "keep_samples: expected below 100 with engine = \"exact\"",
+        ]
+    );
+    // The check would complain about the default of a setting that is wrong itself.
+    let file = "bundle = \"b\"\nengine = \"exact\"\nkeep_samples = 0";
+    let mistakes = mistakes_of(Sources::default().with_file(file));
+    assert_eq!(mistakes, ["keep_samples: expected 1 to 65536, found 0"]);
+}
+
+#[test]
+fn a_log_filter_that_names_no_level_is_refused() {
+    let sources = Sources::default().with_file("bundle = \"b\"\n[log]\nfilter = \"ifno\"");
+    let mistakes = mistakes_of(sources);
+    assert!(mistakes.len() == 1 && mistakes[0].starts_with("log.filter: expected a level ("), "{mistakes:?}");
+    assert!(mistakes[0].ends_with("found \"ifno\""), "{mistakes:?}");
+}
+
+#[test]
+fn an_unknown_variable_is_warned_of_with_the_nearest_name() {
+    let environment = [
+        ("HEADWATER_DOOR_KEEP_SAMPELS", "5"),
+        ("HEADWATER_DOOR_COLOUR", "red"),
+        ("HEADWTER_DOOR_BUNDLE", "not ours"),
+        ("HEADWATER_DOR_BUNDLE", "nearly ours"),
+        ("HEADWATER_WINDOW_BUNDLE", "of another program"),
+        ("HEADWATER_DOOR_BELL", "of another program"),
+        ("HEADWATER_DOOR_BELLS", "ours"),
+        ("HEADWATER_DOOR_SERVICE_PORT", "of Kubernetes"),
+        ("HEADWATER_DOOR_TURNS", "3"),
+        ("HEADWATER_DOOR_LOCK_NAME", "front"),
+        ("RUST_LOG", "info"),
+    ];
+    let door = loaded(Sources::default().with_file("bundle = \"b\"").with_environment(environment));
+    assert_eq!(
+        door.warnings,
+        [
+            "HEADWATER_DOOR_BELLS: no setting has this variable",
+            "HEADWATER_DOOR_COLOUR: no setting has this variable",
+            "HEADWATER_DOOR_KEEP_SAMPELS: no setting has this variable; did you mean HEADWATER_DOOR_KEEP_SAMPLES?",
+            "HEADWATER_DOR_BUNDLE: no setting has this variable; did you mean HEADWATER_DOOR_BUNDLE?",
+        ]
+    );
 }
 
 #[test]

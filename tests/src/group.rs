@@ -101,7 +101,7 @@ pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder
         cloud: path("headwater-cloud"),
     };
     let (bundle, frames) = (bundle.to_owned(), shipped::frames_path());
-    ProgramGroup::new(ProgramSettings { site, paths, bundle, frames, policy, log: None })
+    ProgramGroup::new(ProgramSettings { site, paths, bundle, frames, policy, site_dir: None, log: None })
         .expect("a free port")
 }
 
@@ -111,8 +111,14 @@ pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder
 /// When the broker does not answer in time.
 pub async fn client(broker: Endpoint, network: NetworkId) -> GroupClient {
     let SiteSettings { site, group, broker, .. } = site(broker);
-    let settings =
-        ClientSettings { broker, site, group, network, client_id: "tests".into(), wait_limit: WAIT_LIMIT };
+    let settings = ClientSettings {
+        broker: broker.into(),
+        site,
+        group,
+        network,
+        client_id: "tests".into(),
+        wait_limit: WAIT_LIMIT,
+    };
     GroupClient::connect(settings).await.expect("the broker answers")
 }
 

@@ -9,7 +9,7 @@ use headwater_protocol::{Decision, Dropped, SampleId};
 /// Samples in a leader's journal.
 #[derive(Debug, Default)]
 pub struct JournalContents {
-    /// Samples whose first message has come.
+    /// Samples that were triggered, or whose first message has come.
     pub opened: BTreeSet<SampleId>,
     /// Decisions by sample.
     pub decided: BTreeMap<SampleId, Decision>,
@@ -37,7 +37,10 @@ impl JournalContents {
                     let before = contents.dropped.insert(sample, reason);
                     assert!(before.is_none(), "{sample} was dropped twice: {before:?}");
                 }
-                Entry::Settled(_) | Entry::Closed { .. } => {}
+                Entry::Numbering(_)
+                | Entry::Settled(_)
+                | Entry::Closed { .. }
+                | Entry::ClosedRanges { .. } => {}
             }
         }
         contents

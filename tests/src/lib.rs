@@ -4,4 +4,5 @@ pub mod group;
 pub mod journal_contents;
 pub mod other_programs;
 pub mod shipped;
+pub mod site;
 pub mod waits;

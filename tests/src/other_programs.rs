@@ -35,17 +35,33 @@ pub fn mosquitto_at(folder: &Path, address: &Endpoint) -> Program {
     let config = config + "user root\n";
     let path = folder.join("mosquitto.conf");
     std::fs::write(&path, config).expect("the folder can be written");
-    let found = ["/usr/sbin/mosquitto", "/usr/bin/mosquitto", "/usr/local/sbin/mosquitto"]
-        .into_iter()
-        .find(|path| Path::new(path).exists())
-        .expect("mosquitto is installed by scripts/install-test-tools");
-    let program = Program::start(Command::new(found).arg("-c").arg(path).stderr(Stdio::null()));
+    mosquitto_with(&path, address)
+}
+
+/// Starts Mosquitto with a configuration that listens at this address.
+///
+/// # Panics
+/// As [`mosquitto`].
+pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
+    let port = address.port();
+    let program = Program::start(Command::new(find_mosquitto()).arg("-c").arg(config).stderr(Stdio::null()));
     let until = Instant::now() + WAIT_LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < until, "mosquitto does not listen on {port}");
         thread::sleep(Duration::from_millis(5));
     }
     program.expect("mosquitto starts")
+}
+
+/// Path of Mosquitto.
+///
+/// # Panics
+/// When Mosquitto is not installed (`scripts/install-test-tools`).
+pub fn find_mosquitto() -> &'static str {
+    ["/usr/sbin/mosquitto", "/usr/bin/mosquitto", "/usr/local/sbin/mosquitto"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .expect("mosquitto is installed by scripts/install-test-tools")
 }
 
 /// A port on loopback as an address.

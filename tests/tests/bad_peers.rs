@@ -78,6 +78,7 @@ async fn a_second_device_on_a_slot_is_refused() {
         software: "test".into(),
         network: group.settings.networks.current().network_id(),
         sample: None,
+        numbering: None,
         capabilities: Vec::new(),
     };
     let status = Status { state: DeviceState::Up, boot: birth.boot };

@@ -31,6 +31,7 @@ const LICENCES: [&str; 15] = [
 /// samples <- {models, end-device, group, cli}
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
+/// protocol <- identity <- cli
 /// telemetry <- settings <- programs
 /// services <- group <- {cli, tests}
 /// ```
@@ -44,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
+    ("headwater-identity", &["protocol"]),
     (
         "headwater-models",
         &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"],
@@ -81,6 +83,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "transport",
             "telemetry",
             "settings",
+            "identity",
             "group",
         ],
     ),

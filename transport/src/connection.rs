@@ -1,115 +1,73 @@
-//! A TCP stream that counts its bytes, and acknowledges those of a broker at once.
-//!
-//! Brokers with Nagle's algorithm (rumqttd, mosquitto by default) send a second small packet only after the first is acknowledged.
-//! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. The kernel resets the option by
-//! itself, so the option is set again after every read.
-//!
-//! ```text
-//! broker ── packet 1 ──> here          packet 2 waits in the broker ...
-//! broker <─── ACK ────── here          ... up to 40 ms without TCP_QUICKACK
-//! broker ── packet 2 ──> here
-//! ```
+//! An open connection to an endpoint, with or without TLS.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-/// An open connection to an endpoint.
+use crate::socket::Socket;
+use crate::tls::HandshakeRefused;
+
+/// An open connection to an endpoint. Its bytes are counted on the socket, so those of TLS count too.
 #[derive(Debug)]
-pub struct Connection {
-    pub(crate) stream: TcpStream,
-    wire: Arc<WireCounters>,
-    /// Whether every read is acknowledged at once; otherwise the kernel may wait for 40 ms.
-    acknowledges_at_once: bool,
-}
+pub struct Connection(pub(crate) Stream);
 
-/// Bytes on the sockets of a connector since its start, with every protocol header above TCP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WireBytes<N = u64> {
-    /// Bytes written.
-    pub sent: N,
-    /// Bytes read.
-    pub received: N,
+/// The two kinds of streams.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Bytes as they are.
+    Plain(Socket),
+    /// Bytes in records of TLS.
+    Tls(Box<tokio_rustls::client::TlsStream<Socket>>),
 }
-
-/// Counters of one connector; they live across its connections.
-pub(crate) type WireCounters = WireBytes<AtomicU64>;
 
 impl Connection {
-    pub(crate) fn new(
-        stream: TcpStream,
-        wire: Arc<WireCounters>,
-        acknowledges_at_once: bool,
-    ) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        let connection = Self { stream, wire, acknowledges_at_once };
-        connection.acknowledge();
-        Ok(connection)
-    }
-
-    fn acknowledge(&self) {
-        #[cfg(target_os = "linux")]
-        if self.acknowledges_at_once {
-            // A socket that refuses the option still works, only slower.
-            let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
-        }
-    }
-
-    fn count_sent(&self, result: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(bytes)) = result {
-            self.wire.sent.fetch_add(*bytes as u64, Relaxed);
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut dyn Duplex> {
+        match &mut self.get_mut().0 {
+            Stream::Plain(socket) => Pin::new(socket),
+            Stream::Tls(stream) => Pin::new(stream.as_mut()),
         }
     }
 }
 
+/// A stream of bytes in both directions.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
 impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
-        let read = buf.filled().len() - before;
-        if read > 0 {
-            self.wire.received.fetch_add(read as u64, Relaxed);
-            self.acknowledge();
-        }
-        result
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // The refusal of a certificate comes after the handshake in TLS 1.3, with the first read.
+        self.stream().poll_read(cx, buf).map_err(HandshakeRefused::of_alert)
     }
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.count_sent(&result);
-        result
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream().poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.count_sent(&result);
-        result
+        self.stream().poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.0 {
+            Stream::Plain(socket) => socket.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
     }
 }

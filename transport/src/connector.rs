@@ -9,33 +9,59 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, WireBytes, WireCounters};
+use crate::connection::{Connection, Stream};
 use crate::endpoint::Endpoint;
+use crate::socket::{Socket, WireBytes, WireCounters};
+use crate::tls::ClientIdentity;
 
-/// Opens connections and counts their bytes; clones share the counters.
+/// Opens connections and counts their bytes; clones share the counters and the identity.
 #[derive(Clone, Debug, Default)]
 pub struct Connector {
     wire: Arc<WireCounters>,
+    identity: Option<ClientIdentity>,
 }
 
 impl Connector {
-    /// Connects to the first address of the host that accepts, with `TCP_NODELAY`.
+    /// A connector whose connections with TLS present this identity and trust its authority.
+    #[must_use]
+    pub fn with_identity(mut self, identity: impl Into<Option<ClientIdentity>>) -> Self {
+        self.identity = identity.into();
+        self
+    }
+
+    /// Connects to the first address of the host that accepts, with `TCP_NODELAY`, and with TLS where the scheme asks for it.
     ///
     /// # Errors
-    /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS.
+    /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS without an identity; the reason why either
+    /// end refused the other's certificate.
     pub async fn connect(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<Connection> {
-        if endpoint.scheme().uses_tls() {
-            let reason = format!("{endpoint}: this build does not speak TLS yet");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        within(limit, self.open(endpoint)).await
+    }
+
+    async fn open(&self, endpoint: &Endpoint) -> io::Result<Connection> {
+        let session = match (endpoint.scheme().uses_tls(), &self.identity) {
+            (false, _) => None,
+            (true, Some(identity)) => Some(identity.session()?),
+            (true, None) => return Err(without_identity(endpoint)),
+        };
+        let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
+        let socket = Socket::new(stream, Arc::clone(&self.wire), endpoint.scheme().is_mqtt())?;
+        if let Some(session) = session {
+            let stream = session.connect(endpoint.host(), socket).await?;
+            return Ok(Connection(Stream::Tls(Box::new(stream))));
         }
-        let stream = within(limit, TcpStream::connect((endpoint.host(), endpoint.port()))).await?;
-        Connection::new(stream, Arc::clone(&self.wire), endpoint.scheme().is_mqtt())
+        Ok(Connection(Stream::Plain(socket)))
     }
 
     /// Bytes of all connections since the connector was made.
     pub fn wire(&self) -> WireBytes {
         WireBytes { sent: self.wire.sent.load(Relaxed), received: self.wire.received.load(Relaxed) }
     }
+}
+
+fn without_identity(endpoint: &Endpoint) -> io::Error {
+    let reason = "TLS needs a certificate authority: set `tls.authority_file`";
+    io::Error::new(io::ErrorKind::Unsupported, format!("{endpoint}: {reason}"))
 }
 
 /// The result of `connecting`, or `TimedOut` after `limit`.
@@ -75,18 +101,19 @@ mod tests {
             let mut answer = [0; 6];
             connection.read_exact(&mut answer).await.expect("open");
             assert_eq!(&answer, b"answer");
-            assert!(connection.stream.nodelay().expect("open"), "TCP_NODELAY");
+            let Stream::Plain(socket) = connection.0 else { panic!("TLS without a scheme of TLS") };
+            assert!(socket.stream.nodelay().expect("open"), "TCP_NODELAY");
         }
         assert_eq!(connector.wire(), WireBytes { sent: 16, received: 12 });
     }
 
     #[tokio::test]
-    async fn a_scheme_with_tls_is_refused_by_name() {
+    async fn a_scheme_with_tls_needs_an_authority() {
         for text in ["mqtts://localhost:8883", "https://localhost:443"] {
             let endpoint = text.parse().expect("an address");
             let error = Connector::default().connect(&endpoint, LIMIT).await.expect_err("refused");
             assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-            assert_eq!(error.to_string(), format!("{text}: this build does not speak TLS yet"));
+            assert_eq!(error.to_string(), without_identity(&endpoint).to_string());
         }
     }
 

@@ -88,6 +88,7 @@ impl connect::Connection for Connection {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
 
     use http_body_util::BodyExt;
     use hyper::service::service_fn;
@@ -103,14 +104,21 @@ mod tests {
     async fn server() -> Endpoint {
         let listener = listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let limits = ServerLimits { max_connections: 1, head_timeout: LONG, grace: LONG };
+        let limits = ServerLimits {
+            max_connections: 1,
+            max_connections_per_address: 2,
+            head_timeout: LONG,
+            answer_timeout: LONG,
+            idle_timeout: LONG,
+            grace: LONG,
+        };
         let service = || {
             service_fn(async |request: Request<hyper::body::Incoming>| {
                 let host = request.headers()["host"].to_str().expect("ASCII");
                 Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!("{host} {}", request.uri()))))
             })
         };
-        tokio::spawn(serve(listener, service, limits, std::future::pending()));
+        tokio::spawn(serve(listener, service, limits, Arc::default(), std::future::pending()));
         Endpoint::new(crate::Scheme::Http, "127.0.0.1", port).expect("an address")
     }
 
@@ -139,6 +147,6 @@ mod tests {
         let request = request.body(Full::default()).expect("a request");
         let error = config.client(Connector::default()).request(request).await.expect_err("refused");
         let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        assert!(cause.contains("does not speak TLS yet"), "{error}: {cause}");
+        assert!(cause.contains("TLS"), "{error}: {cause}");
     }
 }

@@ -1,9 +1,10 @@
 //! Addresses and TCP connections of every tier.
 //!
 //! An [`Endpoint`] is the address of a peer. A [`Connector`] opens connections to endpoints, counts the bytes on their sockets, and
-//! is the one place that will know TLS. The features `http-client` and `http-server` add HTTP/1. The crate does not know what the
+//! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1. The crate does not know what the
 //! bytes mean.
 
+mod broker_access;
 mod connection;
 mod connector;
 mod endpoint;
@@ -11,11 +12,23 @@ mod endpoint;
 mod http_client;
 #[cfg(feature = "http-server")]
 mod http_server;
+mod redacted;
+mod reloading;
+mod secret;
+mod socket;
+pub mod tls;
 
-pub use connection::{Connection, WireBytes};
+pub use broker_access::{BrokerAccess, Credentials};
+pub use connection::Connection;
 pub use connector::Connector;
 pub use endpoint::{Endpoint, EndpointError, Scheme};
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 #[cfg(feature = "http-server")]
-pub use http_server::{ServerLimits, listen, serve};
+pub use http_server::{
+    CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,
+};
+pub use redacted::redacted;
+pub use reloading::Reloading;
+pub use secret::Secret;
+pub use socket::WireBytes;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::inputs::Inputs;
 use super::plan::MAX_UNSETTLED;
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, SecurityArgs};
 
 /// Limit for all services to find each other.
 pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -46,6 +46,20 @@ pub(super) fn site_settings(args: &DemoArgs) -> anyhow::Result<SiteSettings> {
     Ok(settings)
 }
 
+/// What the demo shows the broker: the operator's certificate of a site that was enrolled.
+pub(super) fn operator(args: &DemoArgs, group: &GroupId) -> SecurityArgs {
+    let own = args.site_dir.as_ref().map(|folder| folder.join(group.as_str()).join("operator"));
+    let file = |name: &str| own.as_ref().map(|own| own.join(name));
+    SecurityArgs {
+        tls_authority_file: file("authority.pem"),
+        tls_certificate_file: file("certificate.pem"),
+        tls_key_file: file("key.pem"),
+        tls_revoked_file: file("revoked.crl"),
+        insecure: args.insecure,
+        ..SecurityArgs::default()
+    }
+}
+
 impl DemoSite {
     /// Starts every service. Services in this process have found each other when the function returns.
     pub(super) async fn start(
@@ -72,6 +86,7 @@ impl DemoSite {
             bundle: inputs.bundle_origin.file(&folder.path().join("bundle.hwb"))?,
             frames: inputs.frames_origin.file(&folder.path().join("frames.tar.gz"))?,
             policy: Some(policy_file),
+            site_dir: args.site_dir.clone(),
             // The programs log to the demo's stderr, so only errors by default.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
         };

@@ -3,7 +3,6 @@
 mod demo_site;
 mod inputs;
 pub mod plan;
-mod progress;
 pub mod report;
 mod run;
 mod table;

@@ -9,12 +9,12 @@ use headwater_inference::policy::Policy;
 use headwater_protocol::SampleId;
 use tokio::time::sleep_until;
 
-use super::demo_site::{DemoSite, READY_LIMIT, site_settings};
+use super::demo_site::{DemoSite, READY_LIMIT, operator, site_settings};
 use super::inputs::Inputs;
 use super::plan::{Kill, MAX_UNSETTLED, Rate};
-use super::progress::Progress;
 use super::report::{DemoReport, image_sizes};
 use crate::args::DemoArgs;
+use crate::progress::{Progress, waiting};
 
 /// Limit for the broker to accept the demo.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
@@ -23,16 +23,21 @@ const END_POLL: Duration = Duration::from_millis(250);
 /// Passes through all frames whose ids are left free below the first id of the run, for trial samples.
 const TRIAL_RUNS: u64 = 1000;
 /// Time after a sample's deadline, without any news, at which the sample counts as lost.
-const LOST_AFTER: Duration = Duration::from_secs(5);
+const LOST_AFTER: Duration = Duration::from_secs(12);
 
 pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> anyhow::Result<DemoReport> {
     let frames = Arc::clone(&inputs.frames);
     let sizes =
         tokio::task::spawn_blocking(move || image_sizes(&frames)).await.context("encoding the views")??;
-    let lost_after = LOST_AFTER + Duration::from_millis(policy.deadline_ms.into());
+    let policy_ms = u64::from(policy.deadline_ms) + u64::from(policy.late_ms);
+    let lost_after = LOST_AFTER + Duration::from_millis(policy_ms);
     let site = site_settings(args)?;
+    if args.broker.is_some() {
+        waiting(&format!("the broker {}", site.broker), CONNECT_LIMIT);
+    }
+    let security = operator(args, &site.group);
     let mut client = GroupClient::connect(ClientSettings {
-        broker: site.broker.clone(),
+        broker: security.access(&site.broker)?,
         site: site.site.clone(),
         group: site.group.clone(),
         network: inputs.bundle.network_id(),
@@ -40,6 +45,9 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
         wait_limit: CONNECT_LIMIT,
     })
     .await?;
+    if args.broker.is_some() || args.processes {
+        waiting("all services to find each other", READY_LIMIT);
+    }
     let mut services = DemoSite::start(args, site, inputs, policy).await?;
     let frame_count = inputs.frames.len() as u64;
     let first = first_sample(frame_count);

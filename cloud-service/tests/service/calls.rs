@@ -1,6 +1,6 @@
 //! Requests and answers of the tests.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,7 +13,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_settings::{Sources, load};
 use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::TokioExecutor;
 use tower::ServiceExt;
 
@@ -39,9 +40,11 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// Settings from a TOML text, on a free port.
+/// Settings from a TOML text, on a free port. A stop closes the listener at once, where the text does not say otherwise.
 pub(crate) fn config(settings: &str) -> CloudConfig {
-    let mut config = load::<CloudConfig>(Sources::default().with_file(settings)).unwrap().settings;
+    let delay = if settings.contains("stop_delay_ms") { "" } else { "stop_delay_ms = 0\n" };
+    let settings = format!("{delay}{settings}");
+    let mut config = load::<CloudConfig>(Sources::default().with_file(&settings)).unwrap().settings;
     config.http.listen = ([127, 0, 0, 1], 0).into();
     config
 }
@@ -146,11 +149,19 @@ pub(crate) fn infer_json(json: impl Into<Body>) -> Request<Body> {
 }
 
 /// Sends a request over a real socket with a real client.
-pub(crate) async fn over_http(
+pub(crate) async fn over_http(addr: SocketAddr, request: Request<Bytes>) -> Result<Answer, ClientError> {
+    over_http_from(addr.ip(), addr, request).await
+}
+
+/// Sends a request from an address of this machine.
+pub(crate) async fn over_http_from(
+    from: IpAddr,
     addr: SocketAddr,
     request: Request<Bytes>,
-) -> Result<Answer, hyper_util::client::legacy::Error> {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+) -> Result<Answer, ClientError> {
+    let mut connector = HttpConnector::new();
+    connector.set_local_address(Some(from));
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
     let (mut parts, body) = request.into_parts();
     parts.uri = format!("http://{addr}{}", parts.uri.path()).parse().unwrap();
     let response = client.request(Request::from_parts(parts, Full::new(body))).await?;

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::http::{Request, StatusCode};
+use bytes::Bytes;
 use headwater_cloud_service::{CloudConfig, CloudService, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +19,7 @@ fn config_at(listen: SocketAddr) -> CloudConfig {
     config
 }
 
-async fn start(config: CloudConfig) -> (CloudService, ModelControl) {
+pub(crate) async fn start(config: CloudConfig) -> (CloudService, ModelControl) {
     let model = ModelControl::new();
     let handle = CloudService::start_with(config, bundle(), Arc::new(model.clone())).await.unwrap();
     (handle, model)
@@ -126,16 +127,29 @@ async fn run_ends_with_its_report_when_asked_to_stop() {
 }
 
 #[tokio::test]
-async fn a_connection_over_the_limit_waits_for_an_earlier_one() {
+async fn a_connection_over_the_limit_takes_the_place_of_one_without_a_request() {
     let (handle, _model) = start(config("http.max_connections = 1")).await;
-    let addr = handle.addr();
-    let first = TcpStream::connect(addr).await.unwrap();
-    let second = tokio::spawn(over_http(addr, infer(&request(1, 1))));
-    while handle.report().connections == 0 {
+    let mut first = TcpStream::connect(handle.addr()).await.unwrap();
+    let answer = over_http(handle.addr(), infer(&request(1, 1))).await;
+    assert_eq!(answer.unwrap().status, StatusCode::OK);
+    assert!(first.read(&mut [0; 1]).await.map_or(true, |read| read == 0), "closed");
+    assert_eq!(handle.shutdown().await.closed_connections["connection_limit"], 1);
+}
+
+#[tokio::test]
+async fn a_stopping_service_is_not_ready_and_still_answers() {
+    let (handle, model) = start(config("admin.listen = \"127.0.0.1:0\"\nstop_delay_ms = 600_000")).await;
+    let (addr, admin) = (handle.addr(), handle.admin_addr().unwrap());
+    let get = |path: &str| Request::get(path).body(Bytes::new()).unwrap();
+    assert_eq!(over_http(admin, get("/ready")).await.unwrap().status, StatusCode::OK);
+    let stopping = tokio::spawn(handle.shutdown());
+    while over_http(addr, get("/v2/health/ready")).await.unwrap().status == StatusCode::OK {
         tokio::task::yield_now().await;
     }
-    assert_eq!(handle.report().connections, 1);
-    drop(first);
-    assert_eq!(second.await.unwrap().unwrap().status, StatusCode::OK);
-    handle.shutdown().await;
+    assert_eq!(over_http(admin, get("/ready")).await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(over_http(addr, get("/v2/health/live")).await.unwrap().status, StatusCode::OK);
+    assert_eq!(over_http(addr, infer(&request(1, 1))).await.unwrap().status, StatusCode::OK);
+    assert!(!stopping.is_finished());
+    stopping.abort();
+    model.run();
 }

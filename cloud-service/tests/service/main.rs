@@ -7,3 +7,4 @@ mod model_control;
 mod program;
 mod protocol;
 mod rollover;
+mod slow_peers;

@@ -1,9 +1,23 @@
 //! The program: sources of its settings, the check of its files, and exit codes.
 
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use axum::http::{Request, StatusCode};
+use bytes::Bytes;
 use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::NetworkId;
+use headwater_protocol::v2::InferRequest;
+
+use crate::calls::{infer, over_http, request};
+
+/// Longer than any step of a program takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A file with the bundle of a network made from the seed.
 fn bundle_file(folder: &Path, name: &str, seed: u64) -> String {
@@ -86,4 +100,100 @@ fn the_same_network_twice_ends_with_2() {
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{log}");
     assert!(log.contains("next_bundle: expected the bundle of another network"), "{log}");
+}
+
+/// A running program; killed when dropped.
+struct Running {
+    child: Child,
+    log: Receiver<serde_json::Value>,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// Starts the program and waits until it serves.
+    fn start(arguments: &[&str]) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_headwater-cloud"))
+            .args(["--http-listen", "127.0.0.1:0", "--engine", "tract", "--log-format", "json"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, log) = channel();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                // The test may have ended.
+                _ = sender.send(serde_json::from_str(&line).unwrap());
+            }
+        });
+        let mut running = Self { child, log, address: ([127, 0, 0, 1], 0).into() };
+        let line = running.log_line("serving");
+        running.address = line["addr"].as_str().unwrap().parse().unwrap();
+        running
+    }
+
+    /// The next line of the log whose message contains a text.
+    fn log_line(&self, text: &str) -> serde_json::Value {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let event = self.log.recv_timeout(left).unwrap_or_else(|_| panic!("no line {text:?}"));
+            if event["message"].as_str().is_some_and(|message| message.contains(text)) {
+                return event;
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        let status = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The program may have ended.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_program_is_not_ready_before_it_refuses_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let mut cloud = Running::start(&["--bundle", &bundle]);
+    let ready = async || {
+        over_http(cloud.address, Request::get("/v2/health/ready").body(Bytes::new()).unwrap())
+            .await
+            .map(|answer| answer.status)
+    };
+    assert_eq!(ready().await.unwrap(), StatusCode::OK);
+    cloud.terminate();
+    let until = Instant::now() + LIMIT;
+    let (mut was_not_ready, mut answered_while_not_ready) = (false, false);
+    while let Ok(status) = ready().await {
+        assert!(Instant::now() < until, "the program does not end");
+        if status == StatusCode::SERVICE_UNAVAILABLE && !was_not_ready {
+            was_not_ready = true;
+            let answer = over_http(cloud.address, infer(&request(1, 1))).await;
+            answered_while_not_ready = answer.is_ok_and(|answer| answer.status == StatusCode::OK);
+        }
+    }
+    assert!(was_not_ready, "health said nothing before the listener closed");
+    assert!(answered_while_not_ready, "requests are answered while the program says that it stops");
+    assert!(cloud.child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_request_for_another_network_is_named_with_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let cloud = Running::start(&["--bundle", &bundle]);
+    let theirs = InferRequest { network: Some(NetworkId([9; 32])), ..request(1, 1) };
+    over_http(cloud.address, infer(&theirs)).await.unwrap().is_refused(409, "wrong_network");
+    let line = cloud.log_line("asks for a network that this service does not have");
+    assert_eq!(line["asked"], NetworkId([9; 32]).short());
+    assert!(line["client"].as_str().unwrap().starts_with("127.0.0.1"), "{line}");
+    assert!(line["served"].as_str().is_some_and(|served| !served.is_empty()), "{line}");
 }

@@ -245,7 +245,7 @@ fn files(next: &[u8]) -> (PathBuf, PathBuf, tempfile::TempDir) {
 async fn the_settings_may_name_the_next_network() {
     let next = TinyNetwork { seed: 2, ..TinyNetwork::default() };
     let (current_file, next_file, _folder) = files(&next.bundle());
-    let networks = Networks::open(&current_file, Some(&next_file)).unwrap();
+    let networks = Networks::open(&current_file, Some(&next_file), None).unwrap();
     let state = CloudState::start(&config(""), networks, Arc::new(ModelControl::new())).await.unwrap();
     let (current, next) = (bundle().network_id(), made(&next).network_id());
     assert_eq!(state.report().samples_by_network, [(current, 0), (next, 0)].into());
@@ -254,18 +254,18 @@ async fn the_settings_may_name_the_next_network() {
 #[tokio::test]
 async fn a_next_bundle_that_does_not_fit_is_named() {
     let (current_file, next_file, _folder) = files(&TinyNetwork::default().bundle());
-    let mistakes = Networks::open(&current_file, Some(&next_file)).unwrap_err();
+    let mistakes = Networks::open(&current_file, Some(&next_file), None).unwrap_err();
     assert!(matches!(&mistakes[..], [same] if same.starts_with("next_bundle: ")), "the same: {mistakes:?}");
 
     let (current_file, next_file, folder) = files(b"no bundle");
-    let mistakes = Networks::open(&current_file, Some(&next_file)).unwrap_err();
+    let mistakes = Networks::open(&current_file, Some(&next_file), None).unwrap_err();
     assert!(matches!(&mistakes[..], [next] if next.contains("next.hwb")), "{mistakes:?}");
-    let mistakes = Networks::open(&folder.path().join("none.hwb"), Some(&next_file)).unwrap_err();
+    let mistakes = Networks::open(&folder.path().join("none.hwb"), Some(&next_file), None).unwrap_err();
     assert!(mistakes[0].contains("none.hwb") && mistakes[1].contains("next.hwb"), "both: {mistakes:?}");
 
     let without_a_tail = retrained().only(&["device-0"]).unwrap();
     let (current_file, next_file, _folder) = files(&without_a_tail);
-    let networks = Networks::open(&current_file, Some(&next_file)).unwrap();
+    let networks = Networks::open(&current_file, Some(&next_file), None).unwrap();
     let error = CloudService::start(config(""), networks).await.unwrap_err();
     assert!(error.to_string().contains("the next network"), "{error}");
 }

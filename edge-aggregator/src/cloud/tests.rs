@@ -81,8 +81,9 @@ fn client_with(Target(cloud): Target, config: &CloudConfig) -> CloudClient {
     let current = MessageFormat { cloud_sources: 2, classes: 3, ..format(NETWORK) };
     let next = MessageFormat { cloud_sources: 1, classes: 2, ..format(NEXT) };
     let formats = Arc::new(PerNetwork { current, next: Some(next) });
-    let connection = Arc::new(CloudConnection::new(config));
-    CloudClient::new(Some(CloudModel::new(connection, &cloud, "m", formats).unwrap()))
+    let connection = Arc::new(CloudConnection::new(config, Connector::default(), None));
+    let group = GroupId::new("gate").unwrap();
+    CloudClient::new(Some(CloudModel::new(connection, &cloud, (&group, "m"), formats).unwrap()))
 }
 
 fn question(sample: u64) -> CloudQuestion {
@@ -105,7 +106,7 @@ async fn request(socket: &mut TcpStream) -> (String, Vec<u8>) {
         assert!(socket.read_buf(&mut read).await.unwrap() > 0, "the connection ended in a head");
     };
     let head = String::from_utf8(read[..end].to_vec()).unwrap().to_lowercase();
-    let length: usize = field(&head, "content-length").parse().unwrap();
+    let length = if head.starts_with("get ") { 0 } else { field(&head, "content-length").parse().unwrap() };
     while read.len() < end + length {
         assert!(socket.read_buf(&mut read).await.unwrap() > 0, "the connection ended in a body");
     }
@@ -195,6 +196,107 @@ async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     assert_eq!((counts.answered, counts.failed[&Degraded::CloudTimeout]), (1, 1));
 }
 
+#[tokio::test]
+async fn the_cloud_is_given_the_linger_time_too() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let linger_ms = "20000".parse().unwrap();
+    let mut client = client_with(target, &CloudConfig { linger_ms, ..default_config() });
+    client.ask(CloudQuestion { deadline_ms: 20_000, ..question(1) }, Instant::now()).unwrap();
+    let cloud_side = async {
+        let socket = cloud.connection().await;
+        let (head, body) = request(socket).await;
+        let length = field(&head, HEADER_LENGTH).parse().unwrap();
+        let (asked, _) = open_request(&body, Some(length)).unwrap().read(&SHAPE).unwrap();
+        assert!(
+            asked.deadline_ms.is_some_and(|ms| (20_001..=40_000).contains(&ms)),
+            "{:?}",
+            asked.deadline_ms
+        );
+        answers(socket, NETWORK, &[1.0, 2.0, 3.0]).await;
+    };
+    let (reply, ()) = tokio::join!(client.next(), cloud_side);
+    assert_eq!(reply.result, Ok(vec![1.0, 2.0, 3.0]));
+}
+
+/// Takes the next request on a connection of its own, answers with JSON, and returns the first line of the request.
+async fn takes(cloud: &Cloud, status: u16, body: &serde_json::Value) -> String {
+    let mut socket = cloud.accepts().await;
+    let (head, _) = request(&mut socket).await;
+    let body = body.to_string();
+    let length = body.len();
+    let text =
+        format!("HTTP/1.1 {status} Any\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    socket.write_all(text.as_bytes()).await.unwrap();
+    head.lines().next().unwrap().to_owned()
+}
+
+/// Answers the next question for the metadata; without networks the model is unknown.
+async fn names_networks(cloud: &Cloud, networks: &[NetworkId]) {
+    let parameters: BTreeMap<_, _> = ["network", "next_network"].into_iter().zip(networks).collect();
+    let status = if networks.is_empty() { 404 } else { 200 };
+    let asked = takes(cloud, status, &serde_json::json!({ "parameters": parameters })).await;
+    assert_eq!(asked, "get /v2/models/m http/1.1");
+}
+
+/// Refuses the next question.
+async fn refuses(cloud: &Cloud, status: u16, code: &str) {
+    let body = serde_json::json!({ "error": "network: expected this one", "code": code });
+    let asked = takes(cloud, status, &body).await;
+    assert_eq!(asked, "post /v2/models/m/infer http/1.1");
+}
+
+/// Waits until the client says whether the cloud serves other networks.
+async fn serves_other_network(client: &CloudClient, expected: bool) {
+    while client.counts().serves_other_network != expected {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn another_network_of_the_cloud_is_noticed_before_the_first_question() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = client(target);
+    client.watch_networks();
+    names_networks(&cloud, &[NETWORK]).await;
+    serves_other_network(&client, true).await;
+    assert_eq!(client.counts().asked, 0);
+}
+
+#[tokio::test]
+async fn a_refusal_for_the_network_or_the_model_asks_the_cloud_for_its_networks_again() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = client(target);
+    client.watch_networks();
+    names_networks(&cloud, &[NETWORK, NEXT]).await;
+    for (status, code, networks) in [(409, "wrong_network", &[NETWORK][..]), (404, "not_found", &[])] {
+        client.ask(question(1), Instant::now()).unwrap();
+        refuses(&cloud, status, code).await;
+        assert_eq!(client.next().await.result, Err(Degraded::CloudRefused));
+        names_networks(&cloud, networks).await;
+        serves_other_network(&client, true).await;
+        assert_eq!(client.counts().refused[code], 1);
+        // The cloud gets the right bundle, which the next refusal shows.
+        client.ask(question(2), Instant::now()).unwrap();
+        refuses(&cloud, 409, "of another version").await;
+        assert_eq!(client.next().await.result, Err(Degraded::CloudRefused));
+        names_networks(&cloud, &[NETWORK, NEXT]).await;
+        serves_other_network(&client, false).await;
+    }
+    assert_eq!(client.counts().refused["other"], 2);
+}
+
+#[tokio::test]
+async fn a_cloud_that_starts_later_is_asked_for_its_networks_then() {
+    let (cloud, target) = Cloud::listens().await;
+    let mut client = client(target);
+    client.watch_networks();
+    for _ in 0..2 {
+        drop(cloud.accepts().await);
+    }
+    names_networks(&cloud, &[NEXT]).await;
+    serves_other_network(&client, true).await;
+}
+
 fn failures(client: &CloudClient) -> u64 {
     client.counts().failed.values().sum()
 }
@@ -282,7 +384,7 @@ async fn without_a_cloud_every_question_fails_at_once() {
 
 #[test]
 fn an_address_that_cannot_work_is_refused() {
-    for bad in ["", "localhost:80", "https://cloud:1", "ftp://cloud", "http://cloud/path", "http://"] {
+    for bad in ["", "localhost:80", "ftp://cloud", "http://cloud/path", "http://"] {
         assert!(endpoint(bad, "m").is_err(), "{bad}");
     }
     assert_eq!(endpoint("http://cloud:8600/", "m").unwrap(), "http://cloud:8600/v2/models/m/infer");

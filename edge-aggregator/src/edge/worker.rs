@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{Event, Generation, NearId};
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::{EdgeReply, LocalEdges};
 use crate::aggregator::{AggregatorError, Shared};
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_ms};
 use crate::config::{GroupConfig, Role};
 use crate::inbox::{Inbox, MessageFormat, device_filters};
 use crate::member::Member;
@@ -51,7 +51,7 @@ impl GroupEdge {
             let edge = NetworkEdge { generation, edge: *edge };
             let report = Arc::clone(&member.report);
             let worker = Worker::start(shared, config, (edge, id), bundle, report).await?;
-            member.links.push(worker.link.clone());
+            member.connections.add(worker.link.clone());
             member.loops.spawn(worker.run(member.stop.subscribe()));
         }
         Ok(member)
@@ -128,7 +128,7 @@ impl Worker {
             _ => config.client_id(id.as_str()),
         };
         let filters = device_filters(&topics).chain([request_topic.clone(), status_topic.clone()]);
-        let mut link = shared.link_config(client_id, Some(limits.largest_payload()), filters);
+        let mut link = shared.link_config(config, client_id, Some(limits.largest_payload()), filters);
         link.retained = vec![retained(&status_topic, &status)];
         let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
         link.last_will = Some(retained(&status_topic, &down));
@@ -136,12 +136,15 @@ impl Worker {
         info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
         let formats = config.networks.bundles().as_ref();
         let formats = formats.map(|_, bundle| MessageFormat::new(bundle, Vec::new()));
+        let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
+        inbox.devices.silent_after = config.limits.silent_after();
+        inbox.devices.owners.clone_from(&config.devices);
         Ok(Self {
             generation,
             edges,
             clock: Clock::starting_at(Instant::now()),
             features_topic: topics.edge(&id, EdgeTopic::Features),
-            inbox: Inbox::new(topics, Arc::new(formats)),
+            inbox,
             incoming,
             link,
             limits,
@@ -159,6 +162,7 @@ impl Worker {
         let mut messages = Vec::with_capacity(ROUND_MESSAGES);
         loop {
             let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
+            let timer = timer.into_iter().chain(self.inbox.devices.next_timer()).min();
             let mut reply = None;
             tokio::select! {
                 biased;
@@ -171,7 +175,10 @@ impl Worker {
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
             let now = Instant::now();
+            self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
+            let (edges, at) = (&mut self.edges, self.clock.micros(now));
+            self.inbox.tick(|generation, event| edges.handle_leader_event(at, generation, &event));
             self.edges.tick(self.clock.micros(now));
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
@@ -186,14 +193,19 @@ impl Worker {
         }
     }
 
+    /// The id near which short ids are widened.
+    fn near_id(&self) -> NearId {
+        NearId::of(self.inbox.devices.numbering, wall_ms(), self.newest)
+    }
+
     fn receive(&mut self, now: Instant, message: Incoming) {
         let Incoming::Message { topic, payload, .. } = message else { return };
         let at = self.clock.micros(now);
         if topic == self.request_topic {
             return match decode(&payload, &self.limits) {
                 Ok(Message { header, body: Body::Request(slots) }) if header.network == self.network => {
-                    let near = self.newest.max(self.inbox.devices.newest_first_sample());
-                    let sample = SampleId::widen(header.sample_low, near);
+                    let first = self.inbox.devices.newest_first_sample();
+                    let sample = self.near_id().widen(header.sample_low, first);
                     self.newest = self.newest.max(sample);
                     self.edges.handle(at, self.generation, EdgeEvent::Collect { sample, slots });
                 }
@@ -206,13 +218,15 @@ impl Worker {
             }
             return;
         }
-        let (edges, newest) = (&mut self.edges, self.newest);
-        let mut triggered = newest;
-        self.inbox.receive(&topic, &payload, newest, |generation, event| {
+        let near = self.near_id();
+        let (edges, mut triggered) = (&mut self.edges, self.newest);
+        self.inbox.receive(&topic, &payload, near, |generation, event| {
             if let Event::Trigger { sample } = event {
                 triggered = triggered.max(sample);
             }
             edges.handle_leader_event(at, generation, &event);
+            // The leader judges ids: an edge only answers requests.
+            None
         });
         self.newest = triggered;
     }

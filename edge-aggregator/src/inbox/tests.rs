@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Boot, DeviceId, DeviceState, GroupId, Header, SiteId, Slot, Status, encode};
+use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::{
+    Boot, DeviceId, DeviceState, GroupId, Header, Numbering, SiteId, Slot, Status, encode,
+};
 
 use super::*;
 
@@ -19,6 +23,8 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
         edge_features: FeatureEncoding::default(),
         cloud_sources: 2,
         classes: 2,
+        device_scores: Vec::new(),
+        edge_scores: Vec::new(),
     }
 }
 
@@ -55,6 +61,7 @@ impl Group {
             software: "test".into(),
             network,
             sample,
+            numbering: None,
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
@@ -68,7 +75,10 @@ impl Group {
 
     fn receives(&mut self, topic: &str, payload: &[u8]) {
         let Self { inbox, newest, seen, .. } = self;
-        inbox.receive(topic, payload, *newest, |_, event| seen.push(format!("{event:?}")));
+        inbox.receive(topic, payload, NearId::Newest(*newest), |_, event| {
+            seen.push(format!("{event:?}"));
+            None
+        });
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
@@ -171,7 +181,10 @@ fn messages_are_read_under_the_network_of_their_device() {
         encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).unwrap();
         let topic = group.topics.device(&device(id), DeviceTopic::Summary);
         let mut found = Vec::new();
-        group.inbox.receive(&topic, &payload, group.newest, |generation, _| found.push(generation));
+        group.inbox.receive(&topic, &payload, NearId::Newest(group.newest), |generation, _| {
+            found.push(generation);
+            None
+        });
         assert_eq!(found, [generations[usize::from(id == "b")]]);
         // A message of the other device's network is refused, though the group has that network.
         let other = if id == "a" { "b" } else { "a" };
@@ -204,6 +217,37 @@ fn garbage_is_counted_for_its_device_and_makes_no_event() {
     group.check_seen(&[]);
     let expected = BTreeMap::from([("malformed", 5), ("oversize", 1), ("wrong_version", 1)]);
     assert_eq!(group.refused("a"), expected);
+}
+
+/// A device that says 1e30 would decide for its group.
+#[test]
+fn scores_that_the_section_cannot_give_are_refused_and_counted() {
+    let limits = |slot: usize| (slot == 1).then(|| ScoreLimits::recorded([-1.0, 2.0], 2));
+    let format = MessageFormat {
+        device_scores: (0..2).map(limits).collect(),
+        edge_scores: (0..2).map(limits).collect(),
+        ..format(OURS)
+    };
+    let mut group = Group::new();
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+    group.introduces("free", 0, OURS);
+    group.introduces("limited", 1, OURS);
+    group.seen.clear();
+    let summary = |score: f32| {
+        let scores: Vec<u8> = [0.0, score].iter().flat_map(|s| s.to_le_bytes()).collect();
+        message(Body::Summary(&scores))
+    };
+    for score in [1e30, f32::INFINITY, 2.5, -1.5, f32::NAN] {
+        group.sends("limited", DeviceTopic::Summary, &summary(score));
+    }
+    group.check_seen(&[]);
+    assert_eq!(group.refused("limited"), BTreeMap::from([("malformed", 5)]));
+    group.sends("limited", DeviceTopic::Summary, &summary(2.0));
+    group.sends("free", DeviceTopic::Summary, &summary(1e30));
+    group.check_seen(&[
+        &answered(1, 101, false, "Summary([0.0, 2.0])"),
+        &answered(0, 101, false, "Summary([0.0, 1e30])"),
+    ]);
 }
 
 #[test]
@@ -266,4 +310,34 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.check_seen(&[]);
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
     group.check_seen(&["Features"]);
+}
+
+#[test]
+fn short_ids_are_widened_near_the_wall_clock_whatever_a_birth_says() {
+    let mut group = Group::new();
+    group.introduces_from("a", 0, OURS, Some(SampleId(7 << 32)));
+    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
+    let mut found = Vec::new();
+    let near = NearId::Wall(SampleId(3 << 32));
+    group.inbox.receive(&topic, &message(Body::NotInView), near, |_, event| {
+        found.push(format!("{event:?}"));
+        None
+    });
+    assert_eq!(found, [answered(0, (3 << 32) + 101, false, "NotInView")]);
+}
+
+#[test]
+fn an_implausible_sample_is_counted_for_its_device() {
+    let mut group = Group::with_device("a", 0);
+    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
+    let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+    let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
+    let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
+    leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
+    for payload in [message(Body::NotInView), late(Body::NotInView)] {
+        group.inbox.receive(&topic, &payload, NearId::Newest(SampleId(0)), |generation, event| {
+            leader.handle(now, generation, event, &mut Vec::new())
+        });
+    }
+    assert_eq!(group.refused("a"), BTreeMap::from([("implausible", 2)]));
 }

@@ -1,9 +1,15 @@
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
 
-use headwater_protocol::{Decision, Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+use headwater_protocol::{
+    Decision, Dropped, Exit, HopBytes, NetworkId, Numbering, PolicyId, Presence, Stages,
+};
 use tempfile::TempDir;
 
+use super::disk::{RESERVE_BYTES, beside};
+use super::small_disk::SmallDisk;
 use super::*;
+use crate::config::JournalSync;
 
 fn config(folder: &TempDir, max_bytes: u64) -> JournalConfig {
     JournalConfig { path: folder.path().join("journal"), max_bytes, sync: JournalSync::Never }
@@ -35,7 +41,12 @@ fn decided(sample: u64) -> Entry {
 
 async fn written(journal: &mut Journal, entries: &[Entry]) {
     entries.iter().for_each(|entry| journal.append(entry));
-    journal.flush().await.unwrap();
+    assert_eq!(journal.flush().await, Flush::Written);
+}
+
+/// The entries of a leader that has forgotten every sample up to this one.
+fn closed_up_to(floor: u64) -> std::array::IntoIter<Entry, 1> {
+    [Entry::ClosedRanges { floor: Some(SampleId(floor)), ranges: Vec::new() }].into_iter()
 }
 
 #[tokio::test]
@@ -71,15 +82,71 @@ async fn a_torn_last_line_is_cut_off_counted_and_overwritten() {
     }
 }
 
-#[test]
-fn a_file_that_is_no_journal_is_refused_and_not_changed() {
+fn store(journal: &mut Journal) -> &mut Store {
+    journal.store.as_mut().unwrap()
+}
+
+/// Files beside the journal whose name has this middle part, oldest first.
+fn files_beside(config: &JournalConfig, middle: &str) -> Vec<PathBuf> {
+    let name = config.path.file_name().unwrap().to_str().unwrap();
+    let prefix = format!("{name}.{middle}");
+    let files = std::fs::read_dir(config.path.parent().unwrap()).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(&prefix)).collect();
+    files.sort();
+    files
+}
+
+fn lines(entries: &[Entry]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    entries.iter().for_each(|entry| entry.write_line(&mut lines));
+    lines
+}
+
+/// After a power loss a page of a file may be zero: lines before and after the page count.
+#[tokio::test]
+async fn a_zero_page_is_set_aside_and_every_line_outside_it_counts() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    let text = "{\"opened\":1}\nno entry\n{\"opened\":2}\n";
+    let (before, after) = (lines(&[opened(1), decided(1), opened(2)]), lines(&[opened(4), decided(4)]));
+    let page = [&b"{\"decided\":{\"sam"[..], &[0; 4096][..], b"cloud\":1}}\n"].concat();
+    // The second page ends where a line begins.
+    let text = [&before[..], &page, &after, &[0; 512], &lines(&[opened(5)])].concat();
+    std::fs::write(&config.path, &text).unwrap();
+    let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!(recovered.decisions, [decision(1), decision(4)]);
+    assert_eq!(recovered.open, [SampleId(2), SampleId(5)]);
+    assert_eq!(journal.counts.unreadable_bytes, page.len() as u64 + 512);
+    let kept = files_beside(&config, "damaged-");
+    assert_eq!(kept.len(), 1);
+    assert_eq!(std::fs::read(&kept[0]).unwrap(), text, "the damaged file is kept as it was");
+    written(&mut journal, &[decided(5)]).await;
+    drop(journal);
+    let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!((recovered.decisions.len(), recovered.open), (3, vec![SampleId(2)]));
+    assert_eq!(journal.counts.unreadable_bytes, 0, "the file was mended");
+}
+
+#[track_caller]
+fn check_refused_untouched(text: &[u8]) {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
     std::fs::write(&config.path, text).unwrap();
     let error = Journal::open(Some(&config)).unwrap_err();
-    assert!(matches!(error, JournalError::NotAnEntry { line: 2, .. }), "{error}");
-    assert_eq!(std::fs::read_to_string(&config.path).unwrap(), text);
+    assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
+    assert!(error.to_string().contains("--journal-path"), "{error}");
+    assert!(std::fs::read(&config.path).unwrap() == text, "the file is changed");
+    assert_eq!(files_beside(&config, ""), [] as [PathBuf; 0], "files beside it");
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_refused_and_not_changed() {
+    check_refused_untouched(b"no entry\nno entry either\n");
+    check_refused_untouched(b"{\"users\":[1,2,3]}");
+    check_refused_untouched(b"\n\n\n");
+    // A large file without a newline, and one of zeros.
+    check_refused_untouched(&vec![b'x'; 40 << 20]);
+    check_refused_untouched(&vec![0; 2 << 20]);
 }
 
 #[test]
@@ -117,8 +184,12 @@ async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_lat
         written(&mut journal, &entries).await;
         settled.decided += 100;
         settled.highest = SampleId(samples.end - 1);
-        let closed = (10..samples.end).map(SampleId);
-        journal.compact_if_full(&settled, (SampleId(6), closed), [SampleId(7)].into_iter()).unwrap();
+        let ranges = vec![(SampleId(10), SampleId(samples.end - 1))];
+        let entries = [
+            Entry::Numbering(Some(Numbering::Trigger)),
+            Entry::ClosedRanges { floor: Some(SampleId(6)), ranges },
+        ];
+        journal.compact_if_full(&settled, entries.into_iter(), [SampleId(7)].into_iter());
     }
     assert!(journal.counts.compactions > 2);
     let size = std::fs::metadata(&config.path).unwrap().len();
@@ -129,10 +200,47 @@ async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_lat
     assert_eq!(recovered.open, [SampleId(7)]);
     assert_eq!(recovered.decisions.last(), Some(&decision(10_009)));
     assert_eq!(recovered.decisions.len(), MAX_WHOLE_LINES);
-    assert_eq!(recovered.floor, SampleId(6));
-    let closed: BTreeSet<SampleId> = recovered.closed.into_iter().collect();
-    assert!(closed.contains(&SampleId(10)) && closed.contains(&SampleId(10_009)));
-    assert!(!closed.contains(&SampleId(9)), "a sample that never opened");
+    assert_eq!((recovered.floor, recovered.numbering), (Some(SampleId(6)), Some(Numbering::Trigger)));
+    let is_closed =
+        |id| recovered.closed.iter().any(|(first, last)| (*first..=*last).contains(&SampleId(id)));
+    assert!(is_closed(10) && is_closed(10_009));
+    assert!(!is_closed(9), "a sample that never opened");
+}
+
+#[tokio::test]
+async fn lines_before_a_new_numbering_do_not_come_back_when_the_file_is_compacted() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1);
+    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let implausible = Entry::Dropped { sample: SampleId(1 << 40), reason: Dropped::Shed };
+    written(&mut journal, &[decided(1 << 40), implausible, Entry::Numbering(None), decided(3)]).await;
+    let settled = Settled { highest: SampleId(3), decided: 2, dropped: [(Dropped::Shed, 1)].into() };
+    for reopened in [false, true] {
+        if reopened {
+            drop(journal);
+            journal = Journal::open(Some(&config)).unwrap().0;
+        }
+        let ranges = vec![(SampleId(3), SampleId(3))];
+        let entries = [Entry::ClosedRanges { floor: None, ranges: ranges.clone() }];
+        journal.compact_if_full(&settled, entries.into_iter(), std::iter::empty());
+        let text = std::fs::read(&config.path).unwrap();
+        let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let recovered = replay(lines.map(|line| Entry::read_line(line).unwrap()));
+        assert_eq!((recovered.settled.clone(), recovered.decisions), (settled.clone(), vec![decision(3)]));
+        assert_eq!(recovered.closed.first(), ranges.first());
+    }
+}
+
+/// A journal that cannot be compacted grows; what is remembered of it does not.
+#[tokio::test]
+async fn only_the_latest_lines_are_remembered() {
+    let folder = TempDir::new().unwrap();
+    let (mut journal, _) = Journal::open(Some(&config(&folder, 1 << 30))).unwrap();
+    for round in 0..50 {
+        let entries: Vec<_> = (round * 100..round * 100 + 100).map(decided).collect();
+        written(&mut journal, &entries).await;
+        assert!(store(&mut journal).closed.len() <= 2 * MAX_WHOLE_LINES);
+    }
 }
 
 #[tokio::test]
@@ -140,4 +248,213 @@ async fn without_a_file_entries_are_only_counted() {
     let (mut journal, _) = Journal::open(None).unwrap();
     written(&mut journal, &[opened(1), decided(1)]).await;
     assert_eq!(journal.counts, JournalCounts { entries: 2, ..JournalCounts::default() });
+}
+
+/// A second start must not find the same damage again, and three damaged files are enough.
+#[test]
+fn the_three_newest_damaged_files_are_kept() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    for round in 1..=12 {
+        let text = [lines(&[opened(round)]), b"damage\n".to_vec(), lines(&[decided(round)])].concat();
+        std::fs::write(&config.path, text).unwrap();
+        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!((journal.counts.unreadable_bytes, recovered.decisions.len()), (7, 1));
+    }
+    let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut kept: Vec<_> = files_beside(&config, "damaged-").iter().map(name).collect();
+    kept.sort();
+    assert_eq!(kept, ["journal.damaged-10", "journal.damaged-11", "journal.damaged-12"]);
+}
+
+/// A kill within the first line, and a power loss before the first page was written.
+#[test]
+fn a_journal_that_lost_its_first_line_is_begun_again() {
+    for text in [&b"{\"opened\":1"[..], b"{\"dec", &[0; 4096]] {
+        let folder = TempDir::new().unwrap();
+        let config = config(&folder, 1 << 20);
+        std::fs::write(&config.path, text).unwrap();
+        let (_, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!(recovered, Recovered::default());
+        assert_eq!(std::fs::read(&files_beside(&config, "damaged-")[0]).unwrap(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    // A folder where the new file should be.
+    std::fs::create_dir(folder.path().join("journal.new")).unwrap();
+    std::fs::write(&config.path, [lines(&[opened(1)]), b"damage at the end".to_vec()].concat()).unwrap();
+    for samples in 1..4 {
+        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!(recovered.open, (1..=samples).map(SampleId).collect::<Vec<_>>());
+        written(&mut journal, &[opened(samples + 1)]).await;
+        assert_eq!(files_beside(&config, "damaged-").len(), 0);
+    }
+}
+
+/// Any bytes written over any part of a journal: the start never fails, and lines that are whole count.
+#[test]
+fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
+    let whole = lines(&(1..=6).flat_map(|sample| [opened(sample), decided(sample)]).collect::<Vec<_>>());
+    let last = lines(&[opened(7)]);
+    for start in (0..whole.len()).step_by(97) {
+        for (length, byte) in [(1, 0), (300, 0), (1, b'x'), (300, 0xff), (40, b'\n')] {
+            let folder = TempDir::new().unwrap();
+            let config = config(&folder, 1 << 20);
+            let mut text = whole.clone();
+            let end = whole.len().min(start + length);
+            text[start..end].fill(byte);
+            std::fs::write(&config.path, [&text[..], &last].concat()).unwrap();
+            let disk = Arc::new(SmallDisk::new(1 << 30));
+            let (_, recovered) = Journal::open_on(disk, Some(&config)).unwrap();
+            let mut at = 0;
+            let mut untouched = whole.split_inclusive(|byte| *byte == b'\n').filter(|line| {
+                at += line.len();
+                at <= start || at - line.len() > end
+            });
+            // The damage may have taken the newline in front of the last line.
+            let is_last_apart = end < whole.len() || matches!(byte, 0 | b'\n');
+            assert!(!is_last_apart || recovered.open.contains(&SampleId(7)), "{start} {length} {byte}");
+            let found: BTreeSet<_> = recovered.decisions.iter().map(|decision| decision.sample).collect();
+            assert!(
+                untouched.all(|line| match Entry::read_line(line).unwrap() {
+                    Entry::Decided(decision) => found.contains(&decision.sample),
+                    _ => true,
+                }),
+                "{start} {length} {byte}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn sync_always_syncs_the_folder_of_a_file_that_is_new_or_was_replaced() {
+    for (sync, expected) in [(JournalSync::Always, [1, 1, 2]), (JournalSync::Never, [0; 3])] {
+        let folder = TempDir::new().unwrap();
+        let config = JournalConfig { sync, ..config(&folder, 1) };
+        let disk = Arc::new(SmallDisk::new(1 << 30));
+        let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+        let mut syncs = vec![disk.folder_syncs.load(Relaxed)];
+        written(&mut journal, &[opened(1)]).await;
+        written(&mut journal, &[decided(1)]).await;
+        syncs.push(disk.folder_syncs.load(Relaxed));
+        journal.compact_if_full(&Settled::default(), closed_up_to(1), [].into_iter());
+        written(&mut journal, &[opened(2)]).await;
+        syncs.push(disk.folder_syncs.load(Relaxed));
+        assert_eq!(syncs, expected);
+    }
+}
+
+#[test]
+fn the_folder_of_a_file_can_be_synced() {
+    let folder = TempDir::new().unwrap();
+    SystemDisk.sync_folder_of(&folder.path().join("journal")).unwrap();
+    SystemDisk.sync_folder_of(Path::new("journal")).unwrap();
+    assert!(SystemDisk.sync_folder_of(&folder.path().join("none/journal")).is_err());
+}
+
+#[tokio::test]
+async fn a_failed_compaction_leaves_the_old_file_in_use_and_is_tried_again_later() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1);
+    let obstacle = folder.path().join("journal.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let settled = Settled { highest: SampleId(1), decided: 1, ..Settled::default() };
+    let compact = |journal: &mut Journal| {
+        journal.compact_if_full(&settled, closed_up_to(1), [].into_iter());
+        (journal.counts.compactions, journal.counts.failed_compactions)
+    };
+    written(&mut journal, &[opened(1), decided(1)]).await;
+    assert_eq!(compact(&mut journal), (0, 1));
+    assert_eq!(compact(&mut journal), (0, 1), "not tried again at once");
+    assert!(store(&mut journal).compact_after.is_some_and(|after| after > Instant::now()));
+    std::fs::remove_dir(&obstacle).unwrap();
+    store(&mut journal).compact_after = Some(Instant::now());
+    assert_eq!(compact(&mut journal), (1, 1));
+    written(&mut journal, &[opened(2)]).await;
+    drop(journal);
+    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!((recovered.decisions, recovered.open), (vec![decision(1)], vec![SampleId(2)]));
+}
+
+#[tokio::test]
+async fn on_a_full_disk_open_samples_use_the_reserve_and_then_nothing_is_decided_until_there_is_room() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 30);
+    let disk = Arc::new(SmallDisk::new(3 * RESERVE_BYTES));
+    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    assert!(journal.has_room() && files_beside(&config, "reserve").len() == 1);
+    written(&mut journal, &[opened(1), opened(2)]).await;
+
+    // Another program takes the room: the decision in flight is still written.
+    disk.free.store(10, Relaxed);
+    written(&mut journal, &[decided(1)]).await;
+    assert!(!journal.has_room() && journal.counts.is_full);
+    assert_eq!(files_beside(&config, "reserve").len(), 0, "the reserve is used");
+
+    // The rest of the reserve is gone too: the entry is refused and the file holds no part of it.
+    disk.free.store(10, Relaxed);
+    journal.append(&decided(2));
+    assert_eq!(journal.flush().await, Flush::Failed);
+    let now = Instant::now();
+    assert!(journal.next_try().is_some_and(|at| at <= now + RETRY && journal.may_write(at)));
+    assert!(!journal.may_write(now - RETRY), "not tried again at once");
+    assert_eq!(journal.flush().await, Flush::Written, "the buffer is empty");
+
+    // Room is back.
+    disk.free.store(4 * RESERVE_BYTES, Relaxed);
+    written(&mut journal, &[decided(2)]).await;
+    assert!(!journal.has_room(), "nothing is reserved yet");
+    journal.reserve_again(Instant::now() + RETRY);
+    assert!(journal.has_room() && !journal.counts.is_full && journal.next_try().is_none());
+    written(&mut journal, &[opened(3)]).await;
+    assert_eq!((journal.counts.entries, journal.counts.failed_writes), (5, 1));
+    drop(journal);
+    let (journal, recovered) = Journal::open_on(disk, Some(&config)).unwrap();
+    assert_eq!(recovered.decisions, [decision(1), decision(2)]);
+    assert_eq!((recovered.open, journal.counts.torn_bytes), (vec![SampleId(3)], 0));
+    assert_eq!(journal.counts.unreadable_bytes, 0);
+}
+
+#[test]
+fn a_leader_that_starts_on_a_full_disk_waits_for_room() {
+    let folder = TempDir::new().unwrap();
+    let disk = Arc::new(SmallDisk::new(100));
+    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config(&folder, 1 << 20))).unwrap();
+    assert!(!journal.has_room() && journal.counts.is_full);
+    let mut now = Instant::now();
+    for (free, has_room) in [(100, false), (2 * RESERVE_BYTES - 1, false), (2 * RESERVE_BYTES, true)] {
+        disk.free.store(free, Relaxed);
+        now += RETRY;
+        journal.reserve_again(now);
+        assert_eq!(journal.has_room(), has_room, "{free}");
+    }
+}
+
+/// The lines of a failed batch must not be compacted into the file.
+#[tokio::test]
+async fn lines_that_were_not_written_are_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1);
+    let disk = Arc::new(SmallDisk::new(1 << 30));
+    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    written(&mut journal, &[opened(1), decided(1)]).await;
+    let free = disk.free.swap(0, Relaxed);
+    disk.release(&beside(&config.path, ".reserve"));
+    disk.free.store(0, Relaxed);
+    journal.append(&decided(2));
+    assert_eq!(journal.flush().await, Flush::Failed);
+    disk.free.store(free, Relaxed);
+    written(&mut journal, &[opened(3)]).await;
+    journal.reserve_again(Instant::now() + RETRY);
+    let settled = Settled { highest: SampleId(1), decided: 1, ..Settled::default() };
+    journal.compact_if_full(&settled, closed_up_to(1), [SampleId(3)].into_iter());
+    assert_eq!(journal.counts.compactions, 1);
+    drop(journal);
+    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!((recovered.decisions, recovered.open), (vec![decision(1)], vec![SampleId(3)]));
 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headwater_protocol::DeviceState;
 
@@ -21,22 +22,35 @@ impl Group {
     }
 
     fn index(&mut self, id: &str) -> DeviceIndex {
-        self.registry.device(&DeviceId::new(id).unwrap()).unwrap()
+        self.registry.device(&DeviceId::new(id).unwrap())
     }
 
     fn birth_under(&mut self, network: NetworkId, id: &str, slot: u8, boot: u16) -> Vec<Change> {
-        let birth = Birth {
+        let birth = Self::birth_of(network, id, slot, boot);
+        let index = self.index(id);
+        self.registry.set_birth(index, &birth, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The birth of a device that numbers its samples in this way.
+    fn numbered_birth(&mut self, id: &str, slot: u8, numbering: Numbering) -> Vec<Change> {
+        let birth = Birth { numbering: Some(numbering), ..Self::birth_of(OURS, id, slot, 1) };
+        let index = self.index(id);
+        self.registry.set_birth(index, &birth, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    fn birth_of(network: NetworkId, id: &str, slot: u8, boot: u16) -> Birth {
+        Birth {
             device: DeviceId::new(id).unwrap(),
             slot: Slot::new(slot).unwrap(),
             boot: Boot(boot),
             software: "test".into(),
             network,
             sample: None,
+            numbering: None,
             capabilities: Vec::new(),
-        };
-        let index = self.index(id);
-        self.registry.set_birth(index, &birth, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        }
     }
 
     fn birth(&mut self, id: &str, slot: u8, boot: u16) -> Vec<Change> {
@@ -57,7 +71,20 @@ impl Group {
 
     fn admits(&mut self, id: &str, boot: u16) -> Result<usize, Fault> {
         let index = self.index(id);
-        self.registry.admit(index, Boot(boot)).map(Slot::index)
+        self.registry.admit(index, Boot(boot), &mut self.changes).map(Slot::index)
+    }
+
+    /// Lets time pass.
+    fn after(&mut self, time: Duration) -> Vec<Change> {
+        self.registry.set_now(self.registry.now + time);
+        self.registry.tick(&mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    fn clears_birth(&mut self, id: &str) -> Vec<Change> {
+        let index = self.index(id);
+        self.registry.clear_birth(index, &mut self.changes);
+        std::mem::take(&mut self.changes)
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
@@ -177,14 +204,159 @@ fn a_device_may_move_to_another_slot() {
     assert_eq!(group.starts("a", 2, 2), [down(claim(0)), up(claim(2))]);
 }
 
+const MOMENT: Duration = Duration::from_millis(1);
+
 #[test]
-fn the_number_of_remembered_names_is_bounded() {
-    let mut registry = Registry::new(Arc::new(PerNetwork::new(format(OURS))));
-    for i in 0..MAX_DEVICES {
-        assert!(registry.device(&DeviceId::new(format!("d{i}")).unwrap()).is_some());
+fn made_up_names_are_bounded_and_take_no_room_from_devices() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.birth("quiet", 1, 1);
+    for i in 0..5000 {
+        let index = group.index(&format!("no-{i}"));
+        group.registry.refuse(index, Fault::UnknownDevice, "made up");
     }
-    assert!(registry.device(&DeviceId::new("one-more").unwrap()).is_none());
-    assert!(registry.device(&DeviceId::new("d0").unwrap()).is_some());
+    assert_eq!(group.registry.devices.len(), 2 + MAX_STRANGERS);
+    assert_eq!(group.registry.by_id.len(), 2 + MAX_STRANGERS);
+    assert_eq!(group.registry.forgotten, 5000 - MAX_STRANGERS as u64);
+    assert_eq!(group.registry.forgotten_refusals()["unknown_device"], 5000 - MAX_STRANGERS as u64);
+    assert_eq!((group.admits("a", 1), group.admits("quiet", 1)), (Ok(0), Ok(1)));
+    assert_eq!(group.starts("late", 2, 1), [up(claim(2))], "a device that comes after the flood");
+}
+
+#[test]
+fn made_up_births_take_no_room_from_a_device_in_a_slot() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.after(MOMENT);
+    for i in 0..2 * MAX_DEVICES {
+        group.birth(&format!("no-{i}"), 0, 1);
+        group.after(MOMENT);
+    }
+    assert!(group.registry.devices.len() <= MAX_DEVICES + MAX_STRANGERS);
+    assert_eq!(group.admits("a", 1), Ok(0));
+}
+
+#[test]
+fn a_forgotten_name_that_comes_back_is_another_device() {
+    let mut group = Group::new();
+    let first = group.index("b");
+    assert!(group.registry.is_current(first));
+    for i in 0..MAX_STRANGERS {
+        group.after(MOMENT);
+        group.index(&format!("no-{i}"));
+    }
+    assert!(!group.registry.is_current(first));
+    assert_ne!(group.index("b"), first);
+}
+
+#[test]
+fn a_silent_device_loses_its_slot_to_another_one_that_claims_the_slot() {
+    let mut group = Group::new();
+    group.starts("ghost", 0, 1);
+    group.after(SILENT_AFTER * 10);
+    assert_eq!(group.registry.next_timer(), None, "nobody else claims the slot");
+    assert_eq!(group.starts("new", 0, 1), []);
+    assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
+    assert_eq!(group.admits("new", 1), Err(Fault::SlotTaken));
+    assert_eq!(group.registry.next_timer(), Some(group.registry.now + MOMENT));
+    assert_eq!(group.after(MOMENT), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.admits("new", 1), Ok(0));
+    assert_eq!((group.registry.replaced, group.registry.next_timer()), (1, None));
+}
+
+#[test]
+fn while_other_devices_send_a_device_is_silent_after_half_the_time() {
+    let mut group = Group::new();
+    group.starts("ghost", 0, 1);
+    group.starts("other", 1, 1);
+    group.starts("new", 0, 1);
+    group.after(MOMENT);
+    assert_eq!(group.admits("other", 1), Ok(1));
+    assert_eq!(group.after(SILENT_AFTER / 2 - MOMENT * 2), []);
+    assert_eq!(group.after(MOMENT), [down(claim(0)), up(claim(0))]);
+}
+
+#[test]
+fn a_device_that_sends_keeps_its_slot_and_loses_it_once_it_is_silent() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("b", 0, 1);
+    for _ in 0..5 {
+        assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
+        assert_eq!((group.admits("a", 1), group.admits("b", 1)), (Ok(0), Err(Fault::SlotTaken)));
+    }
+    assert_eq!(group.after(SILENT_AFTER), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.admits("b", 1), Ok(0));
+}
+
+#[test]
+fn a_device_that_was_only_quiet_gets_its_slot_back() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("b", 0, 1);
+    group.after(SILENT_AFTER);
+    assert_eq!(group.admits("b", 1), Ok(0));
+    assert_eq!(group.admits("a", 1), Ok(0), "the next trigger finds both");
+    assert_eq!(std::mem::take(&mut group.changes), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.admits("b", 1), Err(Fault::SlotTaken));
+}
+
+#[test]
+fn a_device_that_comes_back_after_its_successor_has_settled_is_refused() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("b", 0, 1);
+    group.after(SILENT_AFTER);
+    assert_eq!(group.admits("b", 1), Ok(0));
+    group.after(SILENT_AFTER);
+    assert_eq!(group.admits("b", 1), Ok(0));
+    assert_eq!(group.admits("a", 1), Err(Fault::SlotTaken));
+    assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
+    assert_eq!(group.after(MOMENT), [down(claim(0)), up(claim(0))], "its successor is silent now");
+    assert_eq!(group.admits("a", 1), Ok(0));
+}
+
+#[test]
+fn an_empty_birth_ends_no_session_that_sends() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    assert_eq!(group.clears_birth("a"), []);
+    assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
+    assert_eq!(group.admits("a", 1), Ok(0));
+    assert_eq!(group.after(SILENT_AFTER * 10), []);
+    assert_eq!(group.admits("a", 1), Ok(0));
+}
+
+#[test]
+fn a_device_whose_birth_was_cleared_is_forgotten_when_it_is_silent_or_down() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.clears_birth("a");
+    assert_eq!(group.after(SILENT_AFTER), [down(claim(0))]);
+    assert_eq!(group.admits("a", 1), Err(Fault::UnknownDevice));
+    group.starts("b", 1, 1);
+    group.clears_birth("b");
+    assert_eq!(group.status("b", Down, 1), [down(claim(1))]);
+    assert_eq!(group.admits("b", 1), Err(Fault::UnknownDevice));
+    group.starts("c", 2, 1);
+    group.status("c", Down, 1);
+    group.clears_birth("c");
+    assert_eq!(group.admits("c", 1), Err(Fault::UnknownDevice));
+}
+
+#[test]
+fn births_with_alternating_boots_are_logged_once_a_minute() {
+    let mut group = Group::new();
+    let index = group.index("a");
+    let mut lines = 0;
+    for boot in 0..600 {
+        group.birth_under(NetworkId([8; 32]), "a", 0, boot % 2);
+        let device = &group.registry.devices[index.at];
+        lines += usize::from(device.logged.iter().any(|logged| logged.at == group.registry.now));
+        group.after(Duration::from_millis(500));
+    }
+    assert_eq!(lines, 5, "one a minute in five minutes");
+    assert_eq!(group.refused("a")["wrong_network"], 600);
 }
 
 #[test]
@@ -201,4 +373,76 @@ fn a_device_that_comes_back_with_the_next_network_keeps_its_slot_and_no_other_ta
     assert_eq!(group.admits("a", 2), Ok(0));
     assert_eq!(group.admits("b", 1), Err(Fault::SlotTaken));
     assert_eq!(group.status("a", Down, 2), [down(next), up(claim(0))], "the slot goes to the other device");
+}
+
+#[test]
+fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
+    let (clock, faster) = (Numbering::Clock { period_ms: 200 }, Numbering::Clock { period_ms: 100 });
+    let mut group = Group::new();
+    // Births alone teach nothing: a retained one may be that of a device that left.
+    assert_eq!(group.numbered_birth("ghost", 2, faster), []);
+    assert_eq!(group.numbered_birth("a", 0, clock), []);
+    assert_eq!(group.registry.numbering, None);
+    let slot = claim(0).slot;
+    let learned =
+        [Event::Numbering(clock), Event::DeviceUp { slot }].map(|event| (Generation::Current, event));
+    assert_eq!(group.status("a", DeviceState::Up, 1), learned);
+    // Earlier and later births with another numbering are refused; one without is not.
+    assert_eq!(group.admits("ghost", 1), Err(Fault::WrongNumbering));
+    assert_eq!(group.status("ghost", DeviceState::Up, 1), []);
+    for other in [faster, Numbering::Source, Numbering::Trigger] {
+        group.numbered_birth("b", 1, other);
+        assert_eq!(group.admits("b", 1), Err(Fault::WrongNumbering));
+    }
+    assert_eq!(
+        (group.refused("ghost"), group.refused("b")),
+        ([("wrong_numbering", 1)].into(), [("wrong_numbering", 3)].into())
+    );
+    group.numbered_birth("b", 1, clock);
+    assert_eq!(group.admits("b", 1), Ok(1));
+    group.starts("old", 2, 1);
+    assert_eq!(group.admits("old", 1), Ok(2));
+}
+
+#[test]
+fn a_numbering_from_the_journal_counts_and_one_without_a_period_is_malformed() {
+    let mut group = Group::new();
+    group.registry.numbering = Some(Numbering::Trigger);
+    group.numbered_birth("a", 0, Numbering::Source);
+    assert_eq!(group.admits("a", 1), Err(Fault::WrongNumbering));
+    group.numbered_birth("a", 0, Numbering::Trigger);
+    assert_eq!(group.admits("a", 1), Ok(0));
+    let mut group = Group::new();
+    group.numbered_birth("a", 0, Numbering::Clock { period_ms: 0 });
+    assert_eq!(group.admits("a", 1), Err(Fault::Malformed));
+    group.status("a", DeviceState::Up, 1);
+    assert_eq!(group.registry.numbering, None);
+}
+
+#[test]
+fn the_sentence_of_a_wrong_numbering_names_both_and_what_to_do() {
+    let mut group = Group::new();
+    group.registry.numbering = Some(Numbering::Clock { period_ms: 100 });
+    let (fault, why) = group.registry.wrong_numbering(Some(Numbering::Clock { period_ms: 200 })).unwrap();
+    assert_eq!(fault, Fault::WrongNumbering);
+    let expected = "numbering: expected clock with a period of 100 ms, found clock with a period of 200 ms: give it the group's, or \
+                    start the aggregator once with --new-numbering and the group's name";
+    assert_eq!(why, expected);
+    assert_eq!(group.registry.wrong_numbering(None), None);
+}
+
+#[test]
+fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {
+    let mut group = Group::new();
+    group.registry.owners = ["a", "b", "c"].map(|id| DeviceId::new(id).unwrap()).into();
+    group.starts("other", 0, 1);
+    assert_eq!(group.admits("other", 1), Err(Fault::UnknownDevice));
+    group.starts("b", 0, 1);
+    assert_eq!(group.admits("b", 1), Err(Fault::UnknownDevice), "the slot of another device of the group");
+    group.starts("a", 0, 1);
+    assert_eq!(group.admits("a", 1), Ok(0));
+    // However long the owner is silent, nobody else gets its slot.
+    group.after(Duration::from_secs(3600));
+    group.starts("other", 0, 2);
+    assert_eq!(group.admits("other", 2), Err(Fault::UnknownDevice));
 }

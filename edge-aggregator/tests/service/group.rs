@@ -12,7 +12,7 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
-    NetworkId, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
+    NetworkId, Numbering, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -25,14 +25,14 @@ pub(crate) struct Group {
     pub(crate) broker: Endpoint,
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) limits: Limits,
-    topics: Topics,
+    pub(crate) topics: Topics,
     site: SiteId,
     group: GroupId,
 }
 
 /// One device, whose messages the test sends.
 pub(crate) struct Camera {
-    link: Link,
+    pub(crate) link: Link,
     incoming: mpsc::Receiver<Incoming>,
     topics: Topics,
     limits: Limits,
@@ -86,6 +86,14 @@ impl Group {
         GroupLeader::start(&Shared::new(self.shared()).unwrap(), self.config()).await.unwrap()
     }
 
+    /// A connection without a last will.
+    pub(crate) async fn link(&self, client_id: &str) -> Link {
+        let (link, mut incoming) = Link::start(LinkConfig::new(self.broker.clone(), client_id)).unwrap();
+        assert_eq!(timeout(LIMIT, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
+        tokio::spawn(async move { while incoming.recv().await.is_some() {} });
+        link
+    }
+
     pub(crate) async fn observer(&self) -> Observer {
         let config = LinkConfig::new(self.broker.clone(), format!("observer-{}", self.group))
             .subscribe(self.topics.name(&Topic::Result), QoS::AtLeastOnce)
@@ -101,16 +109,23 @@ impl Group {
     }
 
     pub(crate) async fn camera_of(&self, slot: u8, network: NetworkId) -> Camera {
+        self.named_camera(&format!("cam-{slot}"), slot, network).await
+    }
+
+    /// A device with a name of its own.
+    pub(crate) async fn named_camera(&self, id: &str, slot: u8, network: NetworkId) -> Camera {
+        self.camera_with(birth(&DeviceId::new(id).unwrap(), slot, network)).await
+    }
+
+    /// A device that is up and tells how it numbers its samples.
+    pub(crate) async fn numbered_camera(&self, slot: u8, numbering: Numbering) -> Camera {
         let id = DeviceId::new(format!("cam-{slot}")).unwrap();
-        let birth = Birth {
-            device: id.clone(),
-            slot: Slot::new(slot).unwrap(),
-            boot: Boot(1),
-            software: "test".into(),
-            network,
-            sample: None,
-            capabilities: Vec::new(),
-        };
+        let birth = birth(&id, slot, self.bundle.network_id());
+        self.camera_with(Birth { numbering: Some(numbering), ..birth }).await
+    }
+
+    async fn camera_with(&self, birth: Birth) -> Camera {
+        let (id, network) = (birth.device.clone(), birth.network);
         let mut config = LinkConfig::new(self.broker.clone(), format!("{}-{id}", self.group))
             .subscribe(self.topics.name(&Topic::Request), QoS::AtLeastOnce);
         let retained = |leaf, text: Vec<u8>| RetainedMessage::new(self.topics.device(&id, leaf), text);
@@ -125,7 +140,20 @@ impl Group {
     }
 }
 
-fn status(state: DeviceState) -> Vec<u8> {
+pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
+    Birth {
+        device: id.clone(),
+        slot: Slot::new(slot).unwrap(),
+        boot: Boot(1),
+        software: "test".into(),
+        network,
+        sample: None,
+        numbering: None,
+        capabilities: Vec::new(),
+    }
+}
+
+pub(crate) fn status(state: DeviceState) -> Vec<u8> {
     serde_json::to_vec(&Status { state, boot: Boot(1) }).unwrap()
 }
 
@@ -197,11 +225,28 @@ impl Observer {
         }
     }
 
+    /// The next result, and whether it is marked as one that may have been published before.
+    pub(crate) async fn marked_result(&mut self) -> (Decision, bool) {
+        loop {
+            let (topic, payload) = self.message().await;
+            if let Published::Result(decision) = self.read(&topic, &payload) {
+                let json: serde_json::Value = serde_json::from_slice(&payload).unwrap();
+                return (decision, json.get("republished").is_some_and(|mark| *mark == true));
+            }
+        }
+    }
+
     async fn next(&mut self) -> Published {
+        let (topic, payload) = self.message().await;
+        self.read(&topic, &payload)
+    }
+
+    async fn message(&mut self) -> (String, Bytes) {
         loop {
             let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a message").unwrap();
-            let Incoming::Message { topic, payload, .. } = incoming else { continue };
-            return self.read(&topic, &payload);
+            if let Incoming::Message { topic, payload, .. } = incoming {
+                return (topic, payload);
+            }
         }
     }
 

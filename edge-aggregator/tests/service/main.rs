@@ -1,7 +1,11 @@
 //! An aggregator on a real broker, with devices whose messages the tests send.
 
+mod claims;
 mod decisions;
+mod full_disk;
 mod group;
 mod groups;
 mod journal_fixtures;
+mod registry;
+mod repeats;
 mod restart;

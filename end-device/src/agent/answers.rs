@@ -12,12 +12,13 @@ use tracing::{debug, error, warn};
 
 use super::Agent;
 use super::late_sending::is_permanent;
+use crate::capture_clock::{ClockStep, DueCapture};
 use crate::publisher::{Age, Encoded};
 use crate::recent_samples::Admission;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
 use crate::source::SourceEvent;
-use crate::spool::{GiveUpReason, Spool};
+use crate::spool::GiveUpReason;
 use crate::timestamp::since_1970;
 use crate::unsettled_answers::BufferedAnswer;
 
@@ -76,26 +77,44 @@ impl Agent {
     pub(super) fn on_clock(&mut self) {
         let now = self.now();
         let Some(due) = self.capture_clock.as_mut().and_then(|clock| clock.capture(now)) else { return };
-        self.publisher.report().captures_missed += due.missed;
+        self.count_due(&due);
+        self.capture(due.sample, now.us);
+    }
+
+    /// Counts and logs what a capture by the clock passed over.
+    fn count_due(&self, due: &DueCapture) {
+        let mut report = self.publisher.report();
+        report.captures_missed = report.captures_missed.saturating_add(due.missed);
+        report.clock_steps += u64::from(due.step.is_some());
         if due.missed_to_log > 0 {
             warn!(
                 missed = due.missed_to_log, newest = %due.sample,
                 "captures missed: the device was later than half a period (a busy machine, or a period too short for it)"
             );
         }
-        self.capture(due.sample, now.us);
+        match due.step {
+            Some(ClockStep::Forward { by_us }) => warn!(
+                by_ms = by_us / 1000, missed = due.missed, newest = %due.sample,
+                "the clock was set forward: the ids between are missed"
+            ),
+            Some(ClockStep::Back { by_us }) => warn!(
+                by_ms = by_us / 1000, newest = %due.sample,
+                "the clock was set back: captures go on, and ids run ahead until it catches up"
+            ),
+            None => {}
+        }
     }
 
     /// Time of the next capture by the clock. The caller computes it once per capture: computing it again after a message
     /// would skip a capture that came due meanwhile.
     pub(super) fn next_capture(&self) -> Option<Instant> {
-        self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(since_1970()))
+        self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(self.now()))
     }
 
     /// True while frames are taken from the source. A frame that is a sample waits for a free place in the section's queue. It also waits
     /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
-        let is_safe = self.has_been_connected || self.unsettled.spool.as_ref().is_some_and(Spool::is_on_disk);
+        let is_safe = self.has_been_connected || self.unsettled.spool.is_on_disk();
         self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 
@@ -133,7 +152,7 @@ impl Agent {
             Err(error) => return self.publisher.count_encode_error(sample, &error),
         };
         let sent = self.send_answer(sample, age, &answer, &features);
-        let kept = BufferedAnswer { captured_us, sent_us: now.us, answer: answer.payload, features };
+        let kept = BufferedAnswer::new(captured_us, now.us, answer.payload, features);
         match sent {
             Ok(()) => self.unsettled.keep_sent(sample, kept, now),
             Err(error) if is_permanent(&error) => {
@@ -141,7 +160,7 @@ impl Agent {
                 self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
             }
             Err(error) => {
-                if !self.unsettled.keep_unsent(sample, kept, now) {
+                if !self.unsettled.keep_unsent(sample, &kept, now) {
                     self.publisher.report().count_dropped(&error);
                 }
             }

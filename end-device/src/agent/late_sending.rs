@@ -1,9 +1,11 @@
-//! Sends spooled answers late, a few messages at a time so that new samples are not held up, until the leader settles each.
+//! Sends answers late until the leader settles each: those of the spool, a few messages at a time so that new samples are not held up,
+//! and those in memory that the leader's notices pass over.
 
 use std::time::{Duration, Instant};
 
 use headwater_link::LinkError;
-use headwater_protocol::{Body, SampleId, decode};
+use headwater_protocol::{Body, SampleId, SettledNotice, decode};
+use tracing::debug;
 
 use super::Agent;
 use crate::publisher::{Age, Encoded};
@@ -24,7 +26,7 @@ impl Agent {
             return Some(next);
         }
         let surplus_us = self.unsettled.memory.surplus_from_us()?;
-        Some(next.max(self.start + Duration::from_micros(surplus_us)))
+        Some(next.max(self.instant_of(surplus_us)))
     }
 
     /// Moves answers that are too old for memory to the spool, and sends late the spooled answers that are due.
@@ -39,10 +41,8 @@ impl Agent {
     }
 
     fn send_late(&mut self, now: Timestamp) {
-        let due =
-            self.unsettled.spool.as_mut().map(|spool| spool.due(now.us, MAX_MESSAGES)).unwrap_or_default();
         let mut messages = 0;
-        for sample in due {
+        for sample in self.unsettled.spool.due(now.us, MAX_MESSAGES) {
             if messages >= MAX_MESSAGES {
                 return;
             }
@@ -63,16 +63,12 @@ impl Agent {
         for message in &messages {
             self.publisher.publish(message)?;
         }
-        if let Some(spool) = &mut self.unsettled.spool {
-            spool.sent_late(sample, now.us);
-        }
+        self.unsettled.spool.sent_late(sample, now.us);
         Ok(messages.len())
     }
 
     fn late_messages(&mut self, sample: SampleId, now: Timestamp) -> Vec<Encoded> {
-        let Some(spooled) = self.unsettled.spool.as_mut().and_then(|spool| spool.read(sample)) else {
-            return Vec::new();
-        };
+        let Some(spooled) = self.unsettled.spool.read(sample) else { return Vec::new() };
         if let SpooledSample::Answer { captured_unix_ms, answer, features } = spooled {
             let age = Age { ms: now.age_ms(captured_unix_ms), is_late: true };
             match self.encode_again(sample, age, &answer, &features) {
@@ -101,8 +97,35 @@ impl Agent {
     }
 
     pub(super) fn give_up(&mut self, sample: SampleId, reason: GiveUpReason, detail: &str) {
-        if let Some(spool) = &mut self.unsettled.spool {
-            spool.give_up(sample, reason, detail);
+        self.unsettled.spool.give_up(sample, reason, detail);
+    }
+
+    /// Sends again, marked late, the answers in memory that the leader's notices pass over: their messages may have been lost on a
+    /// connection that lives.
+    pub(super) fn send_passed_over(&mut self, notice: &SettledNotice) {
+        let now = self.now();
+        for sample in self.unsettled.memory.passed_over(notice, now.us) {
+            match self.send_again(sample, now) {
+                Ok(()) => self.unsettled.memory.sent_again(sample, now.us),
+                Err(error) if is_permanent(&error) => {
+                    self.unsettled.memory.answers.remove(&sample);
+                    self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
+                }
+                // A later notice passes the sample over again.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn send_again(&self, sample: SampleId, now: Timestamp) -> Result<(), LinkError> {
+        let Some(kept) = self.unsettled.memory.answers.get(&sample) else { return Ok(()) };
+        let age = Age { ms: now.age_ms(now.unix_ms_of(kept.captured_us)), is_late: true };
+        match self.encode_again(sample, age, &kept.answer, &kept.features) {
+            Ok(messages) => messages.iter().try_for_each(|message| self.publisher.publish(message)),
+            Err(reason) => {
+                debug!(sample = %sample, reason, "an answer in memory cannot be encoded again");
+                Ok(())
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Messages to a device: trigger, request, settled, and its own status.
+//! Messages to a device: trigger, request, settled, and its own birth and status.
+
+use std::time::Instant;
 
 use bytes::Bytes;
 use headwater_link::Incoming;
@@ -6,9 +8,9 @@ use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, decode};
 use tracing::{debug, warn};
 
 use super::Agent;
-use crate::publisher::Age;
+use crate::presence_watch::{Correction, Disturbance};
+use crate::publisher::{Age, Publisher};
 use crate::report::count_first;
-use crate::spool::Spool;
 
 impl Agent {
     pub(super) fn on_incoming(&mut self, event: Incoming) {
@@ -19,6 +21,7 @@ impl Agent {
             }
             Incoming::Disconnected { .. } => {
                 self.connected.send_replace(false);
+                self.presence.disconnected();
                 self.unsettled.disconnected(self.now());
                 self.report_unsettled();
             }
@@ -30,7 +33,11 @@ impl Agent {
         if topic == self.publisher.topics.settled {
             self.on_settled(payload);
         } else if topic == self.publisher.topics.status {
-            self.on_own_status(payload);
+            self.presence.status(payload, self.now().us);
+        } else if topic == self.publisher.topics.birth {
+            if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
+                self.log_disturbance(&disturbance);
+            }
         } else if topic == self.publisher.topics.trigger || topic == self.publisher.topics.request {
             self.on_binary_message(topic, payload);
         }
@@ -73,27 +80,55 @@ impl Agent {
         match serde_json::from_slice::<SettledNotice>(payload) {
             Ok(notice) => {
                 self.unsettled.settle(&notice);
+                self.send_passed_over(&notice);
                 self.report_unsettled();
             }
             Err(error) => self.refuse(Fault::Malformed, &self.publisher.topics.settled, &error.to_string()),
         }
     }
 
-    /// Corrects a retained status that wrongly names the device down.
-    fn on_own_status(&mut self, payload: &[u8]) {
-        match self.publisher.link.restore(&self.publisher.topics.status, payload) {
-            Ok(false) => {}
-            Ok(true) => {
-                warn!("the broker's retained status names this device down; publishing that it is up");
+    /// Time of the next correction of birth and status at the broker.
+    pub(super) fn next_correction(&self) -> Option<Instant> {
+        self.presence.due_us().map(|due_us| self.instant_of(due_us))
+    }
+
+    /// Publishes birth and status again where the broker has others.
+    pub(super) fn correct_presence(&mut self) {
+        let Some(Correction { disturbance, is_first }) = self.presence.correct(self.now().us) else { return };
+        // Birth comes before the status, so that a reader of the status knows the device.
+        let Publisher { topics, link, .. } = &self.publisher;
+        let published = [&topics.birth, &topics.status].map(|topic| link.restore(topic, &[]));
+        let mut report = self.publisher.report();
+        published
+            .iter()
+            .filter_map(|published| published.as_ref().err())
+            .for_each(|error| report.count_dropped(error));
+        report.births_restored += 1;
+        drop(report);
+        if is_first {
+            self.log_disturbance(&disturbance);
+        }
+    }
+
+    fn log_disturbance(&self, disturbance: &Disturbance) {
+        match disturbance {
+            Disturbance::BirthCleared => {
+                warn!("this device's birth was removed from the broker: it is published again");
             }
-            Err(error) => self.publisher.report().count_dropped(&error),
+            Disturbance::OtherBirth(boot) => warn!(
+                own_boot = self.publisher.boot.0,
+                other_boot = boot.map(|boot| boot.0),
+                "the broker has another birth under this device's id: its own is published again; is there a second device with this id?"
+            ),
+            Disturbance::OtherStatus => {
+                warn!("the broker has another status of this device: that it is up is published again");
+            }
         }
     }
 
     /// The highest known id; it completes the low half of an id in a header.
     fn newest(&self) -> SampleId {
-        let spooled = self.unsettled.spool.as_ref().and_then(Spool::newest);
-        self.recent.newest().max(spooled.unwrap_or_default())
+        self.recent.newest().max(self.unsettled.spool.newest().unwrap_or_default())
     }
 
     fn refuse(&self, fault: Fault, topic: &str, reason: &str) {

@@ -13,13 +13,14 @@ use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
 use crate::capture_clock::CaptureClock;
+use crate::presence_watch::PresenceWatch;
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
 use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::{RunningSource, SourceEvent};
 use crate::state_folder::FrameIds;
-use crate::timestamp::Timestamp;
+use crate::timestamp::{DeviceClock, Timestamp};
 use crate::unsettled_answers::UnsettledAnswers;
 
 /// Shortest time between two frames that are samples, so that no two share a millisecond.
@@ -36,11 +37,12 @@ pub(crate) struct Agent {
     pub(crate) unsettled: UnsettledAnswers,
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
+    /// The device's birth and status at the broker.
+    pub(crate) presence: PresenceWatch,
     pub(crate) capture_clock: Option<CaptureClock>,
     /// Longest time to wait, after the source has ended, until all samples are settled.
     pub(crate) grace: Duration,
-    /// Zero of the device's own clock.
-    pub(crate) start: Instant,
+    pub(crate) clock: DeviceClock,
     /// Time of the last work on the spool.
     pub(crate) spool_served: Instant,
     pub(crate) connected: watch::Sender<bool>,
@@ -78,7 +80,7 @@ impl Agent {
         }
         self.unsettled.close(self.now());
         self.report_unsettled();
-        if let Some(ids) = &self.frame_ids {
+        if let Some(ids) = &mut self.frame_ids {
             ids.close();
         }
         ended
@@ -96,6 +98,7 @@ impl Agent {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),
+                () = sleep_until(self.next_correction()) => self.correct_presence(),
                 result = results.recv(), if !is_drained => match result {
                     Some(result) => self.on_result(result),
                     None if leaving.is_some() => is_drained = true,
@@ -138,8 +141,13 @@ impl Agent {
         *self.connected.borrow()
     }
 
+    /// The instant of this time of the device's own clock; not before now.
+    fn instant_of(&self, us: u64) -> Instant {
+        Instant::now() + Duration::from_micros(us.saturating_sub(self.now().us))
+    }
+
     fn now(&self) -> Timestamp {
-        Timestamp::now(self.start)
+        self.clock.now()
     }
 }
 

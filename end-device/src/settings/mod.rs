@@ -9,8 +9,8 @@ use headwater_inference::policy::Policy;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
-    AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Mistake, Settings,
-    Sources, Stop, word,
+    AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Mistake,
+    SecuritySettings, Settings, Sources, Stop, word,
 };
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ pub struct DeviceSettings {
     #[conf(long, env)]
     pub id: DeviceId,
     /// Slot of the network that the device fills, from 0; each slot has its own weights.
-    #[conf(long, env)]
+    #[conf(long, env, allow_negative_numbers)]
     pub slot: Bounded<0, MAX_SLOT, u8>,
     /// Bundle file; one with this slot's section alone is enough.
     #[conf(long, env)]
@@ -63,7 +63,7 @@ pub struct DeviceSettings {
     pub capture: CaptureWord,
     /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
     /// captures, which it counts and logs.
-    #[conf(long, env)]
+    #[conf(long, env, allow_negative_numbers)]
     pub period_ms: Option<Bounded<1, MAX_MS>>,
     /// Settings with a default.
     #[conf(flatten)]
@@ -71,6 +71,9 @@ pub struct DeviceSettings {
     /// The broker.
     #[conf(flatten, prefix)]
     pub broker: BrokerSettings,
+    /// Identity and trust.
+    #[conf(flatten)]
+    pub security: SecuritySettings,
     /// The source of frames.
     #[conf(flatten, prefix)]
     pub source: SourceSettings,
@@ -96,28 +99,28 @@ pub struct DeviceOptions {
     /// Action for a frame of an archive that cannot be read: "skip" (no answer for its samples) or "fatal" (the device does not start).
     #[conf(long, env, value_parser = word, default_value = "skip")]
     pub on_broken_frame: OnBrokenFrame,
-    /// Folder of the files that outlive a restart: the boot number, the last sample id of capture "source", and the spool. Left out: the
-    /// clock gives both numbers, and the spool is in memory.
+    /// Folder of the files that outlive a restart: the boot number, the last sample id of capture "source", and the spool. Each device
+    /// needs a folder of its own. Left out: the clock gives both numbers, and the spool is in memory.
     #[conf(long, env)]
     pub state_dir: Option<PathBuf>,
     /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
     #[conf(long, env, default_value = "0")]
     pub upward_qos: QoS,
     /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
-    #[conf(long, env, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
     pub keep_samples: usize,
     /// Milliseconds that an unsettled sample stays in memory; then it goes to the spool and is sent again, late. Must outlast the
     /// aggregator's window and its waits.
-    #[conf(long, env, value_parser = number::<1, 600_000, u64>, default_value = "5000")]
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 600_000, u64>, default_value = "5000")]
     pub keep_ms: u64,
     /// Views that may wait for the section; one more sheds the oldest, which is counted.
-    #[conf(long, env, value_parser = number::<1, 4096, usize>, default_value = "128")]
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 4096, usize>, default_value = "128")]
     pub queue_samples: usize,
     /// Seconds between pings on an idle connection; longer notices a dead broker later.
-    #[conf(long, env, value_parser = number::<1, 3600, u16>, default_value = "10")]
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 3600, u16>, default_value = "10")]
     pub keep_alive_s: u16,
     /// Milliseconds that a shutdown may take to answer captured frames and disconnect.
-    #[conf(long, env, value_parser = number::<1, 60_000, u64>, default_value = "2000")]
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 60_000, u64>, default_value = "2000")]
     pub grace_ms: u64,
     /// The spool.
     #[conf(flatten, prefix)]
@@ -128,8 +131,9 @@ pub struct DeviceOptions {
 #[derive(Clone, Debug, PartialEq, Conf)]
 pub struct SpoolSettings {
     /// Bytes of the spool, which holds unsettled samples that could not be sent, or are too many or too old for memory. Over it the oldest
-    /// are given up, and the leader learns of it. A sample counts as at least 512 bytes. In memory at most 1 MiB. 0: no spool.
-    #[conf(long, env, value_parser = number::<0, MAX_SPOOL_BYTES, u64>, default_value = "67108864")]
+    /// are given up, and the leader learns of it. A sample counts as at least 512 bytes. In memory at most 1 MiB. 0: no spool; such samples
+    /// are given up at once.
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<0, MAX_SPOOL_BYTES, u64>, default_value = "67108864")]
     pub max_bytes: u64,
 }
 
@@ -187,6 +191,7 @@ impl Settings for DeviceSettings {
             (true, true) | (false, false) => {}
         }
         self.source.check(self.capture(), &mut mistakes);
+        mistakes.extend(self.security.check_broker(&self.broker));
         mistakes
     }
 }
@@ -230,12 +235,14 @@ impl DeviceSettings {
     pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
         let policy = self.policy.as_deref().map(Policy::read).transpose();
         let policy = policy.map_err(|reason| DeviceError::Unfit(format!("policy: {reason}")))?;
+        let broker = self.security.broker_access(&self.broker);
+        let broker = broker.map_err(|mistakes| DeviceError::Unfit(mistakes.join("; ")))?;
         Ok(DeviceConfig {
             site: self.site.clone(),
             group: self.group.clone(),
             id: self.id.clone(),
             slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
-            broker: self.broker.address.clone(),
+            broker,
             policy,
             capture: self.capture(),
             options: self.options.clone(),
@@ -265,6 +272,11 @@ impl DeviceSettings {
         }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
+        if let Some(trusted) = &self.security.trusted_keys {
+            bundle
+                .check_signature(&trusted.0)
+                .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
+        }
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, config.capture, config.slot, view)?;
         Ok(OpenedSettings { config, bundle, source })
@@ -279,11 +291,14 @@ mod tests {
 
     /// Values of the example file for settings without a default.
     const EXAMPLE_VALUES: &str = "\
-        site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"network.hwb\"\npolicy = \"policy.toml\"\n\
+        site = \"home\"\ngroup = \"demo\"\nid = \"cam-0\"\nslot = 0\nbundle = \"network.hwb\"\npolicy = \"policy.toml\"\n\
         onnxruntime = \"/opt/onnxruntime/lib/libonnxruntime.so\"\nperiod_ms = 100\nstate_dir = \"/var/lib/headwater\"\n\
+        insecure = true\ntrusted_keys = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"\n\
+        [broker]\nuser = \"cam-0\"\npassword_file = \"/etc/headwater/password\"\n[tls]\nauthority_file = \"/etc/headwater/authority.pem\"\ncertificate_file = \"/etc/headwater/certificate.pem\"\n\
+        key_file = \"/etc/headwater/key.pem\"\nrevoked_file = \"/etc/headwater/revoked.crl\"\n\
         [source]\npath = \"frames.tar.gz\"\nroi = \"40,0,320,240\"\nmax_age_ms = 1000\n\
         [source.http]\nurl = \"http://camera.local/snapshot.jpg\"\ntimeout_ms = 1000\nauth_file = \"/etc/headwater/camera\"\n\
-        [source.stdin]\nsize = \"320x240\"\n[admin]\nlisten = \"127.0.0.1:9101\"\n";
+        [source.stdin]\nsize = \"320x240\"\n[admin]\nlisten = \"127.0.0.1:9602\"\n";
 
     const HEADING: &str = "\
         # Settings of headwater-device. A flag (--keep-ms 9000) wins over the environment (HEADWATER_DEVICE_KEEP_MS), which wins over\n\
@@ -330,10 +345,11 @@ mod tests {
     fn the_example_file_gives_the_defaults() {
         let found = config(&[]);
         let DeviceConfig { site, group, id, slot, broker, .. } = found.clone();
-        assert_eq!(found, DeviceConfig::new(site, group, id, slot, broker));
+        let expected = DeviceConfig::new(site, group, id, slot, broker);
+        assert_eq!((found.capture, &found.options), (expected.capture, &expected.options));
         let options = &found.options;
         assert_eq!((options.keep_samples, options.spool.max_bytes, options.grace_ms), (1024, 64 << 20, 2000));
-        assert_eq!(found.broker.to_string(), "mqtt://127.0.0.1:1883");
+        assert_eq!(found.broker.address.to_string(), "mqtt://127.0.0.1:1883");
     }
 
     #[test]
@@ -345,7 +361,14 @@ mod tests {
 
     #[test]
     fn every_mistake_is_named_at_once() {
-        let missing = ["bundle: missing", "group: missing", "id: missing", "site: missing", "slot: missing"];
+        let missing = [
+            "bundle: missing",
+            "group: missing",
+            "id: missing",
+            "site: missing",
+            "slot: missing",
+            "source.path: missing, and source.kind is \"archive\"",
+        ];
         check_mistakes(Sources::default().with_file(""), &missing);
         check(
             &["--slot", "64", "--broker-address", "mqtt://host:0", "--keep-samples", "0"],
@@ -355,6 +378,32 @@ mod tests {
                 "broker.address: expected a port from 1 to 65535, found \"0\" (flag --broker-address)",
             ],
         );
+    }
+
+    #[test]
+    fn a_negative_number_is_refused_by_its_range() {
+        check(
+            &["--slot", "-1", "--keep-ms", "-5"],
+            &[
+                "slot: expected 0 to 63, found -1 (flag --slot)",
+                "keep_ms: expected 1 to 600000, found -5 (flag --keep-ms)",
+            ],
+        );
+        check(
+            &["--period-ms", "-100", "--capture", "clock"],
+            &["period_ms: expected 1 to 86400000, found -100 (flag --period-ms)"],
+        );
+    }
+
+    #[test]
+    fn no_secret_of_a_camera_is_in_the_debug_text() {
+        let flags = ["--source-kind", "http", "--source-http-url", "http://cam/snap?pwd=hush"];
+        let sources = Sources::default().with_file(SHIPPED).with_arguments(flags);
+        let sources = sources.with_environment([("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:hush")]);
+        let settings = DeviceSettings::load(sources).unwrap().settings;
+        assert!(settings.source.http.auth.is_some());
+        let text = format!("{settings:?}");
+        assert!(!text.contains("hush") && text.contains("http://cam"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Section `[source]`: the source of frames. A key of one kind of source is a mistake with another.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ pub enum Existing {
 }
 
 /// Section `[source.http]`.
-#[derive(Clone, Debug, Conf)]
+#[derive(Clone, Conf)]
 pub struct HttpSettings {
     /// Snapshot URL, `http://host[:port]/path`, without user and password.
     #[conf(long, env, value_parser = snapshot_url)]
@@ -199,6 +200,18 @@ impl SourceSettings {
         let folder_ms = (self.kind == SourceWord::Folder).then(|| self.folder.period_ms.get());
         let default_ms = capture.period_ms().max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
         Duration::from_millis(self.max_age_ms.map_or(default_ms, Bounded::get))
+    }
+}
+
+impl fmt::Debug for HttpSettings {
+    /// Hides user and password, and the query of the URL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpSettings")
+            .field("url", &self.url.as_ref().map(ToString::to_string))
+            .field("timeout_ms", &self.timeout_ms)
+            .field("auth_file", &self.auth_file)
+            .field("auth", &self.auth.as_ref().map(|_| "***"))
+            .finish()
     }
 }
 

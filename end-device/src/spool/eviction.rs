@@ -17,7 +17,8 @@ pub(super) const MAX_GIVEN_UP: usize = 65_536;
 impl Spool {
     /// Evicts the oldest segments until a record fits; false when it never can.
     pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
-        let needed = (record.bytes() as u64).max(MIN_BYTES) + HEADER_BYTES as u64;
+        let named = self.folder.as_ref().map_or(0, |folder| folder.owner.record(record.sample).len());
+        let needed = (record.bytes() as u64).max(MIN_BYTES) + (HEADER_BYTES + named) as u64;
         if needed > self.max_bytes {
             return false;
         }

@@ -12,15 +12,16 @@
 //! All little endian. Ids are appended. The file is removed when no id is left.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::SampleId;
 use tracing::warn;
 
+use super::SpoolFolder;
 use crate::report::count_first;
-use crate::state_folder::replace_file;
+use crate::state_folder::{Aside, is_disk_full, replace_file, set_aside};
 
 /// Reason for which a spooled sample is of no use any more.
 ///
@@ -37,8 +38,15 @@ impl GiveUpReason {
     pub(crate) const UNREADABLE: Self = Self("unreadable");
     /// It could not be written.
     pub(crate) const DISK: Self = Self("disk");
+    /// It could not be written because the disk is full.
+    pub(crate) const DISK_FULL: Self = Self("disk_full");
     /// It is larger than the broker takes.
     pub(crate) const REFUSED: Self = Self("refused");
+
+    /// The reason for which a write failed.
+    pub(super) fn of_disk(error: &io::Error) -> Self {
+        if is_disk_full(error) { Self::DISK_FULL } else { Self::DISK }
+    }
 }
 
 /// Samples given up since the start.
@@ -87,23 +95,25 @@ pub(super) struct GivenUpIds {
 }
 
 impl GivenUpIds {
-    /// Opens the file of a folder, and reads its ids. Ids that are cut or altered are skipped.
-    ///
-    /// # Errors
-    /// When the file exists and cannot be read.
-    pub(super) fn open(folder: &Path) -> io::Result<(Self, Vec<SampleId>)> {
-        let path = folder.join(FILE);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read?,
+    /// Opens the file of a folder, and reads its ids. A file with altered ids is set aside; a cut id at its end is skipped.
+    pub(super) fn open(folder: &SpoolFolder) -> (Self, Vec<SampleId>) {
+        let path = folder.path.join(FILE);
+        let (ids, damage) = match read(&path) {
+            Ok(bytes) => {
+                let (entries, _) = bytes.as_chunks::<ID_BYTES>();
+                let ids: Vec<SampleId> = entries.iter().filter_map(decoded).collect();
+                let altered = entries.len() - ids.len();
+                let damage = format!("expected ids with their check sums, found {altered} others");
+                (ids, (altered > 0).then_some(damage))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let (entries, _) = bytes.as_chunks::<ID_BYTES>();
-        let ids = entries.iter().filter_map(|entry| {
-            let (id, crc) = entry.split_first_chunk::<8>()?;
-            (crc == crc32fast::hash(id).to_le_bytes()).then(|| SampleId(u64::from_le_bytes(*id)))
-        });
-        let ids = ids.collect();
-        Ok((Self { path: Some(path), ..Self::default() }, ids))
+        if let Some(damage) = damage {
+            set_aside(&path, Aside::Damaged, &damage);
+            folder.report.lock().state_damaged += 1;
+        }
+        (Self { path: Some(path), ..Self::default() }, ids)
     }
 
     /// Appends an id. True when the caller should rewrite the file.
@@ -119,14 +129,13 @@ impl GivenUpIds {
         self.log_failure(written);
     }
 
-    /// Logs the first failure. Ids that cannot be written are lost at the end of the process.
+    /// Logs the first failure of several. Ids that cannot be written are lost at the end of the process.
     fn log_failure(&mut self, done: io::Result<()>) {
-        if let Err(error) = done
-            && !self.has_failed
-        {
-            self.has_failed = true;
+        let has_failed = done.is_err();
+        if let (Err(error), false) = (done, self.has_failed) {
             warn!(%error, file = FILE, "ids of given-up samples cannot be written: a restart forgets them");
         }
+        self.has_failed = has_failed;
     }
 
     fn try_append(&mut self, sample: SampleId) -> io::Result<()> {
@@ -152,6 +161,19 @@ impl GivenUpIds {
     }
 }
 
+/// Reads the file; what is beyond its largest length is ignored.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(((MAX_IDS + 1) * ID_BYTES) as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The id of an entry; `None` if it was altered.
+fn decoded(entry: &[u8; ID_BYTES]) -> Option<SampleId> {
+    let (id, crc) = entry.split_first_chunk::<8>()?;
+    (crc == crc32fast::hash(id).to_le_bytes()).then(|| SampleId(u64::from_le_bytes(*id)))
+}
+
 fn encoded(sample: SampleId) -> [u8; ID_BYTES] {
     let mut bytes = [0; ID_BYTES];
     let (id, crc) = bytes.split_at_mut(8);
@@ -162,28 +184,58 @@ fn encoded(sample: SampleId) -> [u8; ID_BYTES] {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::super::owner::tests::owner;
     use super::*;
+    use crate::report::SharedReport;
+
+    fn folder(path: &Path) -> SpoolFolder {
+        SpoolFolder { path: path.into(), owner: owner("cam-2"), report: SharedReport::default() }
+    }
 
     #[test]
     fn ids_are_read_back_except_those_that_are_cut_or_altered() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut ids, found) = GivenUpIds::open(dir.path()).unwrap();
+        let folder = folder(dir.path());
+        let (mut ids, found) = GivenUpIds::open(&folder);
         assert_eq!(found, []);
         for id in [1, 1 << 40, 3] {
             assert!(!ids.append(SampleId(id)));
         }
-        assert_eq!(GivenUpIds::open(dir.path()).unwrap().1, [1, 1 << 40, 3].map(SampleId));
+        assert_eq!(GivenUpIds::open(&folder).1, [1, 1 << 40, 3].map(SampleId));
         let path = dir.path().join(FILE);
         let mut bytes = fs::read(&path).unwrap();
-        bytes[13] ^= 1;
         bytes.pop();
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(GivenUpIds::open(&folder).1, [1, 1 << 40].map(SampleId));
+        assert_eq!(folder.report.lock().state_damaged, 0, "a killed process leaves a cut id");
+        bytes[13] ^= 1;
         fs::write(&path, bytes).unwrap();
-        let (mut ids, found) = GivenUpIds::open(dir.path()).unwrap();
+        let (mut ids, found) = GivenUpIds::open(&folder);
         assert_eq!(found, [SampleId(1)]);
+        assert_eq!(folder.report.lock().state_damaged, 1);
         ids.rewrite([SampleId(9)].into_iter());
         ids.append(SampleId(10));
-        assert_eq!(GivenUpIds::open(dir.path()).unwrap().1, [SampleId(9), SampleId(10)]);
+        assert_eq!(GivenUpIds::open(&folder).1, [SampleId(9), SampleId(10)]);
         ids.rewrite(std::iter::empty());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the altered file is kept");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let folder = folder(dir.path());
+        let (mut ids, found) = GivenUpIds::open(&folder);
+        assert_eq!((found, folder.report.lock().state_damaged), (vec![], 1));
+        ids.append(SampleId(3));
+        assert_eq!(GivenUpIds::open(&folder).1, [SampleId(3)]);
+    }
+
+    #[test]
+    fn a_full_disk_has_a_reason_of_its_own() {
+        assert_eq!(GiveUpReason::of_disk(&io::ErrorKind::StorageFull.into()), GiveUpReason::DISK_FULL);
+        assert_eq!(GiveUpReason::of_disk(&io::ErrorKind::PermissionDenied.into()), GiveUpReason::DISK);
     }
 }

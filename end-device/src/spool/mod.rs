@@ -7,11 +7,12 @@
 //! sample 3  --> given up          --> given_up       ids alone
 //! ```
 //!
-//! A new process reads the segments again (`recovery.rs`). Over its bound the spool evicts its oldest segment (`eviction.rs`): it
+//! A segment names the device whose answers it holds (`owner.rs`). A new process reads the segments again (`recovery.rs`). Over its bound the spool evicts its oldest segment (`eviction.rs`): it
 //! keeps the ids of those samples and reports them to the leader as given up. Times are microseconds since the device's start.
 
 mod eviction;
 mod given_up;
+mod owner;
 mod record;
 mod recovery;
 mod segment;
@@ -24,14 +25,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
-use tracing::warn;
+use tracing::{info, warn};
 
 use given_up::GivenUpIds;
 pub(crate) use given_up::{GiveUpCounts, GiveUpReason};
+pub(crate) use owner::Owner;
 use record::ParsedRecord;
 pub(crate) use record::Record;
 use segment::Segment;
 use send_schedule::SendSchedule;
+
+use crate::report::SharedReport;
 
 /// Unsettled samples, bounded by bytes.
 #[derive(Debug)]
@@ -52,10 +56,22 @@ pub(crate) struct Spool {
     ids: GivenUpIds,
     /// Samples given up so far.
     pub(crate) counts: GiveUpCounts,
-    folder: Option<PathBuf>,
+    folder: Option<SpoolFolder>,
     network: NetworkId,
     max_bytes: u64,
     segment_bytes: u64,
+    /// True while the disk takes no samples.
+    disk_failing: bool,
+}
+
+/// The folder of a spool.
+#[derive(Clone, Debug)]
+pub(crate) struct SpoolFolder {
+    pub(crate) path: PathBuf,
+    /// The device that uses it.
+    pub(crate) owner: Owner,
+    /// Counts files that are set aside.
+    pub(crate) report: SharedReport,
 }
 
 /// Index entry of a sample.
@@ -112,7 +128,7 @@ impl Spool {
         Self::new(None, max_bytes.min(MAX_BYTES_IN_MEMORY), network)
     }
 
-    fn new(folder: Option<PathBuf>, max_bytes: u64, network: NetworkId) -> Self {
+    fn new(folder: Option<SpoolFolder>, max_bytes: u64, network: NetworkId) -> Self {
         Self {
             samples: BTreeMap::new(),
             segments: BTreeMap::new(),
@@ -128,6 +144,7 @@ impl Spool {
             network,
             max_bytes,
             segment_bytes: (max_bytes / SEGMENTS).min(SEGMENT_BYTES),
+            disk_failing: false,
         }
     }
 
@@ -141,12 +158,16 @@ impl Spool {
         }
         let is_sent = due_us.is_some();
         let written = match self.make_space(record) {
-            true => self.write(record).map_err(|error| (GiveUpReason::DISK, error.to_string())),
+            true => self.write(record).map_err(|error| (GiveUpReason::of_disk(&error), error.to_string())),
             false => Err((GiveUpReason::SPOOL_FULL, format!("expected space for {} bytes", record.bytes()))),
         };
         match written {
             Ok(position) => {
                 self.samples.insert(sample, SpoolEntry { content: Content::Stored(position), is_sent });
+                if std::mem::take(&mut self.disk_failing) {
+                    info!(sample = %sample, "the spool can be written again");
+                    self.ids.rewrite(eviction::without_segment(&self.samples));
+                }
             }
             Err((reason, detail)) => {
                 let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
@@ -206,7 +227,10 @@ impl Spool {
 
     /// Removes the samples that the leader reports as settled.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
-        self.settle_sent(notice);
+        match &notice.closed {
+            Some(closed) => self.settle_closed(closed),
+            None => self.settle_sent(notice),
+        }
         for sample in &notice.late {
             self.remove(*sample);
         }
@@ -239,6 +263,21 @@ impl Spool {
         self.folder.is_some()
     }
 
+    /// True when the spool takes answers and not only the ids of those that are given up.
+    pub(crate) fn holds_answers(&self) -> bool {
+        self.max_bytes > 0
+    }
+
+    /// Removes the samples in these ranges: the leader has decided or dropped them, whoever sent them.
+    fn settle_closed(&mut self, closed: &[(SampleId, SampleId)]) {
+        for (first, last) in closed.iter().filter(|(first, last)| first <= last) {
+            let settled: Vec<SampleId> =
+                self.samples.range(*first..=*last).map(|(sample, _)| *sample).collect();
+            settled.into_iter().for_each(|sample| self.remove(sample));
+        }
+    }
+
+    /// Removes the samples that were sent in time, as a leader of an earlier version reports them.
     fn settle_sent(&mut self, notice: &SettledNotice) {
         let (Some(since), highest) = (notice.since, notice.account.highest) else { return };
         let from = since.max(self.sent_from);
@@ -261,6 +300,7 @@ impl Spool {
             Err(error) => {
                 self.current = None;
                 self.remove_if_unused(number);
+                self.disk_failing = true;
                 Err(error)
             }
         }
@@ -278,10 +318,17 @@ impl Spool {
         }
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
-            let path = self.folder.as_deref().map(|folder| recovery::segment_path(folder, self.last_number));
-            match Segment::create(path, self.network) {
+            let Some(SpoolFolder { path, owner, .. }) = &self.folder else {
+                break Segment::in_memory(self.network);
+            };
+            let path = recovery::segment_path(path, self.last_number);
+            match Segment::create(path, self.network, owner) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                created => break created?,
+                Err(error) => {
+                    self.disk_failing = true;
+                    return Err(error);
+                }
+                Ok(created) => break created,
             }
         };
         self.segments.insert(self.last_number, segment);

@@ -9,27 +9,34 @@ use tracing::{info, warn};
 
 use super::eviction::without_segment;
 use super::given_up::GivenUpIds;
-use super::record::{ParsedRecord, Record};
-use super::segment::{EarlierSegment, HEADER_BYTES, Segment};
-use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, given_up};
+use super::owner::{FoundOwner, Owner};
+use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record};
+use super::segment::{EarlierSegment, Segment};
+use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
 use crate::error::DeviceError;
+use crate::state_folder::{Aside, is_disk_full, is_set_aside, set_aside};
 
 impl Spool {
     /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. Of a cut or altered segment, readable
-    /// records are kept and known ids are given up. Answers of another network are given up.
+    /// records are kept and known ids are given up. Answers of another network are given up. Segments of another device and files that
+    /// cannot be read are set aside.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] when the folder cannot be used.
-    pub(crate) fn open(folder: PathBuf, max_bytes: u64, network: NetworkId) -> Result<Self, DeviceError> {
-        let unusable = |error: io::Error| DeviceError::unusable("spool in", folder.display(), error);
-        let segments = segments(&folder).map_err(unusable)?;
-        let (ids, given_up) = GivenUpIds::open(&folder).map_err(unusable)?;
-        let mut spool = Self::new(Some(folder), max_bytes, network);
+    pub(crate) fn open(
+        folder: &SpoolFolder,
+        max_bytes: u64,
+        network: NetworkId,
+    ) -> Result<Self, DeviceError> {
+        let unusable = |error: io::Error| DeviceError::unusable("spool in", folder.path.display(), error);
+        let segments = segments(&folder.path).map_err(unusable)?;
+        let (ids, given_up) = GivenUpIds::open(folder);
+        let mut spool = Self::new(Some(folder.clone()), max_bytes, network);
         spool.ids = ids;
         for (number, path) in segments {
             // The number of an unreadable file is taken too.
             spool.last_number = number;
-            spool.recover_segment(number, &path);
+            spool.recover_segment(number, &path, folder);
         }
         spool.recover_given_up(given_up);
         spool.shrink_to(max_bytes);
@@ -52,27 +59,37 @@ impl Spool {
         self.bound_given_up();
     }
 
-    fn recover_segment(&mut self, number: u32, path: &Path) {
+    fn recover_segment(&mut self, number: u32, path: &Path, folder: &SpoolFolder) {
         let reason = match Segment::open(path) {
-            Ok(Some(EarlierSegment { segment, network, records })) => {
-                self.segments.insert(number, segment);
-                self.recover_records(number, network, &records, path);
-                return self.remove_if_unused(number);
-            }
+            Ok(Some(earlier)) => match other_owner(&earlier.owner, &folder.owner) {
+                None => {
+                    self.recover_records(number, earlier, path, folder);
+                    return self.remove_if_unused(number);
+                }
+                Some(other) => {
+                    let reason = format!("its answers are those of {other}; this is {}", folder.owner);
+                    set_aside(path, Aside::OtherDevice, &reason);
+                    folder.report.lock().segments_of_others += 1;
+                    return;
+                }
+            },
             Ok(None) => match fs::remove_file(path) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
             Err(error) => error.to_string(),
         };
-        warn!(file = %path.display(), reason, "a segment of the spool cannot be read: the file is left alone");
+        set_aside(path, Aside::Damaged, &reason);
+        folder.report.lock().state_damaged += 1;
         self.counts.count(GiveUpReason::UNREADABLE, &reason);
     }
 
-    fn recover_records(&mut self, segment: u32, network: NetworkId, records: &[u8], path: &Path) {
+    fn recover_records(&mut self, segment: u32, earlier: EarlierSegment, path: &Path, folder: &SpoolFolder) {
+        let EarlierSegment { segment: file, network, records, first, .. } = earlier;
+        self.segments.insert(segment, file);
         let mut at = 0;
         loop {
-            let position = RecordPosition { segment, offset: (HEADER_BYTES + at) as u32 };
+            let position = RecordPosition { segment, offset: (first + at) as u32 };
             let (sample, give_up, length) = match Record::parse(&records[at..]) {
                 ParsedRecord::Whole(record, length) => {
                     let is_other = network != self.network;
@@ -82,12 +99,16 @@ impl Spool {
                 ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::UNREADABLE), records.len() - at),
                 ParsedRecord::End => return,
                 ParsedRecord::Unknown => {
-                    let left = records.len() - at;
+                    let bytes = unknown_bytes(&records[at..]);
                     warn!(
-                        file = %path.display(), offset = position.offset, left,
-                        "a segment is cut or altered: the rest of it is ignored"
+                        file = %path.display(), offset = position.offset, bytes,
+                        "a segment is cut or altered: these bytes are no samples and are ignored"
                     );
-                    return self.counts.count(GiveUpReason::UNREADABLE, "the end of a segment");
+                    // A killed process leaves less than a header.
+                    folder.report.lock().state_damaged += u64::from(bytes >= RECORD_HEADER_BYTES);
+                    self.counts.count(GiveUpReason::UNREADABLE, "a part of a segment");
+                    at += bytes;
+                    continue;
                 }
             };
             self.recover_sample(sample, position, give_up);
@@ -108,6 +129,25 @@ impl Spool {
     }
 }
 
+/// Bytes before the next record; all that are left if there is none.
+fn unknown_bytes(records: &[u8]) -> usize {
+    let is_record = |from: &usize| match Record::parse(&records[*from..]) {
+        ParsedRecord::Whole(..) | ParsedRecord::Altered(..) | ParsedRecord::Torn(_) => true,
+        ParsedRecord::Unknown | ParsedRecord::End => false,
+    };
+    (1..records.len()).find(is_record).unwrap_or(records.len())
+}
+
+/// The owner of a segment if that is another device, in words. Segments of earlier versions name none.
+fn other_owner(found: &FoundOwner, expected: &Owner) -> Option<String> {
+    match found {
+        FoundOwner::Named(owner, _) if owner == expected => None,
+        FoundOwner::Named(owner, _) => Some(owner.to_string()),
+        FoundOwner::Unreadable => Some("a device that a later version named".into()),
+        FoundOwner::None => None,
+    }
+}
+
 /// Extension of a segment's file name.
 const EXTENSION: &str = "seg";
 
@@ -121,18 +161,28 @@ pub(super) fn segment_path(folder: &Path, number: u32) -> PathBuf {
 /// # Errors
 /// When the folder cannot be made or read.
 fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
-    fs::create_dir_all(folder)?;
+    match fs::create_dir_all(folder) {
+        // The first sample makes the folder when there is room again.
+        Err(error) if is_disk_full(&error) => return Ok(Vec::new()),
+        made => made?,
+    }
     let mut segments = Vec::new();
     for file in fs::read_dir(folder)? {
         let file = file?.path();
         match number(&file) {
             Some(number) => segments.push((number, file)),
-            None if file.file_name().is_some_and(|name| name == given_up::FILE) => {}
+            None if is_known(&file) => {}
             None => warn!(file = %file.display(), "not a segment of the spool: the file is left alone"),
         }
     }
     segments.sort();
     Ok(segments)
+}
+
+/// True for files of the spool that are no segments.
+fn is_known(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name == given_up::FILE || is_set_aside(name))
 }
 
 fn number(file: &Path) -> Option<u32> {

@@ -7,7 +7,7 @@
 //! +----------+--------------+-------+----------+----------+ ...
 //! ```
 //!
-//! The network id is that of the answers. Nothing is synced: a killed process loses nothing, a machine without power may.
+//! The network id is that of the answers. The first record of a file names the device (`owner.rs`). Nothing is synced: a killed process loses nothing, a machine without power may.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId};
 
+use super::owner::{FoundOwner, Owner};
 use super::record::{RECORD_HEADER_BYTES, Record, RecordHeader};
 
 /// Bytes before the first record.
@@ -43,6 +44,8 @@ enum Storage {
     File {
         path: PathBuf,
         writer: Option<File>,
+        /// Owner of a file without a record, which the first record names.
+        unnamed: Option<Owner>,
     },
     Memory(Vec<u8>),
 }
@@ -52,31 +55,37 @@ enum Storage {
 pub(super) struct EarlierSegment {
     pub(super) segment: Segment,
     pub(super) network: NetworkId,
-    /// Bytes of the records.
+    /// The device whose answers it holds.
+    pub(super) owner: FoundOwner,
+    /// Bytes of the records of samples.
     pub(super) records: Vec<u8>,
+    /// Offset of the first of them.
+    pub(super) first: usize,
 }
 
 impl Segment {
-    /// Makes a segment, in a new file or in memory.
+    /// Makes a segment in memory.
+    pub(super) fn in_memory(network: NetworkId) -> Self {
+        Self::of(Storage::Memory(header(network)))
+    }
+
+    /// Makes a segment in a new file. A folder that is missing is made.
     ///
     /// # Errors
     /// When the file exists already or cannot be made.
-    pub(super) fn create(path: Option<PathBuf>, network: NetworkId) -> io::Result<Self> {
-        let header = header(network);
-        let bytes = header.len() as u64;
-        let storage = match path {
-            None => Storage::Memory(header),
-            Some(path) => {
-                let mut writer = OpenOptions::new().write(true).create_new(true).open(&path)?;
-                if let Err(error) = writer.write_all(&header) {
-                    // The next start would take the rest of it for a cut segment.
-                    let _ = fs::remove_file(&path);
-                    return Err(error);
-                }
-                Storage::File { path, writer: Some(writer) }
-            }
-        };
-        Ok(Self { storage, bytes, live: 0, records: 0, ids: None })
+    pub(super) fn create(path: PathBuf, network: NetworkId, owner: &Owner) -> io::Result<Self> {
+        let mut writer = create_file(&path)?;
+        if let Err(error) = writer.write_all(&header(network)) {
+            // The next start would take the rest of it for a cut segment.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok(Self::of(Storage::File { path, writer: Some(writer), unnamed: Some(owner.clone()) }))
+    }
+
+    /// A segment with its header alone.
+    fn of(storage: Storage) -> Self {
+        Self { storage, bytes: HEADER_BYTES as u64, live: 0, records: 0, ids: None }
     }
 
     /// Opens and reads a file of an earlier process, which is never appended to. `None` when the process was killed before the first
@@ -97,10 +106,15 @@ impl Segment {
         }
         let network = network_of(&records)
             .ok_or_else(|| io::Error::other("expected a segment of the spool, found something else"))?;
-        records.drain(..HEADER_BYTES);
-        let storage = Storage::File { path: path.to_path_buf(), writer: None };
-        let segment = Self { storage, bytes, live: 0, records: 0, ids: None };
-        Ok(Some(EarlierSegment { segment, network, records }))
+        let owner = Owner::of(&records[HEADER_BYTES..]);
+        let first = match &owner {
+            FoundOwner::Named(_, length) => HEADER_BYTES + length,
+            FoundOwner::Unreadable | FoundOwner::None => HEADER_BYTES,
+        };
+        records.drain(..first);
+        let storage = Storage::File { path: path.to_path_buf(), writer: None, unnamed: None };
+        let segment = Self { bytes, ..Self::of(storage) };
+        Ok(Some(EarlierSegment { segment, network, owner, records, first }))
     }
 
     /// Appends a record; returns its offset.
@@ -108,13 +122,14 @@ impl Segment {
     /// # Errors
     /// When it cannot be written whole. The part that was written is cut off, and the segment takes no more records.
     pub(super) fn append(&mut self, record: &Record<'_>) -> io::Result<u32> {
-        let offset = self.bytes as u32;
+        let mut named_bytes = 0;
         match &mut self.storage {
             Storage::Memory(bytes) => record.write(bytes),
-            Storage::File { writer, .. } => {
+            Storage::File { writer, unnamed, .. } => {
                 let mut file = writer.take().ok_or(io::ErrorKind::ReadOnlyFilesystem)?;
                 // One write, so that a killed process leaves at most one torn record.
-                let mut bytes = Vec::with_capacity(record.bytes());
+                let mut bytes = unnamed.take().map(|owner| owner.record(record.sample)).unwrap_or_default();
+                named_bytes = bytes.len();
                 record.write(&mut bytes);
                 if let Err(error) = file.write_all(&bytes) {
                     // If even this fails, the next start finds a torn record.
@@ -124,9 +139,10 @@ impl Segment {
                 *writer = Some(file);
             }
         }
-        self.bytes += record.bytes() as u64;
+        let offset = self.bytes + named_bytes as u64;
+        self.bytes = offset + record.bytes() as u64;
         self.count(record.sample);
-        Ok(offset)
+        Ok(offset as u32)
     }
 
     /// Counts a record of the segment.
@@ -178,11 +194,23 @@ impl Segment {
     pub(super) fn remove(self) -> io::Result<()> {
         match self.storage {
             Storage::Memory(_) => Ok(()),
-            Storage::File { path, writer } => {
+            Storage::File { path, writer, .. } => {
                 drop(writer);
                 super::remove_file(&path)
             }
         }
+    }
+}
+
+fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    match (options.open(path), path.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            options.open(path)
+        }
+        (opened, _) => opened,
     }
 }
 
@@ -205,6 +233,7 @@ fn network_of(contents: &[u8]) -> Option<NetworkId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::owner::tests::owner;
     use super::super::record::ParsedRecord;
     use super::*;
 
@@ -223,29 +252,35 @@ mod tests {
     #[test]
     fn records_are_read_back_from_a_file_and_from_memory() {
         let dir = tempfile::tempdir().unwrap();
-        for path in [None, Some(dir.path().join("00000001.seg"))] {
-            let mut segment = Segment::create(path, NETWORK).unwrap();
+        let file = dir.path().join("made/00000001.seg");
+        let named_bytes = owner("cam-2").record(SampleId(1)).len();
+        for (mut segment, named_bytes) in [
+            (Segment::in_memory(NETWORK), 0),
+            (Segment::create(file, NETWORK, &owner("cam-2")).unwrap(), named_bytes),
+        ] {
             let offsets = [1, 2].map(|sample| segment.append(&record(sample)).unwrap());
             check_reads(&segment, offsets[1], record(2));
             check_reads(&segment, offsets[0], record(1));
             assert_eq!((segment.live, segment.ids), (2, Some((SampleId(1), SampleId(2)))));
-            assert_eq!(segment.bytes, (HEADER_BYTES + 2 * record(1).bytes()) as u64);
+            assert_eq!(segment.bytes, (HEADER_BYTES + named_bytes + 2 * record(1).bytes()) as u64);
             segment.remove().unwrap();
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path().join("made")).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_file_of_an_earlier_process_names_its_network() {
+    fn a_file_of_an_earlier_process_names_its_network_and_its_device() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("00000001.seg");
-        let mut segment = Segment::create(Some(path.clone()), NETWORK).unwrap();
-        segment.append(&record(1)).unwrap();
+        let mut segment = Segment::create(path.clone(), NETWORK, &owner("cam-2")).unwrap();
+        let offset = segment.append(&record(1)).unwrap();
         drop(segment);
-        let EarlierSegment { mut segment, network, records } = Segment::open(&path).unwrap().unwrap();
-        assert_eq!(network, NETWORK);
+        let found = Segment::open(&path).unwrap().unwrap();
+        let EarlierSegment { mut segment, network, owner, records, first } = found;
+        assert_eq!((network, first), (NETWORK, offset as usize));
+        assert!(matches!(owner, FoundOwner::Named(owner, _) if owner.device.as_str() == "cam-2"));
         assert_eq!(Record::parse(&records), ParsedRecord::Whole(record(1), records.len()));
-        check_reads(&segment, HEADER_BYTES as u32, record(1));
+        check_reads(&segment, offset, record(1));
         assert!(segment.append(&record(2)).is_err(), "a file of an earlier process is not appended to");
     }
 
@@ -269,7 +304,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("00000001.seg");
         fs::write(&path, "mine").unwrap();
-        assert!(Segment::create(Some(path.clone()), NETWORK).is_err());
+        assert!(Segment::create(path.clone(), NETWORK, &owner("cam-2")).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"mine");
     }
 }

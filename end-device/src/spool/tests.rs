@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::eviction::{MAX_GIVEN_UP, MIN_BYTES};
+use super::owner::tests::owner;
 use super::segment::HEADER_BYTES;
 use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};
 use super::*;
@@ -16,8 +17,18 @@ use super::*;
 const NETWORK: NetworkId = NetworkId([7; 32]);
 const MANY_BYTES: u64 = 64 << 20;
 
+fn folder(dir: &Path) -> SpoolFolder {
+    SpoolFolder { path: dir.join("spool"), owner: owner("cam-2"), report: SharedReport::default() }
+}
+
 fn open(dir: &Path, max_bytes: u64) -> Spool {
-    Spool::open(dir.join("spool"), max_bytes, NETWORK).unwrap()
+    Spool::open(&folder(dir), max_bytes, NETWORK).unwrap()
+}
+
+/// Damaged files, and segments of other devices, that the spool counted.
+fn counted(spool: &Spool) -> (u64, u64) {
+    let report = spool.folder.as_ref().unwrap().report.lock();
+    (report.state_damaged, report.segments_of_others)
 }
 
 fn answer(sample: u64) -> Vec<u8> {
@@ -67,6 +78,7 @@ fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
         account: Settled { highest: SampleId(highest), ..Settled::default() },
         since: since.map(SampleId),
         late: late.iter().map(|id| SampleId(*id)).collect(),
+        closed: None,
     }
 }
 
@@ -212,7 +224,7 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
     // The same tag.
     let other = NetworkId(std::array::from_fn(|at| if at < 2 { 7 } else { 8 }));
     assert_eq!(other.tag(), NETWORK.tag());
-    let mut spool = Spool::open(dir.path().join("spool"), MANY_BYTES, other).unwrap();
+    let mut spool = Spool::open(&folder(dir.path()), MANY_BYTES, other).unwrap();
     put(&mut spool, 1);
     put(&mut spool, 2);
     drop(spool);
@@ -224,6 +236,11 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
     }
     open(dir.path(), MANY_BYTES).settle(&notice(None, 0, &[1, 2]));
     assert_eq!(files(dir.path()), [""; 0]);
+}
+
+/// Offset of the first sample in a segment.
+fn first_record() -> usize {
+    HEADER_BYTES + owner("cam-2").record(SampleId(0)).len()
 }
 
 /// A folder with one segment of the samples 0, 1 and 2, and its bytes.
@@ -239,9 +256,10 @@ fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
 #[test]
 fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
     let (dir, file, bytes) = three();
-    let record = (bytes.len() - HEADER_BYTES) / 3;
+    let first = first_record();
+    let record = (bytes.len() - first) / 3;
     for left in 0..record {
-        fs::write(&file, &bytes[..HEADER_BYTES + 2 * record + left]).unwrap();
+        fs::write(&file, &bytes[..first + 2 * record + left]).unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         (0..2).for_each(|sample| check_whole(&mut spool, sample));
         // Of a head that is cut not even the id is known.
@@ -336,7 +354,7 @@ fn segments_of_an_earlier_release_are_read_byte_by_byte() {
 
     let dir = fixture("whole");
     let other = NetworkId([8; 32]);
-    let spool = Spool::open(dir.path().join("spool"), MANY_BYTES, other).unwrap();
+    let spool = Spool::open(&folder(dir.path()), MANY_BYTES, other).unwrap();
     assert_eq!(given_up(&spool), [("other_network", 3)]);
 }
 
@@ -369,24 +387,99 @@ fn ids_of_given_up_samples_of_an_earlier_release_are_read() {
 }
 
 #[test]
-fn files_that_are_no_segments_are_left_alone() {
+fn files_that_are_no_segments_are_left_alone_or_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("spool")).unwrap();
     let path = |name: &str| dir.path().join("spool").join(name);
     fs::write(path("notes.txt"), "mine").unwrap();
     fs::write(path("00000004.seg"), "mine as well").unwrap();
     fs::write(path("00000005.seg"), "HWSP").unwrap();
+    fs::create_dir(path("00000006.seg")).unwrap();
+    fs::write(path("00000007.seg"), "").unwrap();
     let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(given_up(&spool), [("unreadable", 1)]);
+    assert_eq!((given_up(&spool), counted(&spool)), (vec![("unreadable", 2)], (2, 0)));
     put(&mut spool, 1);
-    assert_eq!(files(dir.path()), ["00000004.seg", "00000006.seg", "notes.txt"]);
+    let expected = ["00000004.seg.damaged-1", "00000006.seg.damaged-2", "00000008.seg", "notes.txt"];
+    assert_eq!(files(dir.path()), expected);
+    assert_eq!(fs::read(path("00000004.seg.damaged-1")).unwrap(), b"mine as well");
+    let mut spool = open(dir.path(), MANY_BYTES);
+    check_whole(&mut spool, 1);
+    assert_eq!((given_up(&spool), counted(&spool)), (vec![], (0, 0)), "they are no trouble any more");
+}
+
+/// After a power loss, pages that were not written are zero.
+#[test]
+fn zero_pages_in_a_segment_cost_only_the_samples_in_them() {
+    let (dir, file, bytes) = three();
+    let first = first_record();
+    let record = (bytes.len() - first) / 3;
+    // In the header, in the middle, at the end, and everywhere.
+    for (from, to, left) in [
+        (0, HEADER_BYTES, vec![]),
+        (first + record, first + 2 * record, vec![0, 2]),
+        (first + record + 4, first + record + 40, vec![0, 2]),
+        (first + 2 * record, bytes.len(), vec![0, 1]),
+        (HEADER_BYTES, first, vec![0, 1, 2]),
+        (0, bytes.len(), vec![]),
+    ] {
+        let mut zeroed = bytes.clone();
+        zeroed[from..to].fill(0);
+        zeroed.extend_from_slice(&[0; 300]);
+        for name in fs::read_dir(file.parent().unwrap()).unwrap() {
+            fs::remove_file(name.unwrap().path()).unwrap();
+        }
+        fs::write(&file, &zeroed).unwrap();
+        let mut spool = open(dir.path(), MANY_BYTES);
+        assert_eq!(due(&mut spool, 0, 9), left, "zero from {from} to {to}");
+        left.iter().for_each(|sample| check_whole(&mut spool, *sample));
+        assert!(counted(&spool).0 > 0 && !given_up(&spool).is_empty());
+        put(&mut spool, 9);
+        check_whole(&mut spool, 9);
+    }
+}
+
+#[test]
+fn a_segment_of_another_device_is_set_aside_and_never_sent() {
+    let changes: [fn(&mut Owner); 4] = [
+        |owner| owner.device = headwater_protocol::DeviceId::new("cam-3").unwrap(),
+        |owner| owner.slot = headwater_protocol::Slot::new(3).unwrap(),
+        |owner| owner.group = headwater_protocol::GroupId::new("door").unwrap(),
+        |owner| owner.site = headwater_protocol::SiteId::new("yard").unwrap(),
+    ];
+    for change in changes {
+        let (dir, file, bytes) = three();
+        let mut other = folder(dir.path());
+        change(&mut other.owner);
+        let mut spool = Spool::open(&other, MANY_BYTES, NETWORK).unwrap();
+        assert_eq!((spool.len(), counted(&spool), given_up(&spool)), (0, (0, 1), vec![]));
+        put(&mut spool, 7);
+        assert_eq!(files(dir.path()), ["00000001.seg.other-1", "00000002.seg"]);
+        // An operator puts the file back for the device that it belongs to.
+        fs::rename(file.with_extension("seg.other-1"), &file).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+        let mut spool = open(dir.path(), MANY_BYTES);
+        assert_eq!((due(&mut spool, 0, 9), counted(&spool)), (vec![0, 1, 2], (0, 1)));
+    }
+}
+
+/// As a program of an earlier version reads a segment: every record is a sample, and a later one replaces an earlier one.
+#[test]
+fn an_earlier_version_finds_the_same_samples() {
+    let (_dir, _file, bytes) = three();
+    let (mut found, mut at) = (BTreeMap::new(), HEADER_BYTES);
+    while let record::ParsedRecord::Whole(record, length) = Record::parse(&bytes[at..]) {
+        found.insert(record.sample.0, record.answer.to_vec());
+        at += length;
+    }
+    assert_eq!(at, bytes.len());
+    assert_eq!(found, (0..3).map(|sample| (sample, answer(sample))).collect());
 }
 
 #[test]
 fn a_folder_that_cannot_be_used_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("spool"), "a file").unwrap();
-    let error = Spool::open(dir.path().join("spool"), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    let error = Spool::open(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
     assert!(error.starts_with("spool in ") && error.contains("spool: "), "{error}");
 }
 
@@ -398,13 +491,18 @@ fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
     spool.settle(&notice(None, 0, &[1]));
     let folder = dir.path().join("spool");
     fs::remove_dir(&folder).unwrap();
+    fs::write(&folder, "in the way").unwrap();
     put(&mut spool, 2);
     assert!(is_given_up(&mut spool, 2));
     assert_eq!(given_up(&spool), [("disk", 1)]);
-    fs::create_dir(&folder).unwrap();
+    fs::remove_file(&folder).unwrap();
     put(&mut spool, 3);
     check_whole(&mut spool, 3);
     assert_eq!(due(&mut spool, 0, 9), [2, 3]);
+    drop(spool);
+    let mut spool = open(dir.path(), MANY_BYTES);
+    assert!(is_given_up(&mut spool, 2), "its id was written as soon as there was room");
+    check_whole(&mut spool, 3);
 }
 
 #[test]

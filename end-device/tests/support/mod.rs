@@ -104,6 +104,16 @@ pub(crate) async fn started(config: DeviceConfig) -> DeviceHandle {
     device
 }
 
+/// Waits until the report of a device is so.
+pub(crate) async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
+    let reached = async {
+        while !is_so(&device.report()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}", device.report()));
+}
+
 /// A leader that the test controls: it triggers, requests, settles, and receives the messages of every device of the group.
 pub(crate) struct Leader {
     pub(crate) link: Link,
@@ -158,6 +168,19 @@ impl Leader {
             account: Settled { highest: SampleId(highest), ..Settled::default() },
             since: since.map(SampleId),
             late: late.iter().map(|id| SampleId(*id)).collect(),
+            closed: None,
+        };
+        self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
+    }
+
+    /// Settles exactly these samples, from first to last, and these late ones.
+    pub(crate) fn settles_exactly(&self, highest: u64, closed: &[(u64, u64)], late: &[u64]) {
+        let closed = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
+        let notice = SettledNotice {
+            account: Settled { highest: SampleId(highest), ..Settled::default() },
+            since: Some(SampleId(0)),
+            late: late.iter().map(|id| SampleId(*id)).collect(),
+            closed: Some(closed),
         };
         self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
     }

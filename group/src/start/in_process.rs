@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeaderReport, Role, Shared, SharedConfig,
+    GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeadState, LeaderReport, Role, Shared, SharedConfig,
 };
 use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
 use headwater_inference::bundle::{Bundle, Networks};
@@ -190,7 +190,8 @@ impl InProcessGroup {
         let knows_devices = |slots: SlotSet| slots.len() == devices;
         let Some(report) = self.leader().map(GroupLeader::report) else { return true };
         let mut edges = separate_edges(self.settings.networks.current().manifest());
-        knows_devices(report.filled_slots)
+        report.lead == LeadState::Leading
+            && knows_devices(report.filled_slots)
             && edges.all(|edge| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge)))
             && self.running.values().all(|running| match running {
                 Running::Edge(edge) => knows_devices(edge.report().filled_slots),
@@ -204,6 +205,8 @@ impl InProcessGroup {
             Service::Cloud => {
                 let mut config = CloudConfig::default();
                 config.http.listen = self.cloud_listen;
+                // No balancer asks for the readiness of a group's own cloud.
+                config.stop_delay_ms = "0".parse()?;
                 config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }

@@ -1,15 +1,16 @@
 //! All services of a group as programs.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use headwater_inference::manifest::NetworkManifest;
 use headwater_link::QoS;
-use tokio::time::sleep;
+use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
+use headwater_transport::{Connector, Endpoint, Scheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
 
 use super::device_totals::DeviceTotals;
 use super::program::{Program, free_port};
@@ -44,6 +45,8 @@ pub struct ProgramSettings {
     pub frames: PathBuf,
     /// Policy of leader and edges in place of the bundle's.
     pub policy: Option<PathBuf>,
+    /// Folder of the site that `headwater enroll` made: each program shows its member's certificate to broker and cloud. `None`: no TLS.
+    pub site_dir: Option<PathBuf>,
     /// Log filter of the programs. `None`: they inherit the environment.
     pub log: Option<String>,
 }
@@ -122,7 +125,7 @@ impl ProgramGroup {
     }
 
     fn command(&self, service: Service) -> Command {
-        let ProgramSettings { site, paths, bundle, frames, policy, log } = &self.settings;
+        let ProgramSettings { site, paths, bundle, frames, policy, log, .. } = &self.settings;
         let cloud = format!("127.0.0.1:{}", self.cloud_port);
         let qos = if site.qos == QoS::AtMostOnce { "0" } else { "1" };
         let mut command = Command::new(match service {
@@ -136,9 +139,10 @@ impl ProgramGroup {
             command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
-            Service::Cloud => _ = command.args(["--http-listen", &cloud]),
+            // No balancer asks for the readiness of a group's own cloud.
+            Service::Cloud => _ = command.args(["--http-listen", &cloud, "--stop-delay-ms", "0"]),
             Service::Leader => {
-                command.args(["--cloud-url", &format!("http://{cloud}")]);
+                command.args(["--cloud-url", &self.cloud_url().to_string()]);
                 if let Some(journal) = &site.journal {
                     command.arg("--journal-path").arg(journal);
                 }
@@ -156,15 +160,55 @@ impl ProgramGroup {
                 command.arg("--policy").arg(policy);
             }
         }
+        if let Some(own) = self.member_folder(service) {
+            for (flag, file) in [
+                ("--tls-authority-file", "authority.pem"),
+                ("--tls-certificate-file", "certificate.pem"),
+                ("--tls-key-file", "key.pem"),
+                ("--tls-revoked-file", "revoked.crl"),
+            ] {
+                command.arg(flag).arg(own.join(file));
+            }
+        }
         if let Some(filter) = log {
             command.env("RUST_LOG", filter);
         }
         command
     }
 
+    /// Folder of a service's certificate.
+    fn member_folder(&self, service: Service) -> Option<PathBuf> {
+        let ProgramSettings { site, site_dir, .. } = &self.settings;
+        let group = site_dir.as_ref()?.join(site.group.as_str());
+        Some(match service {
+            Service::Cloud => site_dir.as_ref()?.join("cloud"),
+            Service::Leader => group.join("leader"),
+            Service::Edge(edge) => group.join(format!("edge-{edge}")),
+            Service::Device(slot) => group.join(device_id(slot).as_str()),
+        })
+    }
+
+    /// Address of the cloud service; its certificate names `localhost`.
+    fn cloud_url(&self) -> Endpoint {
+        let (scheme, host) = match &self.settings.site_dir {
+            Some(_) => (Scheme::Https, "localhost"),
+            None => (Scheme::Http, "127.0.0.1"),
+        };
+        Endpoint::new(scheme, host, self.cloud_port).expect("a host and a port make an address")
+    }
+
     async fn wait_until_cloud_is_ready(&mut self) -> Result<(), StartError> {
         let until = Instant::now() + LIMIT;
-        while !is_ready(self.cloud_port).unwrap_or(false) {
+        let identity = self.member_folder(Service::Leader).map(|own| {
+            ClientIdentity::new(IdentityFiles {
+                authority: own.join("authority.pem"),
+                own: Some(KeyPair { certificate: own.join("certificate.pem"), key: own.join("key.pem") }),
+                revoked: None,
+            })
+        });
+        let identity = identity.transpose().map_err(StartError::service("starting", Service::Leader))?;
+        let (connector, cloud) = (Connector::default().with_identity(identity), self.cloud_url());
+        while !is_ready(&connector, &cloud).await.unwrap_or(false) {
             let ended = self.ended();
             if ended.is_some() || Instant::now() >= until {
                 let found = ended.unwrap_or_else(|| "the cloud is not ready".into());
@@ -176,12 +220,14 @@ impl ProgramGroup {
     }
 }
 
-/// Whether the cloud service on a loopback port answers that it is ready.
-fn is_ready(port: u16) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    stream.write_all(b"GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+/// Whether the cloud service answers that it is ready.
+async fn is_ready(connector: &Connector, cloud: &Endpoint) -> std::io::Result<bool> {
+    let limit = Duration::from_secs(1);
+    let mut stream = connector.connect(cloud, limit).await?;
+    stream
+        .write_all(b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await?;
     let mut head = [0; 12];
-    stream.read_exact(&mut head)?;
+    timeout(limit, stream.read_exact(&mut head)).await??;
     Ok(head.ends_with(b" 200"))
 }

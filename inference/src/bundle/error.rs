@@ -30,6 +30,16 @@ pub enum BundleError {
         /// Bytes found.
         found: u64,
     },
+    /// A JSON file of too many keys and values.
+    #[error("bundle: {member}: expected at most {limit} keys and values, found {found}")]
+    Values {
+        /// The member.
+        member: &'static str,
+        /// Keys and values allowed.
+        limit: usize,
+        /// Brackets, commas and colons found; one stands before each of them.
+        found: usize,
+    },
     /// The file ends too early.
     #[error("bundle is cut off in {member}: expected at least {expected} bytes in all, found {found}")]
     Truncated {

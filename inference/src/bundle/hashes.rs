@@ -6,7 +6,7 @@ use headwater_protocol::NetworkId;
 use sha2::{Digest, Sha256};
 
 use super::archive::Member;
-use super::{BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, check_limit};
+use super::{BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, SIGNATURE, check_limit, parse};
 
 /// Members of a bundle whose JSON files have the right hashes. Sections are not checked yet.
 pub(super) struct Verified<'a> {
@@ -14,6 +14,7 @@ pub(super) struct Verified<'a> {
     pub(super) policy: &'a [u8],
     pub(super) sections: &'a [Member],
     pub(super) report: Option<&'a [u8]>,
+    pub(super) signature: Option<&'a [u8]>,
 }
 
 /// Contents of `hashes.json` for these members.
@@ -26,7 +27,11 @@ pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
 
 /// Finds the JSON members and checks them against `hashes.json`.
 pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verified<'a>, BundleError> {
-    let [first, second, inner @ .., last] = members else { return Err(misplaced(members)) };
+    let (signature, rest) = match members.split_last() {
+        Some((last, rest)) if last.name == SIGNATURE => (Some(last), rest),
+        Some(_) | None => (None, members),
+    };
+    let [first, second, inner @ .., last] = rest else { return Err(misplaced(members)) };
     if [first, second, last].map(|member| member.name.as_str()) != [NETWORK, POLICY, HASHES] {
         return Err(misplaced(members));
     }
@@ -43,6 +48,7 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verifi
         policy: stored(second)?,
         sections,
         report: report.map(stored).transpose()?,
+        signature: signature.map(stored).transpose()?,
     };
     check(&verified, stored(last)?)?;
     Ok(verified)
@@ -68,7 +74,7 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
         return Ok(());
     }
     // The bundle was altered. The code below finds the altered member for the error message.
-    let on_record: BTreeMap<String, String> = serde_json::from_slice(stored).unwrap_or_default();
+    let on_record: BTreeMap<String, String> = parse(HASHES, stored).unwrap_or_default();
     for (name, bytes) in covered {
         let found = hex_sha256(bytes);
         if let Some(expected) = on_record.get(name).filter(|expected| **expected != found) {
@@ -85,7 +91,7 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
 fn misplaced(members: &[Member]) -> BundleError {
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     BundleError::Members {
-        expected: format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}"),
+        expected: format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}, {SIGNATURE} if any"),
         found: if names.is_empty() { "none".into() } else { names.join(", ") },
     }
 }

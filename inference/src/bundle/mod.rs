@@ -10,10 +10,11 @@
 //! | `<section>.packed` | after its ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
+//! | `signature.json` | ed25519 signature of network and policy; optional | itself |
 //!
 //! Hashes are over the bytes as stored. The encoding is canonical: members fix all other bytes (headers, padding, end, `hashes.json`), and
 //! a reader refuses a file with other ones. So a truncated or altered bundle is refused before any of it is used. The hashes do not prove who made the
-//! bundle; a signature would.
+//! bundle; the signature does, to those who trust its key ([`Bundle::check_signature`]).
 //!
 //! A tier may have a bundle with its own sections only: same `network.json`, same network id, fewer members.
 
@@ -22,6 +23,7 @@ mod deflate;
 mod error;
 mod hashes;
 mod networks;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -31,14 +33,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use headwater_protocol::{NetworkId, PolicyId};
+use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
 
 use crate::manifest::{NetworkManifest, SectionManifest};
 use crate::policy::Policy;
 use archive::Member;
+use signature::Signature;
 
 pub use error::BundleError;
 pub use networks::{Generation, Networks, NetworksError, PerNetwork};
+pub use signature::{KeyError, SignatureError, SigningKey};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.
@@ -47,10 +51,14 @@ pub const MAX_BUNDLE_BYTES: u64 = 256 << 20;
 /// Largest `network.json`, `policy.json`, `report.json` or `hashes.json`, in bytes.
 pub const MAX_JSON_BYTES: u64 = 16 << 20;
 
+/// Largest number of keys and values in such a file. In memory one of them may take a hundred times its bytes.
+pub const MAX_JSON_VALUES: usize = 1 << 18;
+
 const NETWORK: &str = "network.json";
 const POLICY: &str = "policy.json";
 const REPORT: &str = "report.json";
 const HASHES: &str = "hashes.json";
+const SIGNATURE: &str = "signature.json";
 
 /// A bundle in memory, verified to the last byte.
 #[derive(Clone, Debug)]
@@ -62,6 +70,7 @@ pub struct Bundle {
     policy_id: PolicyId,
     members: Vec<Member>,
     report: Option<serde_json::Value>,
+    signature: Option<Signature>,
 }
 
 /// One section of a bundle: its manifest and its forms.
@@ -110,9 +119,10 @@ impl Bundle {
         let policy: Policy = parse(POLICY, verified.policy)?;
         policy.check()?;
         let report = verified.report.map(|stored| parse(REPORT, stored)).transpose()?;
+        let signature = verified.signature.map(read_signature).transpose()?;
         check_sections(&bytes, &manifest, verified.sections)?;
         let (network_id, policy_id) = (hashes::network_id(verified.network), Policy::id_of(verified.policy));
-        Ok(Self { manifest, network_id, policy, policy_id, members, report, bytes })
+        Ok(Self { manifest, network_id, policy, policy_id, members, report, signature, bytes })
     }
 
     /// Manifest of the network.
@@ -140,6 +150,34 @@ impl Bundle {
         self.report.as_ref()
     }
 
+    /// The key of the bundle's signature, if it has one. It is not checked here.
+    pub fn signed_by(&self) -> Option<VerifyingKey> {
+        self.signature.as_ref().map(|signature| signature.key)
+    }
+
+    /// Checks that one of these keys signed network and policy.
+    ///
+    /// # Errors
+    /// [`SignatureError`]: no signature, one of another key, or one of another network or policy.
+    pub fn check_signature(&self, trusted: &[VerifyingKey]) -> Result<(), SignatureError> {
+        let signature = self.signature.as_ref().ok_or(SignatureError::Missing)?;
+        signature.verify(self.stored(NETWORK), self.stored(POLICY), trusted)
+    }
+
+    /// The same bundle with a signature by this key in place of an earlier one.
+    pub fn signed(&self, key: &SigningKey) -> Vec<u8> {
+        let signature = key.sign(self.stored(NETWORK), self.stored(POLICY)).render();
+        let members = self.members.iter().filter(|member| member.name != SIGNATURE);
+        let members = members.map(|member| (member.name.as_str(), member.bytes_in(&self.bytes)));
+        archive::write(members.chain([(SIGNATURE, signature.as_slice())]))
+    }
+
+    /// The bytes of a member that every bundle has.
+    fn stored(&self, name: &str) -> &[u8] {
+        let member = self.members.iter().find(|member| member.name == name);
+        member.map(|member| member.bytes_in(&self.bytes)).unwrap_or_default()
+    }
+
     /// Bytes of the whole file.
     pub fn stored_bytes(&self) -> usize {
         self.bytes.len()
@@ -152,7 +190,13 @@ impl Bundle {
 
     /// Size of a section's packed form; `None` for a section without one or not in this bundle.
     pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
-        self.packed_form(name).map(<[u8]>::len)
+        self.packed_section(name).map(<[u8]>::len)
+    }
+
+    /// The packed form of a section; `None` for a section without one or not in this bundle.
+    pub fn packed_section(&self, name: &str) -> Option<&[u8]> {
+        let packed = self.members.iter().find(|member| member.is_packed_of(name));
+        packed.map(|member| member.bytes_in(&self.bytes))
     }
 
     /// A section, inflated.
@@ -170,7 +214,7 @@ impl Bundle {
             check_limit(&member.name, limit, stored.len() as u64)?;
             Cow::Borrowed(stored)
         };
-        Ok(SectionBytes { manifest, onnx, packed: self.packed_form(name) })
+        Ok(SectionBytes { manifest, onnx, packed: self.packed_section(name) })
     }
 
     /// The same bundle with only the named sections. The network id stays.
@@ -204,11 +248,6 @@ impl Bundle {
             let held = names.filter(|name| onnx_of(name).is_some()).cloned().collect();
             BundleError::NotInBundle { section: name.into(), held }
         })
-    }
-
-    fn packed_form(&self, name: &str) -> Option<&[u8]> {
-        let packed = self.members.iter().find(|member| member.is_packed_of(name));
-        packed.map(|member| member.bytes_in(&self.bytes))
     }
 }
 
@@ -264,8 +303,29 @@ fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
     Ok(manifest)
 }
 
+fn read_signature(stored: &[u8]) -> Result<Signature, BundleError> {
+    let signature: Signature = parse(SIGNATURE, stored)?;
+    let rendered = signature.render();
+    if rendered == stored {
+        return Ok(signature);
+    }
+    let (expected, found) = (hashes::hex_sha256(&rendered), hashes::hex_sha256(stored));
+    Err(BundleError::Altered { member: SIGNATURE.into(), expected, found })
+}
+
 fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) -> Result<T, BundleError> {
+    check_values(member, stored)?;
     serde_json::from_slice(stored).map_err(|source| BundleError::Json { member, source })
+}
+
+/// Counts what stands before each key and value; marks inside of texts count too.
+fn check_values(member: &'static str, stored: &[u8]) -> Result<(), BundleError> {
+    let found = stored.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
+    if found > MAX_JSON_VALUES {
+        Err(BundleError::Values { member, limit: MAX_JSON_VALUES, found })
+    } else {
+        Ok(())
+    }
 }
 
 fn check_limit(what: &str, limit: u64, found: u64) -> Result<(), BundleError> {

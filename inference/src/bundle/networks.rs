@@ -1,10 +1,11 @@
 //! The bundles of a group that changes its network one device at a time.
 
+use std::fmt::Display;
 use std::ops::{Index, IndexMut};
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_protocol::{NetworkId, NetworkTag};
+use headwater_protocol::{NetworkId, NetworkTag, VerifyingKey};
 use thiserror::Error;
 
 use super::Bundle;
@@ -114,14 +115,23 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
 }
 
 impl Networks {
-    /// Opens the bundle of the current network, and that of the next one where settings name it.
+    /// Opens the bundle of the current network, and that of the next one where settings name it. With `trusted` keys each must be signed
+    /// by one of them.
     ///
     /// # Errors
     /// Every bundle that cannot be used, with its key in the settings.
-    pub fn open(bundle: &Path, next_bundle: Option<&Path>) -> Result<Self, Vec<String>> {
+    pub fn open(
+        bundle: &Path,
+        next_bundle: Option<&Path>,
+        trusted: Option<&[VerifyingKey]>,
+    ) -> Result<Self, Vec<String>> {
         let open = |key: &str, path: &Path| {
-            let opened = Bundle::open(path).map(Arc::new);
-            opened.map_err(|error| format!("{key}: opening {}: {error}", path.display()))
+            let of = |error: &dyn Display| format!("{key}: opening {}: {error}", path.display());
+            let opened = Bundle::open(path).map_err(|error| of(&error))?;
+            if let Some(trusted) = trusted {
+                opened.check_signature(trusted).map_err(|error| of(&error))?;
+            }
+            Ok(Arc::new(opened))
         };
         match (open("bundle", bundle), next_bundle.map(|path| open("next_bundle", path)).transpose()) {
             (Ok(current), Ok(None)) => Ok(current.into()),

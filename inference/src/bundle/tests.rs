@@ -208,6 +208,16 @@ fn an_invalid_policy_is_refused() {
 }
 
 #[test]
+fn a_json_file_of_very_many_small_values_is_refused() {
+    let many = json!(vec![json!({ "": 0 }); 300_000]);
+    let message = "expected at most 262144 keys and values, found ";
+    check_refused(&with_network(|network| network["spec"] = many.clone()), message);
+    check_refused(&with_member(&small(), REPORT, &serde_json::to_vec(&many).unwrap()), message);
+    let error = tiny().writer().report(many).finish().unwrap_err().to_string();
+    assert!(error.contains("report.json: expected at most 262144 keys and values"), "{error}");
+}
+
+#[test]
 fn members_out_of_order_are_refused() {
     let bundle = small();
     let members = archive::read(&bundle).unwrap();
@@ -283,4 +293,64 @@ proptest! {
         prop_assume!(bytes != whole);
         prop_assert!(Bundle::from_bytes(&bytes).is_err());
     }
+}
+
+/// A signing key, made anew.
+fn signing_key() -> SigningKey {
+    SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap()
+}
+
+#[test]
+fn a_signature_covers_network_and_policy_and_every_part_of_the_bundle() {
+    let (key, other) = (signing_key(), signing_key());
+    let plain = Bundle::from_bytes(&small()).unwrap();
+    let trusted = [key.verifying_key()];
+    assert_eq!((plain.signed_by(), plain.check_signature(&trusted)), (None, Err(SignatureError::Missing)));
+    let signed = Bundle::from_bytes(&plain.signed(&key)).unwrap();
+    assert_eq!((signed.check_signature(&trusted), signed.network_id()), (Ok(()), plain.network_id()));
+    assert_eq!(signed.check_signature(&[other.verifying_key()]), Err(SignatureError::Stranger(trusted[0])));
+    let section = signed.manifest().sections[0].name.clone();
+    let part = Bundle::from_bytes(&signed.only(&[&section]).unwrap()).unwrap();
+    assert_eq!(part.check_signature(&trusted), Ok(()));
+    let again = Bundle::from_bytes(&signed.signed(&other)).unwrap();
+    assert_eq!(again.signed_by(), Some(other.verifying_key()));
+}
+
+#[test]
+fn a_signature_of_another_policy_is_refused() {
+    let key = signing_key();
+    let signed = Bundle::from_bytes(&Bundle::from_bytes(&small()).unwrap().signed(&key));
+    let signed = signed.unwrap();
+    let signature =
+        signed.members.iter().find(|member| member.name == SIGNATURE).unwrap().bytes_in(&signed.bytes);
+    let mut policy = signed.policy().clone();
+    policy.deadline_ms += 1;
+    let sections = signed.manifest().sections.iter();
+    let writer = sections.fold(BundleWriter::new(signed.manifest().clone(), policy), |writer, section| {
+        let bytes = signed.section(&section.name).unwrap();
+        let writer = writer.section(section.name.clone(), bytes.onnx.into_owned());
+        match bytes.packed {
+            Some(packed) => writer.packed(section.name.clone(), packed),
+            None => writer,
+        }
+    });
+    let other = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+    let members = other.members.iter().map(|member| (member.name.as_str(), member.bytes_in(&other.bytes)));
+    let forged = Bundle::from_bytes(&archive::write(members.chain([(SIGNATURE, signature)]))).unwrap();
+    assert_eq!(
+        forged.check_signature(&[key.verifying_key()]),
+        Err(SignatureError::Wrong(key.verifying_key()))
+    );
+}
+
+#[test]
+fn keys_are_read_strictly_and_a_signing_key_is_not_printed() {
+    let key = signing_key();
+    let text = key.verifying_key().to_string();
+    assert_eq!(text.parse::<VerifyingKey>().unwrap(), key.verifying_key());
+    assert_eq!(format!("{key:?}"), format!("SigningKey(of {text})"));
+    for wrong in ["", "abc", &text[1..], &format!("{text}00"), &text.replace(char::is_numeric, "g")] {
+        assert!(wrong.parse::<VerifyingKey>().is_err(), "{wrong}");
+    }
+    assert!(SigningKey::from_pkcs8(b"no key").unwrap_err().to_string().contains("an ed25519 key in PKCS#8"));
 }

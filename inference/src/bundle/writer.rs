@@ -1,6 +1,8 @@
 //! Writing a bundle.
 
-use super::{BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_limit, deflate, hashes};
+use super::{
+    BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_limit, check_values, deflate, hashes,
+};
 use crate::manifest::NetworkManifest;
 use crate::policy::Policy;
 
@@ -104,5 +106,6 @@ fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, 
         serde_json::to_vec_pretty(value).map_err(|source| BundleError::Json { member, source })?;
     bytes.push(b'\n');
     check_limit(member, super::MAX_JSON_BYTES, bytes.len() as u64)?;
+    check_values(member, &bytes)?;
     Ok(bytes)
 }

@@ -2,70 +2,118 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_protocol::{Decision, Dropped, SampleId, Settled};
+use headwater_protocol::{Decision, Dropped, SampleId, Settled, SettledNotice};
 
-/// Largest number of closed samples kept one by one; beyond it the lowest ids move below the floor. Devices send their spools from the
-/// lowest id up, so the low ids are done first.
-const MAX_SAMPLES: usize = 65_536;
+use super::Micros;
+use super::id_ranges::IdRanges;
+use super::journal::{Entry, Recovered};
+
+/// Largest number of ranges of closed samples; beyond it the lowest range is forgotten. Devices send their spools from the lowest id up,
+/// so the low ids are done first.
+const MAX_RANGES: usize = 65_536;
+
+/// Largest number of closed late samples that wait for a notice.
+const MAX_LATE: usize = 65_536;
+
+/// Largest number of refused ids that are remembered, so that each is dropped once.
+const MAX_REFUSED: usize = 4096;
 
 /// Largest number of decisions that a cloud answer after the deadline may still revise.
 const MAX_REVISABLE: usize = 256;
 
+/// Time for which notices name a range after its last change. A device that missed it sends its samples again, marked late.
+const NAMED_FOR: Micros = Micros::from_ms(30_000);
+
 /// Closed samples, and the account of all of them.
 ///
 /// ```text
-///      floor        samples one by one
+///      floor        ranges
 /// ──────┤────────────■──■■────■■■──────> id
-///  all closed        only these closed
+///  forgotten         only these closed
 /// ```
 #[derive(Default)]
 pub(super) struct ClosedSamples {
     /// Closed samples above the floor.
-    pub(super) samples: BTreeSet<SampleId>,
-    /// Every sample up to this id is closed, unless it is open; `None` where none was forgotten.
-    pub(super) floor: Option<SampleId>,
+    ranges: IdRanges,
+    /// The leader has forgotten which samples up to this id are closed; `None` where no range was forgotten.
+    floor: Option<SampleId>,
     /// Samples of late messages that no published notice has named, lowest first.
     pub(super) late: BTreeSet<SampleId>,
+    /// Dropped samples that are not among the ranges: implausible or below the floor. Oldest first.
+    refused: VecDeque<SampleId>,
     revisable: VecDeque<Decision>,
     pub(super) settled: Settled,
 }
 
 impl ClosedSamples {
-    /// Whether the sample is closed, or too old to be opened.
+    /// Whether the sample is known to be decided or dropped.
     pub(super) fn contains(&self, sample: SampleId) -> bool {
-        self.floor.is_some_and(|floor| sample <= floor) || self.samples.contains(&sample)
+        self.ranges.contains(sample) || self.refused.contains(&sample)
     }
 
-    pub(super) fn decided(&mut self, sample: SampleId) {
-        self.settled.decided += 1;
-        self.remember(sample);
+    /// Whether the leader has forgotten what became of the sample, if it is not among the known ones.
+    pub(super) fn is_too_old(&self, sample: SampleId) -> bool {
+        self.floor.is_some_and(|floor| sample <= floor)
     }
 
-    pub(super) fn dropped(&mut self, sample: SampleId, reason: Dropped) {
-        *self.settled.dropped.entry(reason).or_default() += 1;
-        self.remember(sample);
+    pub(super) fn decided(&mut self, sample: SampleId, now: Micros) {
+        // A damaged journal may have restored any count.
+        self.settled.decided = self.settled.decided.saturating_add(1);
+        self.remember(sample, sample, now);
+    }
+
+    pub(super) fn dropped(&mut self, sample: SampleId, reason: Dropped, now: Micros) {
+        self.count_drop(reason);
+        self.remember(sample, sample, now);
+    }
+
+    /// Counts the drop of a sample that was never opened and whose id must not count as known. The sample must not be among the known
+    /// ones.
+    pub(super) fn refused(&mut self, sample: SampleId, reason: Dropped) {
+        self.count_drop(reason);
+        self.remember_refused(sample);
     }
 
     /// Raises `highest` to the largest closed sample below the oldest open one; to `newest` if none is open.
     pub(super) fn settle(&mut self, oldest_open: Option<SampleId>, newest: SampleId) {
         let highest = match oldest_open {
             None => newest,
-            Some(open) => self.largest_below(open).unwrap_or(self.settled.highest),
+            Some(open) => self.ranges.largest_below(open).unwrap_or(self.settled.highest),
         };
         self.settled.highest = self.settled.highest.max(highest);
     }
 
-    /// Takes the account of a journal: every sample up to `floor` is closed, and so is each in `closed`.
-    pub(super) fn restore(&mut self, settled: Settled, floor: SampleId, closed: Vec<SampleId>) {
-        self.floor = (floor > SampleId(0)).then_some(floor);
-        self.settled = settled;
-        closed.into_iter().for_each(|sample| self.remember(sample));
+    /// Takes the account of a journal, and the samples that it knows to be closed.
+    pub(super) fn restore(&mut self, journal: &mut Recovered) {
+        self.settled = std::mem::take(&mut journal.settled);
+        self.floor = journal.floor;
+        for (first, last) in journal.closed.drain(..) {
+            self.remember(first, last, Micros(0));
+        }
+        journal.refused.drain(..).for_each(|sample| self.remember_refused(sample));
+    }
+
+    /// Forgets every id; the counts stay.
+    pub(super) fn forget_ids(&mut self) {
+        let settled = Settled { highest: SampleId(0), ..std::mem::take(&mut self.settled) };
+        *self = Self { settled, ..Self::default() };
+    }
+
+    /// The journal's entry of the closed samples.
+    pub(super) fn entry(&self) -> Entry {
+        Entry::ClosedRanges { floor: self.floor, ranges: self.ranges.iter().collect() }
+    }
+
+    /// Ranges for a notice: the newest that changed lately.
+    pub(super) fn named_ranges(&self, now: Micros) -> Vec<(SampleId, SampleId)> {
+        let since = Micros(now.0.saturating_sub(NAMED_FOR.0));
+        self.ranges.newest_since(since, SettledNotice::MAX_RANGES)
     }
 
     /// Notes that devices wait to read that this late sample is closed.
     pub(super) fn add_late(&mut self, sample: SampleId) {
         // A device resends a sample that no notice names, so a full set loses nothing.
-        if self.late.len() < MAX_SAMPLES {
+        if self.late.len() < MAX_LATE {
             self.late.insert(sample);
         }
     }
@@ -87,15 +135,29 @@ impl ClosedSamples {
         self.revisable.remove(at)
     }
 
-    fn remember(&mut self, sample: SampleId) {
-        self.samples.insert(sample);
-        if self.samples.len() > MAX_SAMPLES {
-            self.floor = self.floor.max(self.samples.pop_first());
+    /// Remembers closed samples; those at or below the floor stay forgotten.
+    fn remember(&mut self, first: SampleId, last: SampleId, now: Micros) {
+        let first = match self.floor {
+            Some(floor) if last <= floor => return,
+            Some(floor) => first.max(SampleId(floor.0.saturating_add(1))),
+            None => first,
+        };
+        self.ranges.insert(first, last, now);
+        if self.ranges.len() > MAX_RANGES {
+            self.floor = self.floor.max(self.ranges.pop_lowest());
         }
     }
 
-    fn largest_below(&self, open: SampleId) -> Option<SampleId> {
-        self.samples.range(..open).next_back().copied()
+    fn count_drop(&mut self, reason: Dropped) {
+        let count = self.settled.dropped.entry(reason).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn remember_refused(&mut self, sample: SampleId) {
+        if self.refused.len() == MAX_REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(sample);
     }
 }
 
@@ -105,46 +167,121 @@ mod tests {
 
     use super::*;
 
-    const LAST: u64 = MAX_SAMPLES as u64;
+    const LAST: u64 = MAX_RANGES as u64;
 
     fn closed(samples: impl IntoIterator<Item = u64>) -> ClosedSamples {
         let mut closed = ClosedSamples::default();
-        samples.into_iter().for_each(|sample| closed.decided(SampleId(sample)));
+        samples.into_iter().for_each(|sample| closed.decided(SampleId(sample), Micros(0)));
         closed
     }
 
     #[test]
-    fn the_lowest_samples_go_first_and_count_as_closed() {
-        let mut closed = closed(1..=LAST);
-        assert!(!closed.contains(SampleId(0)) && closed.contains(SampleId(1)));
-        assert_eq!((closed.floor, closed.samples.len()), (None, MAX_SAMPLES));
-        closed.decided(SampleId(LAST + 10));
-        assert_eq!((closed.floor, closed.samples.len()), (Some(SampleId(1)), MAX_SAMPLES));
-        assert!([0, 1, 2, LAST + 10].into_iter().all(|sample| closed.contains(SampleId(sample))));
-        assert!(!closed.contains(SampleId(LAST + 1)));
+    fn the_lowest_range_is_forgotten_first_and_nobody_is_told_that_its_gap_is_closed() {
+        // Every second id: each is a range of its own.
+        let mut closed = closed((1..=LAST).map(|range| 10 * range));
+        assert_eq!((closed.floor, closed.ranges.len()), (None, MAX_RANGES));
+        assert!(closed.contains(SampleId(10)) && !closed.is_too_old(SampleId(5)));
+        closed.decided(SampleId(10 * LAST + 1), Micros(0));
+        assert_eq!((closed.floor, closed.ranges.len()), (None, MAX_RANGES), "one range grew");
+        closed.decided(SampleId(10 * LAST + 10), Micros(0));
+        assert_eq!((closed.floor, closed.ranges.len()), (Some(SampleId(10)), MAX_RANGES));
+        let found =
+            [5, 10, 11, 20].map(|id| (closed.contains(SampleId(id)), closed.is_too_old(SampleId(id))));
+        assert_eq!(found, [(false, true), (false, true), (false, false), (true, false)]);
+        closed.decided(SampleId(10), Micros(0));
+        assert_eq!((closed.floor, closed.ranges.len()), (Some(SampleId(10)), MAX_RANGES), "stays forgotten");
     }
 
     #[test]
-    fn a_restored_account_is_closed_up_to_its_floor() {
-        for (floor, is_closed) in [(0, false), (5, true)] {
+    fn consecutive_samples_need_one_range() {
+        let closed = closed(1..=3 * LAST);
+        assert_eq!((closed.floor, closed.ranges.len()), (None, 1));
+        assert!(closed.contains(SampleId(1)) && !closed.contains(SampleId(3 * LAST + 1)));
+    }
+
+    #[test]
+    fn a_restored_account_knows_its_ranges_and_not_what_lies_below_its_floor() {
+        for (floor, is_too_old) in [(None, false), (Some(SampleId(5)), true)] {
             let mut closed = ClosedSamples::default();
             let settled = Settled { highest: SampleId(9), decided: 4, ..Settled::default() };
-            closed.restore(settled.clone(), SampleId(floor), vec![SampleId(7), SampleId(9)]);
+            let ids = vec![(SampleId(4), SampleId(7)), (SampleId(9), SampleId(9))];
+            let refused = vec![SampleId(77)];
+            let mut journal =
+                Recovered { settled: settled.clone(), floor, closed: ids, refused, ..Recovered::default() };
+            closed.restore(&mut journal);
             assert_eq!(closed.settled, settled, "what is restored is counted already");
-            assert_eq!(closed.contains(SampleId(floor)), is_closed);
-            let found = [6, 7, 8, 9, 10].map(|sample| closed.contains(SampleId(sample)));
-            assert_eq!(found, [false, true, false, true, false]);
-            assert_eq!(closed.floor.unwrap_or_default(), SampleId(floor));
+            assert_eq!(closed.is_too_old(SampleId(5)), is_too_old);
+            let found = [5, 6, 7, 8, 9, 10, 77].map(|sample| closed.contains(SampleId(sample)));
+            assert_eq!(found, [!is_too_old, true, true, false, true, false, true]);
+            let first = if is_too_old { 6 } else { 4 };
+            let ranges = vec![(SampleId(first), SampleId(7)), (SampleId(9), SampleId(9))];
+            assert_eq!(closed.entry(), Entry::ClosedRanges { floor, ranges });
         }
+    }
+
+    #[test]
+    fn counts_of_a_restored_account_end_at_the_largest_number() {
+        let mut closed = ClosedSamples::default();
+        let dropped = [(Dropped::Shed, u64::MAX), (Dropped::Implausible, u64::MAX)];
+        let settled = Settled { highest: SampleId(9), decided: u64::MAX, dropped: dropped.into() };
+        closed.restore(&mut Recovered { settled: settled.clone(), ..Recovered::default() });
+        closed.decided(SampleId(10), Micros(0));
+        closed.dropped(SampleId(11), Dropped::Shed, Micros(0));
+        closed.refused(SampleId(12), Dropped::Implausible);
+        assert_eq!(closed.settled, settled);
+    }
+
+    #[test]
+    fn a_bounded_number_of_refused_ids_is_remembered() {
+        let mut closed = ClosedSamples::default();
+        let last = MAX_REFUSED as u64;
+        (0..last).for_each(|sample| closed.refused(SampleId(sample), Dropped::Implausible));
+        assert!(closed.contains(SampleId(0)) && closed.contains(SampleId(last - 1)));
+        closed.refused(SampleId(last), Dropped::TooOld);
+        assert!(
+            !closed.contains(SampleId(0)) && closed.contains(SampleId(1)) && closed.contains(SampleId(last))
+        );
+        let dropped = [(Dropped::Implausible, last), (Dropped::TooOld, 1)];
+        assert_eq!((closed.settled.dropped, closed.settled.highest), (dropped.into(), SampleId(0)));
+    }
+
+    #[test]
+    fn notices_name_a_range_for_a_time_after_its_last_change() {
+        let mut closed = closed([1]);
+        closed.decided(SampleId(5), Micros(1));
+        assert_eq!(closed.named_ranges(NAMED_FOR).len(), 2);
+        assert_eq!(closed.named_ranges(Micros(NAMED_FOR.0 + 1)), [(SampleId(5), SampleId(5))]);
+        closed.decided(SampleId(2), Micros(NAMED_FOR.0 + 1));
+        assert_eq!(closed.named_ranges(Micros(NAMED_FOR.0 + 2)), [(SampleId(1), SampleId(2))]);
+    }
+
+    #[test]
+    fn a_notice_names_a_bounded_number_of_ranges() {
+        let many = SettledNotice::MAX_RANGES as u64 + 1;
+        let named = closed((0..many).map(|range| 2 * range)).named_ranges(Micros(0));
+        assert_eq!((named.len() as u64, named[0].0), (many - 1, SampleId(2)));
+    }
+
+    #[test]
+    fn a_new_numbering_forgets_ids_and_keeps_counts() {
+        let mut closed = closed([1, 2]);
+        closed.refused(SampleId(9), Dropped::Implausible);
+        closed.add_late(SampleId(1));
+        closed.settle(None, SampleId(2));
+        closed.forget_ids();
+        assert!([1, 2, 9].into_iter().all(|id| !closed.contains(SampleId(id))) && closed.late.is_empty());
+        let expected =
+            Settled { highest: SampleId(0), decided: 2, dropped: [(Dropped::Implausible, 1)].into() };
+        assert_eq!(closed.settled, expected);
     }
 
     #[test]
     fn a_bounded_number_of_late_samples_waits_for_the_notice() {
         let mut closed = ClosedSamples::default();
-        (1..=LAST + 5).for_each(|sample| closed.add_late(SampleId(sample)));
-        assert_eq!((closed.late.len(), closed.late.last()), (MAX_SAMPLES, Some(&SampleId(LAST))));
+        (1..=MAX_LATE as u64 + 5).for_each(|sample| closed.add_late(SampleId(sample)));
+        assert_eq!((closed.late.len(), closed.late.last()), (MAX_LATE, Some(&SampleId(LAST))));
         closed.remove_late(&[SampleId(1), SampleId(3)]);
-        assert_eq!(closed.late.len(), MAX_SAMPLES - 2);
+        assert_eq!(closed.late.len(), MAX_LATE - 2);
         closed.add_late(SampleId(LAST + 7));
         assert_eq!(closed.late.last(), Some(&SampleId(LAST + 7)));
     }
@@ -176,7 +313,7 @@ mod tests {
     #[test]
     fn highest_is_the_largest_closed_sample_below_the_oldest_open_one_and_never_falls() {
         let mut closed = closed([2, 5, 8]);
-        closed.dropped(SampleId(3), Dropped::Shed);
+        closed.dropped(SampleId(3), Dropped::Shed, Micros(0));
         closed.settle(Some(SampleId(2)), SampleId(8));
         assert_eq!(closed.settled.highest, SampleId(0), "nothing is closed below the open sample");
         closed.settle(Some(SampleId(5)), SampleId(8));

@@ -57,7 +57,9 @@ impl Leader {
             open.set_undelivered_missing();
             self.closed.keep_revisable(Decision { presence: open.presence, ..decision.clone() });
         }
-        self.closed.decided(sample);
+        self.closed.decided(sample, self.now);
+        // The devices of a group with a clock name no trigger: decisions are what confirms their ids.
+        self.plausible_ids.confirm(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
     }
@@ -81,9 +83,17 @@ impl Leader {
 
     pub(super) fn drop_sample(&mut self, sample: SampleId, reason: Dropped) {
         let Some(open) = self.open.remove(&sample) else { return };
-        self.closed.dropped(sample, reason);
+        self.closed.dropped(sample, reason, self.now);
         self.actions.push(Action::Drop { sample, reason });
         self.close(open);
+    }
+
+    /// Drops a sample that cannot be opened, once.
+    pub(super) fn drop_refused(&mut self, sample: SampleId, reason: Dropped) {
+        if !self.closed.contains(sample) {
+            self.closed.refused(sample, reason);
+            self.actions.push(Action::Drop { sample, reason });
+        }
     }
 
     /// Brings the account up to date after a sample was decided or dropped.
@@ -91,9 +101,14 @@ impl Leader {
         if open.is_awaited_late {
             self.closed.add_late(open.sample);
         }
+        self.settle(self.newest);
+        self.networks[open.generation].recycle(open);
+    }
+
+    /// Raises the highest settled sample, up to `newest` if none is open.
+    pub(super) fn settle(&mut self, newest: SampleId) {
         // Late samples are settled one by one, so an open late sample does not delay `highest`.
         let oldest = self.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
-        self.closed.settle(oldest, self.newest);
-        self.networks[open.generation].recycle(open);
+        self.closed.settle(oldest, newest);
     }
 }

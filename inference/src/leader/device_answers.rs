@@ -3,6 +3,7 @@
 use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, SlotPresence};
 
 use super::open_sample::{OpenSample, Stage};
+use super::plausible_ids::{Claim, Implausible};
 use super::{Action, Generation, Leader, Micros};
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
@@ -100,14 +101,16 @@ impl Leader {
             // Later answers also confirm the id: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
         } else if self.closed.contains(sample) {
-            self.counts.after_close += 1;
-            if late {
-                self.closed.add_late(sample);
-            }
+            self.after_close(message);
             return None;
-        } else if !self.plausible_ids.is_plausible(slot, sample, self.slots_up()) {
-            self.counts.implausible += 1;
-            self.counts.implausible_slots.insert(slot);
+        } else if let Err(implausible) = self.check_new(message) {
+            self.refuse(message, implausible);
+            return None;
+        } else if self.closed.is_too_old(sample) {
+            if late {
+                self.drop_refused(sample, Dropped::TooOld);
+            }
+            self.after_close(message);
             return None;
         } else {
             self.open_sample(message);
@@ -134,6 +137,36 @@ impl Leader {
             return None;
         }
         Some(open)
+    }
+
+    /// Checks the id of a sample that is not open. An awaited sample is known to be one.
+    fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
+        let DeviceMessage { slot, sample, late, .. } = message;
+        if self.awaited.contains(sample) {
+            self.plausible_ids.claim(slot, sample);
+            return Ok(());
+        }
+        let up = self.slots_up();
+        self.plausible_ids.check(Claim { slot, sample, late }, up, self.wall_ms)
+    }
+
+    /// Counts a message of a closed sample. Its device is told if it waits for that.
+    fn after_close(&mut self, message: DeviceMessage) {
+        self.counts.after_close += 1;
+        if message.late {
+            self.closed.add_late(message.sample);
+        }
+    }
+
+    /// Refuses a message. A late one whose id stays implausible ends as a drop, so that its device frees the answer.
+    fn refuse(&mut self, message: DeviceMessage, implausible: Implausible) {
+        self.counts.implausible += 1;
+        self.counts.implausible_slots.insert(message.slot);
+        self.refusal = Some(implausible);
+        if implausible.is_final {
+            self.drop_refused(message.sample, Dropped::Implausible);
+            self.closed.add_late(message.sample);
+        }
     }
 
     /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
@@ -175,6 +208,7 @@ impl Leader {
         open.stages.opened_us = age_us;
         self.timers.push(open.due, sample);
         self.newest = self.newest.max(sample);
+        self.awaited.remove(sample);
         self.open.insert(sample, open);
         self.actions.push(Action::Open(sample));
     }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_protocol::{Decision, Dropped, SampleId, Settled};
+use headwater_protocol::{Decision, Dropped, Numbering, SampleId, Settled};
 use serde::{Deserialize, Serialize};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A sample was opened by its first message.
+    /// How devices number their samples. `None` begins a new numbering: ids in the lines before mean nothing any more.
+    Numbering(Option<Numbering>),
+    /// A sample was opened by its first message, or triggered.
     Opened(SampleId),
     /// A sample was decided; written before the decision is published.
     Decided(Decision),
@@ -22,7 +24,15 @@ pub enum Entry {
     },
     /// The account so far. The lines before it may be cut off.
     Settled(Settled),
-    /// Closed samples that [`Entry::Settled`] counts. Samples between them were never opened and may still come late.
+    /// Closed samples that [`Entry::Settled`] counts. Samples between the ranges were never opened and may still come late.
+    ClosedRanges {
+        /// Nothing is known of the samples up to this id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        floor: Option<SampleId>,
+        /// First and last ids of closed samples above the floor, lowest first.
+        ranges: Vec<(SampleId, SampleId)>,
+    },
+    /// [`Entry::ClosedRanges`] as earlier versions wrote it.
     Closed {
         /// Every sample up to this id is closed.
         floor: SampleId,
@@ -38,12 +48,16 @@ pub struct Recovered {
     pub settled: Settled,
     /// Decisions since the last [`Entry::Settled`], in the order of their samples. A consumer may not have seen them.
     pub decisions: Vec<Decision>,
-    /// Samples that were open when the leader stopped.
+    /// Samples that were open when the leader stopped, or triggered and not answered.
     pub open: Vec<SampleId>,
-    /// Every sample up to this id was closed, unless it is in `open`.
-    pub floor: SampleId,
-    /// Closed samples above the floor.
-    pub closed: Vec<SampleId>,
+    /// How devices number their samples; `None` where no line says it.
+    pub numbering: Option<Numbering>,
+    /// Nothing is known of the samples up to this id, unless they are in `closed` or `open`.
+    pub floor: Option<SampleId>,
+    /// Ranges of closed samples, first and last ids, in any order.
+    pub closed: Vec<(SampleId, SampleId)>,
+    /// Dropped samples that were refused: implausible or too old. Their ids say nothing about other samples.
+    pub refused: Vec<SampleId>,
 }
 
 impl Entry {
@@ -69,47 +83,93 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
     let mut recovered = Recovered::default();
     let mut open = BTreeSet::new();
     let mut decided: BTreeMap<SampleId, Decision> = BTreeMap::new();
-    let close = |settled: &mut Settled, sample: SampleId| settled.highest = settled.highest.max(sample);
     for entry in entries {
         match entry {
+            Entry::Numbering(Some(numbering)) => recovered.numbering = Some(numbering),
+            Entry::Numbering(None) => {
+                let settled = Settled { highest: SampleId(0), ..recovered.settled };
+                recovered = Recovered { settled, ..Recovered::default() };
+                open.clear();
+                decided.clear();
+            }
             Entry::Opened(sample) => {
                 open.insert(sample);
             }
             Entry::Decided(decision) => {
                 open.remove(&decision.sample);
-                close(&mut recovered.settled, decision.sample);
-                recovered.closed.push(decision.sample);
+                recovered.close(decision.sample);
                 // A sample has one decision: the first.
                 decided.entry(decision.sample).or_insert_with(|| {
-                    recovered.settled.decided += 1;
+                    recovered.settled.decided = recovered.settled.decided.saturating_add(1);
                     decision
                 });
             }
             Entry::Dropped { sample, reason } => {
                 open.remove(&sample);
-                close(&mut recovered.settled, sample);
-                recovered.closed.push(sample);
-                *recovered.settled.dropped.entry(reason).or_default() += 1;
+                let count = recovered.settled.dropped.entry(reason).or_default();
+                *count = count.saturating_add(1);
+                match reason {
+                    Dropped::Implausible | Dropped::TooOld => recovered.refused.push(sample),
+                    Dropped::Restart
+                    | Dropped::Shed
+                    | Dropped::SpoolFull
+                    | Dropped::Unanswered
+                    | Dropped::Unknown => recovered.close(sample),
+                }
             }
             Entry::Settled(settled) => {
-                recovered.floor = settled.highest;
+                recovered.take_earlier_closed(settled.highest, Vec::new());
                 recovered.settled = settled;
-                recovered.closed.clear();
                 decided.clear();
             }
-            Entry::Closed { floor, samples } => {
-                recovered.floor = floor;
-                recovered.closed.extend(samples);
+            Entry::Closed { floor, samples } => recovered.take_earlier_closed(floor, samples),
+            Entry::ClosedRanges { floor, ranges } => {
+                (recovered.floor, recovered.closed) = (floor, ranges);
             }
         }
     }
     recovered.decisions = decided.into_values().collect();
+    recovered.closed = without(&recovered.closed, &open);
     recovered.open = open.into_iter().collect();
     recovered
 }
 
+impl Recovered {
+    fn close(&mut self, sample: SampleId) {
+        self.settled.highest = self.settled.highest.max(sample);
+        match self.closed.last_mut() {
+            Some((_, last)) if last.0.checked_add(1) == Some(sample.0) => *last = sample,
+            _ => self.closed.push((sample, sample)),
+        }
+    }
+
+    /// Takes the closed samples of an earlier version: every sample up to `floor`, and each in `samples`.
+    fn take_earlier_closed(&mut self, floor: SampleId, samples: Vec<SampleId>) {
+        let up_to_floor = (floor > SampleId(0)).then_some((SampleId(0), floor));
+        let single = samples.into_iter().map(|sample| (sample, sample));
+        self.floor = None;
+        self.closed = up_to_floor.into_iter().chain(single).collect();
+    }
+}
+
+/// The ranges without the samples that are open.
+fn without(ranges: &[(SampleId, SampleId)], open: &BTreeSet<SampleId>) -> Vec<(SampleId, SampleId)> {
+    let mut left = Vec::with_capacity(ranges.len());
+    for &(first, last) in ranges.iter().filter(|(first, last)| first <= last) {
+        let mut next = Some(first);
+        for gap in open.range(first..=last) {
+            left.extend(next.filter(|next| next < gap).map(|next| (next, SampleId(gap.0 - 1))));
+            next = gap.0.checked_add(1).map(SampleId);
+        }
+        left.extend(next.filter(|next| *next <= last).map(|next| (next, last)));
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::{Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+
     use super::*;
 
     #[test]
@@ -132,6 +192,31 @@ mod tests {
         let recovered = replay(read);
         assert_eq!(recovered.open, [SampleId(2)]);
         assert_eq!(recovered.settled.dropped[&Dropped::Shed], 1);
+    }
+
+    #[test]
+    fn counts_end_at_the_largest_number() {
+        let decision = Decision {
+            sample: SampleId(10),
+            class: 0,
+            label: "car".into(),
+            confidence: 1.0,
+            exit: Exit::Local,
+            presence: Presence::missing(1),
+            degraded: Vec::new(),
+            network: NetworkId([7; 32]),
+            policy: PolicyId([9; 8]),
+            stages: Stages::default(),
+            bytes: HopBytes::default(),
+        };
+        let dropped = [(Dropped::Shed, u64::MAX)].into();
+        let settled = Settled { highest: SampleId(9), decided: u64::MAX, dropped };
+        let recovered = replay([
+            Entry::Settled(settled.clone()),
+            Entry::Decided(decision),
+            Entry::Dropped { sample: SampleId(11), reason: Dropped::Shed },
+        ]);
+        assert_eq!(recovered.settled, Settled { highest: SampleId(11), ..settled });
     }
 
     #[test]

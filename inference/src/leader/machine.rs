@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Degraded, Dropped, EdgeSet, SampleId, Settled, SettledNotice, Slot, SlotSet};
+use headwater_protocol::{Degraded, EdgeSet, Numbering, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
+use super::awaited::AwaitedSamples;
 use super::closed::ClosedSamples;
 use super::device_answers::DeviceMessage;
 use super::escalation::EdgeSender;
-use super::journal::Recovered;
+use super::journal::{Entry, Recovered};
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::PlausibleIds;
+use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, Implausible, NearId, PlausibleIds};
 use super::timers::Timers;
-use super::{Action, Event, Exits, Generation, LeaderConfig, Micros};
+use super::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
 use crate::bundle::PerNetwork;
 
 /// Decides the samples of one group.
@@ -22,6 +23,7 @@ pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
     pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
+    pub(super) awaited: AwaitedSamples,
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
@@ -30,6 +32,10 @@ pub struct Leader {
     pub(super) counts: Counts,
     /// Time of the event being handled.
     pub(super) now: Micros,
+    /// Wall clock at the event being handled, ms since 1970.
+    pub(super) wall_ms: u64,
+    /// Why the event being handled was refused.
+    pub(super) refusal: Option<Implausible>,
     /// Actions that the caller gave and that the event being handled has caused; empty between events.
     pub(super) actions: Vec<Action>,
 }
@@ -43,7 +49,7 @@ pub struct Counts {
     pub after_close: u64,
     /// The slot is outside the network, or the vector has another length than the network's.
     pub misfits: u64,
-    /// New samples too far ahead of the ids that a trigger or a second device named.
+    /// Messages and triggers of new samples whose ids are not plausible.
     pub implausible: u64,
     /// Slots that named such a sample.
     pub implausible_slots: SlotSet,
@@ -62,14 +68,17 @@ impl Leader {
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
         Self {
             networks: PerNetwork::new(NetworkState::new(config, exits)),
-            plausible_ids: PlausibleIds::new(),
+            plausible_ids: PlausibleIds::new(DEFAULT_CLOCK_DIFFERENCE_MS),
             open: BTreeMap::new(),
+            awaited: AwaitedSamples::default(),
             closed: ClosedSamples::default(),
             timers: Timers::default(),
             newest: SampleId(0),
             since: None,
             counts: Counts::default(),
             now: Micros(0),
+            wall_ms: 0,
+            refusal: None,
             actions: Vec::new(),
         }
     }
@@ -81,31 +90,54 @@ impl Leader {
         self
     }
 
-    /// Continues after a restart: journalled decisions are published again unchanged, open samples are dropped.
-    /// Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
-    pub fn recover(&mut self, journal: Recovered, actions: &mut Vec<Action>) {
-        let last = journal.open.last().copied().unwrap_or_default();
-        self.newest = journal.settled.highest.max(last);
-        self.plausible_ids.confirm(self.newest);
-        self.closed.restore(journal.settled, journal.floor, journal.closed);
-        actions.extend(journal.decisions.into_iter().map(Action::Republish));
-        for sample in journal.open {
-            self.closed.dropped(sample, Dropped::Restart);
-            actions.push(Action::Drop { sample, reason: Dropped::Restart });
-        }
-        self.closed.settle(None, self.newest);
+    /// Takes samples whose time differs from the wall clock by at most `max_ms`, where ids tell the time. Call it before the first event.
+    #[must_use]
+    pub fn with_max_clock_difference_ms(mut self, max_ms: u32) -> Self {
+        self.plausible_ids.max_clock_difference_ms = max_ms.into();
+        self
     }
 
-    /// Takes one event and appends the actions that it asks for. `now` must not go backwards. `generation` is the network that the device
-    /// or edge runs; other events ignore it.
+    /// Continues after a restart: journalled decisions are published again unchanged. Samples that were open are awaited, since devices
+    /// may still hold them. Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
+    pub fn recover(&mut self, mut journal: Recovered, actions: &mut Vec<Action>) {
+        std::mem::swap(&mut self.actions, actions);
+        let last = journal.open.last().copied().unwrap_or_default();
+        self.newest = journal.settled.highest.max(last);
+        self.plausible_ids.numbering = journal.numbering;
+        if self.newest > SampleId(0) {
+            self.plausible_ids.confirm(self.newest);
+        }
+        self.closed.restore(&mut journal);
+        self.actions.extend(journal.decisions.into_iter().map(Action::Republish));
+        for sample in journal.open {
+            self.await_again(sample);
+        }
+        self.closed.settle(None, self.newest);
+        std::mem::swap(&mut self.actions, actions);
+    }
+
+    /// Begins a new numbering: forgets all ids and keeps the counts. Awaited samples are dropped. Call it after [`Leader::recover`].
+    pub fn begin_numbering(&mut self, actions: &mut Vec<Action>) {
+        std::mem::swap(&mut self.actions, actions);
+        self.drop_all_awaited();
+        self.actions.push(Action::Numbering(None));
+        self.closed.forget_ids();
+        self.newest = SampleId(0);
+        let PlausibleIds { numbering, confirmed, .. } = &mut self.plausible_ids;
+        (*numbering, *confirmed) = (None, None);
+        std::mem::swap(&mut self.actions, actions);
+    }
+
+    /// Takes one event and appends the actions that it asks for. `generation` is the network that the device or edge runs; other events
+    /// ignore it. Returns why the event was refused, if its sample's id is not plausible.
     pub fn handle(
         &mut self,
-        now: Micros,
+        now: Now,
         generation: Generation,
         event: Event<'_>,
         actions: &mut Vec<Action>,
-    ) {
-        self.now = now;
+    ) -> Option<Implausible> {
+        (self.now, self.wall_ms) = (now.since_start, now.wall_ms);
         std::mem::swap(&mut self.actions, actions);
         let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
@@ -133,15 +165,18 @@ impl Leader {
             }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(sample, logits),
             Event::CloudFailed { sample, reason } => self.cloud_failed(sample, reason),
-            Event::Trigger { sample } => self.plausible_ids.confirm(sample),
-            Event::Connected => self.since = None,
+            Event::Trigger { sample } => self.trigger(sample),
+            Event::Numbering(numbering) => self.learn_numbering(numbering),
+            Event::Connected => self.connected(),
+            Event::Disconnected => self.disconnected(),
             Event::Tick => {}
         }
         self.end_due_stages();
         std::mem::swap(&mut self.actions, actions);
+        self.refusal.take()
     }
 
-    /// When [`Event::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
+    /// When [`Event::Tick`] is needed next; `None` while nothing is open or awaited. It may be early, never late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.timers.earliest()
     }
@@ -156,9 +191,19 @@ impl Leader {
         self.newest
     }
 
-    /// The newest sample that was opened or triggered. The short id in a header is widened near it.
+    /// The newest sample that was opened or triggered.
     pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.confirmed)
+        self.newest.max(self.plausible_ids.confirmed.unwrap_or_default())
+    }
+
+    /// The id near which short ids of headers are widened at this wall clock, ms since 1970.
+    pub fn near_id(&self, wall_ms: u64) -> NearId {
+        NearId::of(self.plausible_ids.numbering, wall_ms, self.newest_known())
+    }
+
+    /// How the devices number their samples; `None` while no birth has named it.
+    pub fn numbering(&self) -> Option<Numbering> {
+        self.plausible_ids.numbering
     }
 
     /// Samples that are open, oldest first.
@@ -166,10 +211,22 @@ impl Leader {
         self.open.keys().copied()
     }
 
-    /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples.
+    /// Number of samples that were triggered, or open at a restart, and that no device has answered.
+    pub fn awaited_samples(&self) -> usize {
+        self.awaited.len()
+    }
+
+    /// Samples that are open or awaited, the open ones first.
+    pub fn unfinished_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
+        self.open_samples().chain(self.awaited.ids())
+    }
+
+    /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples and the ranges of samples that were closed
+    /// lately.
     pub fn notice(&self) -> SettledNotice {
         let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
-        SettledNotice { account: self.settled().clone(), since: self.since, late }
+        let closed = Some(self.closed.named_ranges(self.now));
+        SettledNotice { account: self.settled().clone(), since: self.since, late, closed }
     }
 
     /// Forgets the late samples of a notice that was published.
@@ -182,14 +239,10 @@ impl Leader {
         self.closed.late.len()
     }
 
-    /// Every sample up to this id is closed, unless it is open.
-    pub fn closed_floor(&self) -> SampleId {
-        self.closed.floor.unwrap_or_default()
-    }
-
-    /// Closed samples above [`Leader::closed_floor`], lowest first.
-    pub fn closed_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.closed.samples.iter().copied()
+    /// Entries that a compacted journal needs after its account: the numbering and the closed samples.
+    pub fn journal_entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let numbering = self.plausible_ids.numbering.map(|numbering| Entry::Numbering(Some(numbering)));
+        numbering.into_iter().chain(std::iter::once_with(|| self.closed.entry()))
     }
 
     /// Slots that are up under either network.
@@ -222,10 +275,24 @@ impl Leader {
         }
     }
 
+    /// Takes the numbering of an accepted device, if it is the first one.
+    fn learn_numbering(&mut self, numbering: Numbering) {
+        if self.plausible_ids.numbering.is_none() {
+            self.plausible_ids.numbering = Some(numbering);
+            self.actions.push(Action::Numbering(Some(numbering)));
+        }
+    }
+
     fn end_due_stages(&mut self) {
         while let Some(sample) = self.timers.pop_due(self.now) {
-            // The timer of a closed sample, or of a stage that ended before, means nothing.
-            let Some(open) = self.open.get(&sample).filter(|open| open.due <= self.now) else { continue };
+            let Some(open) = self.open.get(&sample) else {
+                self.end_awaited(sample);
+                continue;
+            };
+            // The timer of a stage that ended before means nothing.
+            if open.due > self.now {
+                continue;
+            }
             match open.stage {
                 Stage::Window => {
                     self.counts.windows_timed_out += 1;

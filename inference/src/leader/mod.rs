@@ -31,13 +31,18 @@
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
 //! first answer; a report of giving the sample up does not count.
 //!
-//! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened is decided or dropped with a reason, once.
+//! Ids of new samples must be plausible: near the wall clock, or near the newest id. Triggered samples, and samples that were open at a
+//! restart, are awaited: an answer opens them, and without one they are dropped.
+//!
+//! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
+mod awaited;
 mod closed;
 mod decide;
 mod device_answers;
 mod devices;
 mod escalation;
+mod id_ranges;
 pub mod journal;
 mod machine;
 mod network_state;
@@ -47,7 +52,7 @@ pub(crate) mod timers;
 mod window;
 
 use headwater_protocol::{
-    Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, PolicyId, SampleId, Slot, SlotSet,
+    Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
 };
 
 use crate::bundle::Bundle;
@@ -60,6 +65,7 @@ pub use crate::bundle::Generation;
 pub use device_answers::DeviceAnswer;
 pub use escalation::EdgeAnswer;
 pub use machine::{Counts, Leader};
+pub use plausible_ids::{Implausible, NearId};
 
 /// Microseconds since the leader started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +86,15 @@ impl Micros {
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+}
+
+/// The time of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Time since the leader started; it must not go backwards.
+    pub since_start: Micros,
+    /// Wall clock in milliseconds since 1970. It may be set forwards and backwards.
+    pub wall_ms: u64,
 }
 
 /// Configuration of a leader for one network.
@@ -250,8 +265,12 @@ pub enum Event<'a> {
         /// The sample.
         sample: SampleId,
     },
+    /// An accepted device told how it numbers its samples. The first numbering becomes the group's.
+    Numbering(Numbering),
     /// The connection to the broker is new; messages before it may be lost.
     Connected,
+    /// The connection to the broker was lost.
+    Disconnected,
     /// Time passed.
     Tick,
 }
@@ -259,6 +278,10 @@ pub enum Event<'a> {
 /// An action that the leader asks for; actions are carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
+    /// Journal the group's numbering; `None` begins a new one, and earlier ids mean nothing any more.
+    Numbering(Option<Numbering>),
+    /// Journal that the sample was triggered.
+    Await(SampleId),
     /// Journal that the sample was opened.
     Open(SampleId),
     /// Ask devices for the sample's features.

@@ -1,20 +1,22 @@
 //! Tests of the state machine.
 
 use headwater_protocol::{
-    Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, PolicyId, SampleId, SettledNotice, Slot,
-    SlotPresence, SlotSet,
+    Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, Numbering, PolicyId, SampleId,
+    SettledNotice, Slot, SlotPresence, SlotSet,
 };
 
 use super::journal::{Entry, replay};
 use super::{
-    Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros,
+    Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use crate::sections::ScoresExit;
 
+mod account;
 mod bounds;
 mod edges;
+mod ids;
 mod late;
 mod networks;
 mod properties;
@@ -23,6 +25,8 @@ mod stages;
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
 const PACKED: usize = 2;
+/// Wall clock at the leader's start, ms since 1970: 1 July 2026.
+const WALL_MS: u64 = 1_782_864_000_000;
 /// Scores with which the local exit is sure of class 2, and with which it is unsure.
 const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
 const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
@@ -54,6 +58,11 @@ struct Group {
     done: Vec<Action>,
 }
 
+/// A time at which leader and wall clock go alike.
+fn at(since_start: Micros) -> Now {
+    Now { since_start, wall_ms: WALL_MS + since_start.0 / 1000 }
+}
+
 fn slot(index: u8) -> Slot {
     Slot::new(index).expect("below 64")
 }
@@ -83,7 +92,7 @@ impl Group {
 
     fn event(&mut self, event: Event<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.leader.handle(self.now, Generation::Current, event, &mut actions);
+        self.leader.handle(at(self.now), Generation::Current, event, &mut actions);
         self.done.extend(actions.iter().cloned());
         actions
     }
@@ -149,11 +158,17 @@ fn decision(actions: &[Action]) -> &Decision {
 fn entries(actions: &[Action]) -> Vec<Entry> {
     let mut entries = Vec::new();
     for action in actions {
-        if let Action::Open(sample) = action {
-            entries.push(Entry::Opened(*sample));
-        } else if let Action::Decide(decision) = action {
-            entries.push(Entry::Decided(decision.clone()));
-        }
+        entries.push(match action {
+            Action::Open(sample) | Action::Await(sample) => Entry::Opened(*sample),
+            Action::Decide(decision) => Entry::Decided(decision.clone()),
+            Action::Drop { sample, reason } => Entry::Dropped { sample: *sample, reason: *reason },
+            Action::Numbering(numbering) => Entry::Numbering(*numbering),
+            Action::Request { .. }
+            | Action::Collect { .. }
+            | Action::AskCloud { .. }
+            | Action::Revise(_)
+            | Action::Republish(_) => continue,
+        });
     }
     entries
 }
@@ -349,7 +364,7 @@ fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
 }
 
 #[test]
-fn a_restart_publishes_decisions_again_and_drops_open_samples() {
+fn a_restart_publishes_decisions_again_and_awaits_open_samples() {
     let mut group = Group::new();
     for index in 0..3 {
         group.summary(index, 1, &SURE);
@@ -361,9 +376,8 @@ fn a_restart_publishes_decisions_again_and_drops_open_samples() {
     let Some(Action::Decide(first)) = group.done.iter().find(|a| matches!(a, Action::Decide(_))) else {
         panic!("the leader decided sample 1 before its restart");
     };
-    let drop = Action::Drop { sample: SampleId(2), reason: Dropped::Restart };
-    assert_eq!(actions, [Action::Republish(first.clone()), drop]);
-    assert_eq!(next.leader.settled().highest, SampleId(2));
+    assert_eq!(actions, [Action::Republish(first.clone())]);
+    assert_eq!((next.leader.settled().highest, next.leader.awaited_samples()), (SampleId(2), 1));
     assert_eq!(next.summary(0, 1, &UNSURE), [], "a decided sample is not opened again");
     assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
 }
@@ -372,7 +386,7 @@ fn a_restart_publishes_decisions_again_and_drops_open_samples() {
 fn alone() -> Leader {
     let config = LeaderConfig { configuration: Configuration::B, slots: 1, ..config() };
     let mut leader = Leader::new(config, Exits { local: None, edge: None });
-    leader.handle(Micros(0), Generation::Current, Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
+    leader.handle(at(Micros(0)), Generation::Current, Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
     leader
 }
 
@@ -390,20 +404,20 @@ fn decided(class: u16) -> Event<'static> {
 #[test]
 fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros::from_ms(9), Generation::Current, decided(2), &mut actions);
+    leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
     let found = decision(&actions);
     assert_eq!((found.exit, found.class, found.confidence), (Exit::Device, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
     assert_eq!(leader.settled().decided, 1);
     actions.clear();
-    leader.handle(Micros::from_ms(10), Generation::Current, decided(1), &mut actions);
+    leader.handle(at(Micros::from_ms(10)), Generation::Current, decided(1), &mut actions);
     assert_eq!((actions.len(), leader.counts().after_close), (0, 1));
 }
 
 #[test]
 fn a_device_decision_in_another_configuration_or_of_an_unknown_class_is_a_misfit() {
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), Generation::Current, decided(CLASSES as u16), &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, decided(CLASSES as u16), &mut actions);
     assert_eq!((actions.len(), leader.counts().misfits), (0, 1));
     let mut group = Group::new();
     assert_eq!(group.event(decided(1)), []);
@@ -416,10 +430,10 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let (sample, slot) = (SampleId(1), slot(0));
     let summary =
         Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
     assert_eq!(actions, [Action::Open(sample)]);
     leader.handle(
-        Micros(0),
+        at(Micros(0)),
         Generation::Current,
         Event::Features { slot, sample, late: false, bits: &[7; PACKED] },
         &mut actions,
@@ -427,7 +441,7 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     assert!(matches!(&actions[1..], [Action::AskCloud { features, .. }] if *features == [7; PACKED]));
     actions.clear();
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(Micros(0), Generation::Current, failed, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, failed, &mut actions);
     // The device's scores answer, though it was not sure.
     assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Device, 1));
 }
@@ -439,20 +453,20 @@ fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_
         Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
     let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), Generation::Current, features, &mut actions);
-    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
 
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros(0), Generation::Current, features, &mut actions);
-    leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros::from_ms(50)), Generation::Current, Event::Tick, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
     actions.clear();
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(Micros::from_ms(51), Generation::Current, failed, &mut actions);
+    leader.handle(at(Micros::from_ms(51)), Generation::Current, failed, &mut actions);
     // No scores came, so the prior is all there is.
     assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
-    leader.handle(Micros::from_ms(52), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros::from_ms(52)), Generation::Current, features, &mut actions);
     assert_eq!((actions.len(), leader.counts().after_close), (1, 1));
 }
 
@@ -462,8 +476,8 @@ fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
     let (sample, slot) = (SampleId(1), slot(0));
     let summary =
         Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
-    leader.handle(Micros::from_ms(50), Generation::Current, Event::Tick, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
+    leader.handle(at(Micros::from_ms(50)), Generation::Current, Event::Tick, &mut actions);
     assert_eq!(
         actions[1..],
         [Action::Request { generation: Generation::Current, sample, slots: SlotSet::from_bits(1) }]

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
-    NetworkManifest, OutputKind, SectionInput, SectionManifest, SectionOutput, Tier,
+    NetworkManifest, OutputKind, SCORE_LIMITS, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 
 /// Largest number of classes of a network: a decision carries the class as `u16`.
@@ -46,7 +46,22 @@ impl NetworkManifest {
         ensure((1..=max).contains(&slots), "slots", format_args!("1 to {max}"), slots)?;
         self.check_classes()?;
         self.check_maps()?;
+        self.check_score_limits()?;
         self.check_sections()
+    }
+
+    fn check_score_limits(&self) -> Result<(), ManifestError> {
+        let Some(limits) = self.spec.get(SCORE_LIMITS) else { return Ok(()) };
+        let sections = limits.as_object().ok_or_else(|| {
+            error("spec.score_limits", "an object with sections as keys", clipped(&limits.to_string()))
+        })?;
+        sections.iter().try_for_each(|(section, found)| {
+            let is_range = self
+                .score_limits(section)
+                .is_some_and(|[least, largest]| least.is_finite() && largest.is_finite() && least <= largest);
+            let what = format!("spec.score_limits.{}", clipped(section));
+            ensure(is_range, what, "two finite numbers, the smaller first", clipped(&found.to_string()))
+        })
     }
 
     fn check_classes(&self) -> Result<(), ManifestError> {
@@ -305,6 +320,16 @@ mod tests {
         refused(Configuration::A, bits, "features: expected");
         let pixels = |manifest: &mut NetworkManifest| manifest.features.encoding = FeatureEncoding::Pixels;
         refused(Configuration::C, pixels, "features.encoding: expected bits or f32");
+    }
+
+    #[test]
+    fn score_limits_are_two_finite_numbers_in_order() {
+        for limits in [[1.0, 0.0], [f32::NAN, 1.0], [0.0, f32::INFINITY]] {
+            let set = |manifest: &mut NetworkManifest| manifest.set_score_limits("device-1", limits);
+            refused(Configuration::C, set, "spec.score_limits.device-1: expected two finite numbers");
+        }
+        let list = |manifest: &mut NetworkManifest| manifest.spec = serde_json::json!({ "score_limits": [] });
+        refused(Configuration::C, list, "spec.score_limits: expected an object");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod device;
 mod joined;
 mod maps;
+mod score_limits;
 mod scores;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use crate::manifest::{FeatureEncoding, FeatureMap, InputKind};
 
 pub use device::DeviceSection;
 pub use joined::{CloudSection, EdgeSection};
+pub use score_limits::{LIMIT_TOLERANCE, OutsideLimits, ScoreLimits};
 pub use scores::ScoresExit;
 
 /// Output of the section of a device or an edge for one sample.

@@ -87,7 +87,11 @@ impl TinyNetwork {
 
     /// A writer with every section, before it is finished.
     pub fn writer(&self) -> BundleWriter {
-        let manifest = self.manifest();
+        self.with_manifest(self.manifest())
+    }
+
+    /// A writer with every section and a changed manifest, before it is finished.
+    pub fn with_manifest(&self, manifest: NetworkManifest) -> BundleWriter {
         let sections: Vec<_> =
             manifest.sections.iter().map(|section| (section.name.clone(), self.onnx(section))).collect();
         let writer = BundleWriter::new(manifest, self.policy.clone());

@@ -1,5 +1,6 @@
 //! A section with its memory, for programs that may allocate.
 
+use core::ops::RangeInclusive;
 use std::vec;
 use std::vec::Vec;
 
@@ -63,6 +64,12 @@ impl OwnedSection {
     /// The shapes.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Least and largest score of each class, over all features.
+    pub fn score_limits(&self) -> impl ExactSizeIterator<Item = RangeInclusive<i32>> + '_ {
+        let inputs = self.plan.features().len();
+        self.classes.iter().map(move |class| class.limits(inputs))
     }
 
     /// Runs one view, as [`Section::run`] does. Returns scores and packed features.

@@ -9,7 +9,8 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::{DataError, Shape};
 
 use super::dataset::Dataset;
-use super::progress::StatusLine;
+use super::output::{print, print_error};
+use super::progress::{Pace, StatusLine};
 use super::{Failure, print_json};
 
 /// Arguments of `convert`.
@@ -57,9 +58,12 @@ impl Convert {
         let (mut status, started) = (StatusLine::new(), Instant::now());
         let written = class_folders::write(data, &self.out, self.limit, |done, total| {
             status.show(|| {
-                let rate = done as f64 / started.elapsed().as_secs_f64().max(1e-9);
-                let left = (total - done) as f64 / rate.max(1e-9);
-                format!("{done} of {total} samples, {rate:.0} a second, {left:.0} s left")
+                let pace = Pace::of(done as u64, started.elapsed());
+                let pace = pace.map_or_else(String::new, |pace| {
+                    let left_s = pace.time_for((total - done) as u64).as_secs();
+                    format!(", {:.0} a second, {left_s} s left", pace.per_second)
+                });
+                format!("{done} of {total} samples{pace}")
             });
         });
         status.clear();
@@ -69,9 +73,9 @@ impl Convert {
         })?;
         if written.shared > 0 {
             let shared = written.shared;
-            eprintln!(
+            print_error(&format!(
                 "warning: {shared} images are in another part too, byte for byte: `folders` accepts such data with --allow-leaks only"
-            );
+            ));
         }
         let Written { samples: [train, validation, test], images, bytes, not_in_view, shared } = written;
         if self.json {
@@ -91,14 +95,14 @@ impl Convert {
                 "shared": shared,
             }));
         }
-        println!(
-            "{}: {train} train, {validation} validation, {test} test samples of {} slots and {}, {images} images, {bytes} bytes",
+        print(&format!(
+            "{}: {train} train, {validation} validation, {test} test samples of {} slots and {}, {images} images, {bytes} bytes\n",
             self.out.display(),
             data.slots(),
             data.shape()
-        );
+        ))?;
         if not_in_view > 0 {
-            println!("{not_in_view} samples without a view have no file and are left out");
+            print(&format!("{not_in_view} samples without a view have no file and are left out\n"))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 
 use super::Failure;
+use super::output::print_error;
 
 /// Arguments for a data set.
 #[derive(Args)]
@@ -41,7 +42,7 @@ impl Dataset {
         let options = OpenOptions { leaks, split: self.split(), ..options };
         let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
         for note in parts.data.notes() {
-            eprintln!("warning: {}: {note}", self.data);
+            print_error(&format!("warning: {}: {note}", self.data));
         }
         Ok(parts)
     }

@@ -11,6 +11,7 @@ use headwater_models::evaluation::bundle_logits;
 use headwater_models::report::PartReport;
 
 use super::dataset::{Dataset, PARTS, part_named};
+use super::output::print;
 use super::{Failure, part_report, print_json};
 
 /// Arguments of `eval`.
@@ -62,7 +63,6 @@ impl Eval {
             value["network_id"] = bundle.network_id().to_string().into();
             return print_json(&value);
         }
-        part_report::print(&self.part, &report);
-        Ok(())
+        print(&part_report::lines(&self.part, &report))
     }
 }

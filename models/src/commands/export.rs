@@ -8,6 +8,7 @@ use headwater_models::run::EvaluationParts;
 use headwater_samples::Part;
 
 use super::dataset::Dataset;
+use super::output::print;
 use super::saved::Saved;
 use super::train::export;
 use super::{Failure, part_report};
@@ -38,8 +39,7 @@ impl Export {
         let finished = export(&folder, &experiment, &checkpoint, parts)?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
-        part_report::print_both(&finished.reports);
-        println!("{}: {} bytes", self.out.display(), finished.exported.bytes.len());
-        Ok(())
+        let figures = part_report::both(&finished.reports);
+        print(&format!("{figures}{}: {} bytes\n", self.out.display(), finished.exported.bytes.len()))
     }
 }

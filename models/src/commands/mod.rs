@@ -4,6 +4,7 @@ mod convert;
 mod dataset;
 mod eval;
 mod export;
+mod output;
 mod parity;
 mod part_report;
 mod progress;
@@ -16,6 +17,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
+
+use output::{print, print_error};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,7 +73,7 @@ pub(crate) fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("headwater-train: {:#}", failure.error);
+            print_error(&format!("headwater-train: {:#}", failure.error));
             ExitCode::from(failure.code)
         }
     }
@@ -78,8 +81,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// Prints a result as JSON on stdout.
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(value).context("writing JSON")?);
-    Ok(())
+    print(&format!("{}\n", serde_json::to_string_pretty(value).context("writing JSON")?))
 }
 
 /// An error with its exit code.

@@ -9,6 +9,7 @@ use headwater_models::export::TrainedNetwork;
 use headwater_models::export::parity::{Parity, Reference, SAMPLES};
 
 use super::dataset::{Dataset, PARTS, part_named};
+use super::output::print;
 use super::saved::Saved;
 use super::{Failure, print_json};
 
@@ -60,18 +61,18 @@ impl Compare {
         if self.json {
             return print_json(&found);
         }
-        for parity in found {
-            println!(
+        let lines = found.into_iter().map(|parity| {
+            format!(
                 "{}: {} samples, scores and logits within {:.1e}; {} of {} feature bits differ, each at its threshold; \
-                 {} views have another best class",
+                 {} views have another best class\n",
                 parity.engine,
                 parity.samples,
                 parity.largest_difference,
                 parity.bits_at_threshold,
                 parity.bits,
                 parity.other_class
-            );
-        }
-        Ok(())
+            )
+        });
+        print(&lines.collect::<String>())
     }
 }

@@ -1,10 +1,12 @@
 //! Progress on stderr: one line that is rewritten in a terminal, one line every few seconds in a log.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use headwater_models::by_exit::ByExit;
 use headwater_models::training::Event;
+
+use super::output::{print_error, print_status};
 
 /// Prints the events of a run.
 pub(crate) struct Reporter {
@@ -32,22 +34,25 @@ impl Reporter {
             Event::Step { progress, steps_per_epoch } => {
                 let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
                 self.status.show(|| {
-                let all = u64::from(*steps_per_epoch) * u64::from(epochs);
-                let rate = (progress.step - first) as f64 / started.elapsed().as_secs_f64().max(1e-9);
-                let left = Duration::from_secs(((all - progress.step) as f64 / rate.max(1e-9)) as u64);
-                let samples = progress.sums.samples.max(1) as f64;
-                let exits = progress.sums.correct.iter();
-                let exits = exits
-                    .map(|(exit, hits)| format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples));
-                format!(
-                    "epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}  loss {:.3}{}  {rate:.1} steps/s  left {}",
-                    progress.epoch + 1,
-                    progress.step_in_epoch,
-                    progress.sums.loss / samples,
-                    exits.collect::<String>(),
-                    clock(left),
-                )
-            });
+                    let all = u64::from(*steps_per_epoch) * u64::from(epochs);
+                    let pace = Pace::of(progress.step.saturating_sub(first), started.elapsed());
+                    let pace = pace.map_or_else(String::new, |pace| {
+                        let left = clock(pace.time_for(all.saturating_sub(progress.step)));
+                        format!("  {:.1} steps/s  left {left}", pace.per_second)
+                    });
+                    let samples = progress.sums.samples.max(1) as f64;
+                    let exits = progress.sums.correct.iter();
+                    let exits = exits.map(|(exit, hits)| {
+                        format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples)
+                    });
+                    format!(
+                        "epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}  loss {:.3}{}{pace}",
+                        progress.epoch + 1,
+                        progress.step_in_epoch,
+                        progress.sums.loss / samples,
+                        exits.collect::<String>(),
+                    )
+                });
             }
             Event::Checkpoint(_) => {}
             Event::Epoch(record) => self.status.line(&format!(
@@ -64,6 +69,25 @@ impl Reporter {
 /// ` local 87.21 % cloud 88.40 %`.
 fn percents(shares: &ByExit<f64>) -> String {
     shares.iter().map(|(exit, share)| format!(" {} {:.2} %", exit.name(), 100.0 * share)).collect()
+}
+
+/// How fast work is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// Pieces of work in a second, above 0.
+    pub(crate) per_second: f64,
+}
+
+impl Pace {
+    /// The pace of work that is done; `None` before the first piece, because nothing can be said then.
+    pub(crate) fn of(done: u64, elapsed: Duration) -> Option<Self> {
+        (done > 0 && !elapsed.is_zero()).then(|| Self { per_second: done as f64 / elapsed.as_secs_f64() })
+    }
+
+    /// Time for work that is left.
+    pub(crate) fn time_for(self, left: u64) -> Duration {
+        Duration::try_from_secs_f64(left as f64 / self.per_second).unwrap_or(Duration::MAX)
+    }
 }
 
 fn clock(time: Duration) -> String {
@@ -91,23 +115,36 @@ impl StatusLine {
         }
         self.shown = Some(Instant::now());
         if self.terminal {
-            eprint!("\r\x1b[2K{}", text());
-            let _ = std::io::stderr().flush();
+            print_status(&format!("\r\x1b[2K{}", text()));
         } else {
-            eprintln!("{}", text());
+            print_error(&text());
         }
     }
 
     /// Prints a permanent line.
     pub(crate) fn line(&self, text: &str) {
         self.clear();
-        eprintln!("{text}");
+        print_error(text);
     }
 
     /// Removes the status from a terminal.
     pub(crate) fn clear(&self) {
         if self.terminal {
-            eprint!("\r\x1b[2K");
+            print_status("\r\x1b[2K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_estimated_before_the_first_step() {
+        assert_eq!(Pace::of(0, Duration::from_secs(3)), None);
+        assert_eq!(Pace::of(5, Duration::ZERO), None);
+        let pace = Pace::of(6, Duration::from_secs(3)).expect("six steps");
+        assert_eq!((pace.per_second, clock(pace.time_for(130))), (2.0, "1:05".to_owned()));
+        assert_eq!(Pace { per_second: f64::MIN_POSITIVE }.time_for(u64::MAX), Duration::MAX);
     }
 }

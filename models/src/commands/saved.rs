@@ -8,6 +8,7 @@ use headwater_models::run::RunFolder;
 use headwater_models::training::Checkpoint;
 
 use super::Failure;
+use super::output::print_error;
 
 /// A run, finished or not.
 pub(crate) struct Saved {
@@ -22,7 +23,7 @@ impl Saved {
         let folder = RunFolder { path: path.to_owned() };
         let experiment = folder.experiment().map_err(Failure::usage)?;
         let (checkpoint, skipped) = Checkpoint::newest(&folder.path, &experiment.info.identity)?;
-        skipped.iter().for_each(|error| eprintln!("warning: {error}"));
+        skipped.iter().for_each(|error| print_error(&format!("warning: {error}")));
         let checkpoint =
             checkpoint.with_context(|| format!("{}: expected a checkpoint, found none", path.display()))?;
         Ok(Self { folder, experiment, checkpoint })

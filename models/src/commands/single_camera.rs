@@ -9,6 +9,7 @@ use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 
 use super::dataset::Dataset;
+use super::output::{print, print_error};
 use super::{Failure, print_json};
 
 /// Arguments of `single-camera`.
@@ -43,19 +44,18 @@ impl SingleCamera {
         for slot in Slot::first(parts.slots) {
             let result =
                 single_camera(spec.clone(), &recipe, &train, &test, slot).context("starting the workers")?;
-            eprintln!(
+            print_error(&format!(
                 "camera {slot}: test {:.2} %; {:.2} % of the {:.1} % that the camera sees",
                 100.0 * result.accuracy,
                 100.0 * result.seen_accuracy,
                 100.0 * result.sees
-            );
+            ));
             results.push(result);
         }
         if self.json {
             return print_json(&results);
         }
         let best = results.iter().map(|result| result.accuracy).fold(0.0, f64::max);
-        println!("best single camera: {:.2} % of the test part", 100.0 * best);
-        Ok(())
+        print(&format!("best single camera: {:.2} % of the test part\n", 100.0 * best))
     }
 }

@@ -14,6 +14,7 @@ use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
 
 use super::dataset::Dataset;
+use super::output::print;
 use super::progress::Reporter;
 use super::{Failure, part_report, print_json};
 
@@ -71,10 +72,10 @@ impl Train {
         if self.json {
             return print_json(&finished.exported.report);
         }
-        part_report::print_both(&finished.reports);
         let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
-        println!("trained for {seconds:.0} s; {}", folder.file("bundle.hwb").display());
-        Ok(())
+        let bundle = folder.file("bundle.hwb");
+        let figures = part_report::both(&finished.reports);
+        print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
     fn train(&self, experiment: &Experiment, folder: &RunFolder, parts: &Parts) -> Result<Finished, Failure> {

@@ -257,7 +257,7 @@ fn an_edge_under_a_network_that_is_not_there_changes_nothing() {
     };
     let mut actions = Vec::new();
     for event in [answer(slots(0b101)), Event::EdgeDown { edge: edge(0) }, Event::EdgeUp { edge: edge(0) }] {
-        group.leader.handle(group.now, Generation::Next, event, &mut actions);
+        group.leader.handle(at(group.now), Generation::Next, event, &mut actions);
     }
     assert_eq!((actions, group.leader.counts()), (Vec::new(), Counts::default()));
     assert_eq!(group.leader.edges_up().bits(), 0b11);
@@ -277,9 +277,9 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
         answer: Some(EdgeAnswer { slots: slots(0b101), scores: &SURE, map: &[9; MAP], body_bytes: BODY }),
     };
     let mut actions = Vec::new();
-    group.leader.handle(group.now, Generation::Next, Event::EdgeUp { edge: edge(0) }, &mut actions);
-    group.leader.handle(group.now, Generation::Next, answer, &mut actions);
-    group.leader.handle(group.now, Generation::Next, Event::EdgeDown { edge: edge(0) }, &mut actions);
+    group.leader.handle(at(group.now), Generation::Next, Event::EdgeUp { edge: edge(0) }, &mut actions);
+    group.leader.handle(at(group.now), Generation::Next, answer, &mut actions);
+    group.leader.handle(at(group.now), Generation::Next, Event::EdgeDown { edge: edge(0) }, &mut actions);
     assert_eq!((actions, group.leader.counts().unawaited), (Vec::new(), 1));
     assert_eq!(decision(&group.edge_answer(0, 0b101, &SURE)).presence.present_count(), 3);
 }

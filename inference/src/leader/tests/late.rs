@@ -148,11 +148,11 @@ fn late_features_that_overtake_their_scores_open_a_late_sample() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(90), slot(0));
     let features = Event::Features { slot, sample, late: true, bits: &[7; PACKED] };
-    leader.handle(Micros(0), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
     assert_eq!((&actions[..], leader.notice().since), (&[Action::Open(sample)][..], None));
     let summary =
         Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(Micros(0), Generation::Current, summary, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
     assert!(matches!(actions[..], [_, Action::AskCloud { .. }]), "{actions:?}");
 }
 

@@ -35,7 +35,7 @@ impl Group {
 
     fn under_next(&mut self, event: Event<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.leader.handle(self.now, Generation::Next, event, &mut actions);
+        self.leader.handle(at(self.now), Generation::Next, event, &mut actions);
         self.done.extend(actions.iter().cloned());
         actions
     }

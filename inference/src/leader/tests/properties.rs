@@ -1,4 +1,4 @@
-//! Properties for random events: every sample that was opened ends once, by its deadline.
+//! Properties for random events: every sample that was opened or triggered ends once, by its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,16 @@ enum RandomEvent {
     CloudAnswer(u64),
     CloudFailed(u64),
     Pass(u32),
+    Trigger(u64),
+    Numbering(Numbering),
+    Connected,
+    Disconnected,
+    Restart,
 }
 
 fn any_event() -> impl Strategy<Value = RandomEvent> {
     let slot = 0..SLOTS as u8;
-    let sample = 1..12u64;
+    let sample = prop_oneof![30 => 1..12u64, 1 => Just(1 << 40), 1 => Just(u64::MAX)];
     prop_oneof![
         6 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| RandomEvent::Summary(s, n, sure)),
         2 => (slot.clone(), sample.clone(), any::<bool>()).prop_map(|(s, n, sure)| RandomEvent::Late(s, n, sure)),
@@ -37,8 +42,15 @@ fn any_event() -> impl Strategy<Value = RandomEvent> {
         1 => slot.clone().prop_map(RandomEvent::Up),
         1 => slot.prop_map(RandomEvent::Down),
         2 => sample.clone().prop_map(RandomEvent::CloudAnswer),
-        1 => sample.prop_map(RandomEvent::CloudFailed),
+        1 => sample.clone().prop_map(RandomEvent::CloudFailed),
         2 => (0..80u32).prop_map(RandomEvent::Pass),
+        3 => sample.prop_map(RandomEvent::Trigger),
+        1 => any::<bool>().prop_map(|by_trigger| {
+            RandomEvent::Numbering(if by_trigger { Numbering::Trigger } else { Numbering::Source })
+        }),
+        1 => Just(RandomEvent::Connected),
+        1 => Just(RandomEvent::Disconnected),
+        1 => Just(RandomEvent::Restart),
     ]
 }
 
@@ -63,17 +75,37 @@ impl Group {
                 self.event(Event::CloudFailed { sample: SampleId(n), reason: Degraded::CloudUnreachable });
             }
             RandomEvent::Pass(ms) => drop(self.after_ms(ms)),
+            RandomEvent::Trigger(n) => drop(self.trigger(n)),
+            RandomEvent::Numbering(numbering) => drop(self.event(Event::Numbering(numbering))),
+            RandomEvent::Connected => drop(self.event(Event::Connected)),
+            RandomEvent::Disconnected => drop(self.event(Event::Disconnected)),
+            RandomEvent::Restart => {
+                self.leader = networks::group().leader;
+                self.leader.recover(replay(entries(&self.done)), &mut self.done);
+            }
         }
+    }
+
+    /// Every closed sample that a compacted journal would have.
+    fn journalled_closed(&self) -> BTreeSet<SampleId> {
+        let mut closed = BTreeSet::new();
+        for entry in self.leader.journal_entries() {
+            if let Entry::ClosedRanges { ranges, .. } = entry {
+                closed.extend(ranges.iter().flat_map(|(first, last)| (first.0..=last.0).map(SampleId)));
+            }
+        }
+        closed
     }
 }
 
 proptest! {
     #[test]
-    fn every_opened_sample_ends_once_and_by_its_deadline(events in prop::collection::vec(any_event(), 0..120)) {
+    fn every_opened_or_triggered_sample_ends_once_and_by_its_deadline(events in prop::collection::vec(any_event(), 0..120)) {
         let mut group = networks::group();
         for event in &events {
             group.random_event(event);
         }
+        group.event(Event::Connected);
         // Runs all timers. Each must end a stage, so their number is bounded.
         for _ in 0..10_000 {
             let Some(timer) = group.leader.next_timer() else { break };
@@ -81,14 +113,15 @@ proptest! {
             group.event(Event::Tick);
         }
         prop_assert_eq!(group.leader.next_timer(), None);
-        prop_assert_eq!(group.leader.open_samples().len(), 0);
+        prop_assert_eq!(group.leader.unfinished_samples().count(), 0);
 
-        let mut opened: BTreeMap<SampleId, u32> = BTreeMap::new();
+        let mut opened: BTreeSet<SampleId> = BTreeSet::new();
+        let mut refused: BTreeSet<SampleId> = BTreeSet::new();
         let mut ended: BTreeMap<SampleId, u32> = BTreeMap::new();
         let (mut decided, mut dropped) = (0, 0);
         for action in &group.done {
             match action {
-                Action::Open(sample) => *opened.entry(*sample).or_default() += 1,
+                Action::Open(sample) | Action::Await(sample) => _ = opened.insert(*sample),
                 Action::Decide(decision) => {
                     decided += 1;
                     *ended.entry(decision.sample).or_default() += 1;
@@ -97,19 +130,29 @@ proptest! {
                     prop_assert!(decision.stages.decided_us <= window + 300_000 + 80_000, "{:?}", decision.stages);
                     prop_assert!((0.0..=1.0).contains(&decision.confidence));
                 }
-                Action::Drop { sample, .. } => {
+                Action::Drop { sample, reason } => {
                     dropped += 1;
                     *ended.entry(*sample).or_default() += 1;
+                    if *reason == Dropped::Implausible {
+                        refused.insert(*sample);
+                    }
                 }
                 Action::Request { .. }
                 | Action::Collect { .. }
                 | Action::AskCloud { .. }
                 | Action::Revise(_)
+                | Action::Numbering(_)
                 | Action::Republish(_) => {}
             }
         }
-        prop_assert!(opened.values().all(|&times| times == 1), "{:?}", opened);
-        prop_assert_eq!(&opened, &ended);
+        prop_assert!(ended.values().all(|&times| times == 1), "{:?}", ended);
+        prop_assert!(opened.is_disjoint(&refused));
+        let all_ended: BTreeSet<SampleId> = ended.keys().copied().collect();
+        prop_assert_eq!(&(&opened | &refused), &all_ended);
+        prop_assert_eq!(&group.journalled_closed(), &opened);
+        for (first, last) in group.closed() {
+            prop_assert!((first..=last).all(|sample| opened.contains(&SampleId(sample))));
+        }
         let settled = group.leader.settled();
         prop_assert_eq!((settled.decided, settled.dropped.values().sum::<u64>()), (decided, dropped));
         // Late samples in the notice are closed samples of late messages.
@@ -121,7 +164,7 @@ proptest! {
         let late: BTreeSet<SampleId> = events.iter().filter_map(late).collect();
         prop_assert!(named.is_subset(&late));
         prop_assert!(named.iter().all(|sample| ended.contains_key(sample)));
-        if let Some((&newest, _)) = opened.last_key_value() {
+        if let Some(&newest) = opened.last() {
             prop_assert_eq!(settled.highest, newest);
         }
     }

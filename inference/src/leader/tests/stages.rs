@@ -75,7 +75,7 @@ fn a_failing_cloud_has_a_time_too() {
 #[test]
 fn a_decision_of_a_device_closes_the_window() {
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(Micros::from_ms(9), Generation::Current, decided(2), &mut actions);
+    leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
     let stages = Stages { opened_us: 2_000, window_us: 2_000, decided_us: 2_000, ..Stages::default() };
     assert_eq!(decision(&actions).stages, stages);
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::exit::argmax;
-use headwater_inference::manifest::FeatureEncoding;
+use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit, TierOutput};
 use headwater_kernels::unpack_signs;
 use headwater_protocol::{Exit, Slot, SourceSet};
@@ -56,6 +56,17 @@ impl<'a> Reference<'a> {
         reference.edges = edges.collect();
         reference.exits = outputs.exits.map(|_, logits| values(logits));
         reference
+    }
+
+    /// Least and largest score of the section of a device or an edge; `None` for other sections and where no sample was seen.
+    pub fn score_range(&self, section: &str) -> Option<[f32; 2]> {
+        let slots = Slot::first(self.samples.slots).map(SectionManifest::device_name);
+        let edges = (0..self.edges.len()).map(SectionManifest::edge_name);
+        let devices = slots.zip(&self.devices);
+        let (_, outputs) = devices.chain(edges.zip(&self.edges)).find(|(name, _)| name == section)?;
+        let scores = outputs.scores.iter().copied();
+        let least = scores.clone().reduce(f32::min)?;
+        Some([least, scores.reduce(f32::max)?])
     }
 
     /// Compares the device sections of a bundle in an engine.

@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use headwater_protocol::{Decision, Exit};
+use headwater_telemetry::print_error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Counts decisions and shows the counts while they grow.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     before_cloud: u64,
     degraded: u64,
@@ -19,9 +20,14 @@ pub(super) struct Progress {
 /// Time between plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
+/// Says on standard error what the command waits for.
+pub(crate) fn waiting(event: &str, limit: Duration) {
+    print_error(&format!("waiting for {event}, at most {} s", limit.as_secs()));
+}
+
 impl Progress {
     /// Progress towards `total` samples; `quiet` shows nothing.
-    pub(super) fn new(total: u64, quiet: bool) -> Self {
+    pub(crate) fn new(total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target =
             if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -34,10 +40,10 @@ impl Progress {
     }
 
     /// Shows a line above the moving line.
-    pub(super) fn print_line(&self, line: &str) {
+    pub(crate) fn print_line(&self, line: &str) {
         if self.bar.is_hidden() {
             if self.next_line.is_some() {
-                eprintln!("{line}");
+                print_error(line);
             }
         } else {
             self.bar.println(line);
@@ -45,7 +51,7 @@ impl Progress {
     }
 
     /// Counts a decision.
-    pub(super) fn decided(&mut self, decision: &Decision) {
+    pub(crate) fn decided(&mut self, decision: &Decision) {
         self.before_cloud += u64::from(decision.exit != Exit::Cloud);
         self.degraded += u64::from(!decision.degraded.is_empty());
         self.missing += u64::from(decision.presence.missing_count());
@@ -56,12 +62,12 @@ impl Progress {
         {
             *next += LINE_EVERY;
             let (decided, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            eprintln!("{decided}/{total}  {}", self.message());
+            print_error(&format!("{decided}/{total}  {}", self.message()));
         }
     }
 
     /// Clears the moving line.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 

@@ -1,0 +1,233 @@
+//! `headwater enroll`: the authority of a site, its members' certificates, and the broker's files.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+use headwater_identity::{BrokerOptions, Issued, Member, Role, Site};
+use headwater_protocol::{GroupId, SiteId};
+
+use crate::print;
+
+/// Arguments of `headwater enroll`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  headwater enroll init --site hall --host broker.hall.example --host 10.0.0.5
+  headwater enroll add device --group gate cam-0 cam-1 cam-2
+  headwater enroll add leader --group gate
+  headwater enroll add cloud --host cloud.example
+  mosquitto -c site/broker/mosquitto.conf
+  headwater enroll revoke --group gate cam-1          then: kill -HUP of the broker
+Copy each member's folder to its machine and name its files in section [tls] of its settings (docs/security.md).
+The folder with authority.key is the site's secret: keep it off the machines that it certifies.")]
+pub struct EnrollArgs {
+    /// Folder of the site.
+    #[arg(long, global = true, value_name = "DIR", default_value = "site", env = "HEADWATER_SITE_DIR")]
+    pub dir: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: EnrollCommand,
+}
+
+/// Subcommands of `headwater enroll`.
+#[derive(Debug, Subcommand)]
+pub enum EnrollCommand {
+    /// Make a site: its authority, the broker's certificate, Mosquitto's configuration and access rules.
+    Init {
+        /// Name of the site, as in topics.
+        #[arg(long)]
+        site: SiteId,
+        /// Host name or address of the broker, as clients call it. May be given several times.
+        #[arg(long, required = true, value_name = "HOST")]
+        host: Vec<String>,
+        /// Port of the broker.
+        #[arg(long, default_value_t = 8883)]
+        port: u16,
+        /// Address that the broker listens on; every interface by default.
+        #[arg(long, value_name = "ADDRESS", default_value = "")]
+        listen: String,
+        /// Folder of the broker's files on its machine, where that is another one: copy the site's folder `broker` there.
+        #[arg(long, value_name = "DIR")]
+        broker_dir: Option<PathBuf>,
+        /// Validity of the certificates.
+        #[command(flatten)]
+        days: Days,
+    },
+    /// Give members their certificates and keys.
+    Add {
+        /// What the members may do.
+        role: RoleWord,
+        /// Names: the ids of devices or edges. Left out: the role, for a leader, the cloud or an operator.
+        names: Vec<String>,
+        /// Group of the members.
+        #[arg(long)]
+        group: Option<GroupId>,
+        /// Host name or address that clients call; for the cloud. May be given several times.
+        #[arg(long, value_name = "HOST")]
+        host: Vec<String>,
+        /// Validity of the certificates.
+        #[command(flatten)]
+        days: Days,
+    },
+    /// Give members new certificates and keys. The earlier ones stay valid until they expire.
+    Renew {
+        /// The members.
+        #[command(flatten)]
+        which: Which,
+        /// For the broker or the cloud: host names or addresses in place of the earlier ones. May be given several times.
+        #[arg(long, value_name = "HOST")]
+        host: Vec<String>,
+        /// Validity of the certificates.
+        #[command(flatten)]
+        days: Days,
+    },
+    /// Revoke every certificate of members. Their names are not given again.
+    Revoke {
+        /// The members.
+        #[command(flatten)]
+        which: Which,
+    },
+    /// List what was issued.
+    List {
+        /// One JSON object on stdout.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Validity of certificates.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Days {
+    /// Days until the certificates expire.
+    #[arg(long, default_value_t = 825, value_parser = clap::value_parser!(u32).range(1..=7300))]
+    pub days: u32,
+}
+
+/// Members by group and name.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Which {
+    /// Group of the members; left out for the broker and the cloud.
+    #[arg(long)]
+    pub group: Option<GroupId>,
+    /// Names.
+    #[arg(required = true)]
+    pub names: Vec<String>,
+}
+
+/// A role that can be added; the broker is made with its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleWord {
+    /// Publishes as itself alone.
+    Device,
+    /// Publishes requests, decisions and the account of its group.
+    Leader,
+    /// Runs an edge section of a group.
+    Edge,
+    /// The cloud service, for all groups.
+    Cloud,
+    /// Triggers samples, sends commands, sees frames.
+    Operator,
+    /// Reads results.
+    Consumer,
+}
+
+impl From<RoleWord> for Role {
+    fn from(word: RoleWord) -> Self {
+        match word {
+            RoleWord::Device => Self::Device,
+            RoleWord::Leader => Self::Leader,
+            RoleWord::Edge => Self::Edge,
+            RoleWord::Cloud => Self::Cloud,
+            RoleWord::Operator => Self::Operator,
+            RoleWord::Consumer => Self::Consumer,
+        }
+    }
+}
+
+/// What the broker needs after a change.
+const READ_AGAIN: &str =
+    "the broker reads rules, certificate and revoked.crl of its folder again at: kill -HUP PID\n";
+
+/// Runs the command.
+///
+/// # Errors
+/// The site, a name, or a file that cannot be used.
+pub fn run(args: &EnrollArgs) -> Result<()> {
+    match &args.command {
+        EnrollCommand::Init { site, host, port, listen, broker_dir, days } => {
+            let options = BrokerOptions { port: *port, address: listen.clone(), folder: broker_dir.clone() };
+            let made = Site::create(&args.dir, site.clone(), host, &options, days.days)?;
+            let own = made.folder_of(&made.member(None, Role::Broker.name())?);
+            let broker = broker_dir.as_ref().unwrap_or(&own).display();
+            print(&format!(
+                "site {}: the broker's files are in {}\nstart the broker: mosquitto -c {broker}/mosquitto.conf\n",
+                made.name(),
+                own.display()
+            ))
+        }
+        EnrollCommand::Add { role, names, group, host, days } => {
+            let mut site = Site::open(&args.dir)?;
+            let role = Role::from(*role);
+            let own_name = matches!(role, Role::Leader | Role::Cloud | Role::Operator);
+            let names =
+                if names.is_empty() && own_name { vec![role.name().to_owned()] } else { names.clone() };
+            if names.is_empty() {
+                return Err(crate::BadUsage(format!("{}: which names?", role.name())).into());
+            }
+            for name in names {
+                let folder = site.enroll(Member::new(role, group.clone(), name)?, host, days.days)?;
+                print(&format!("{}\n", folder.display()))?;
+            }
+            if role.has_group() { print(READ_AGAIN) } else { Ok(()) }
+        }
+        EnrollCommand::Renew { which, host, days } => {
+            let mut site = Site::open(&args.dir)?;
+            let members = members(&site, which)?;
+            for member in &members {
+                let folder = site.renew(member, host, days.days)?;
+                print(&format!("{}\n", folder.display()))?;
+            }
+            let has_broker = members.iter().any(|member| member.role == Role::Broker);
+            if has_broker { print(READ_AGAIN) } else { Ok(()) }
+        }
+        EnrollCommand::Revoke { which } => {
+            let mut site = Site::open(&args.dir)?;
+            for member in members(&site, which)? {
+                site.revoke(&member)?;
+                print(&format!("{member}: revoked\n"))?;
+            }
+            print(READ_AGAIN)?;
+            print(
+                "members refuse a revoked broker or cloud, and the cloud its clients, with the new revoked.crl of their folders\n",
+            )
+        }
+        EnrollCommand::List { json } => list(&Site::open(&args.dir)?, *json),
+    }
+}
+
+/// The members of these names, whatever their role.
+fn members(site: &Site, which: &Which) -> Result<Vec<Member>> {
+    which.names.iter().map(|name| Ok(site.member(which.group.as_ref(), name)?)).collect()
+}
+
+fn list(site: &Site, json: bool) -> Result<()> {
+    if json {
+        let list = serde_json::json!({ "site": site.name(), "issued": site.issued() });
+        return print(&format!("{list}\n"));
+    }
+    let mut text =
+        format!("site {}\n{:<10} {:<28} {:<22} {}\n", site.name(), "role", "member", "expires", "state");
+    let issued = site.issued();
+    for (index, Issued { member, expires, revoked, .. }) in issued.iter().enumerate() {
+        let day = expires.split('T').next().unwrap_or_default();
+        let is_renewed = issued[index + 1..].iter().any(|later| later.member == *member);
+        let state = match revoked {
+            Some(at) => format!("revoked {at}"),
+            None if is_renewed => "valid, renewed since".to_owned(),
+            None => "valid".to_owned(),
+        };
+        text += &format!("{:<10} {:<28} {day:<22} {state}\n", member.role.name(), member.to_string());
+    }
+    print(&text)
+}

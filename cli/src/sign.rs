@@ -1,0 +1,61 @@
+//! `headwater sign`: signs a bundle, so that tiers with the key's other half take no other.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use headwater_identity::{read_signing_key, write_signing_key};
+use headwater_inference::bundle::{Bundle, SigningKey};
+
+use crate::print;
+
+/// Arguments of `headwater sign`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  headwater sign --new-key signing.key                  make a key; its public half is printed
+  headwater sign --key signing.key network.hwb          sign the file in place
+  headwater-device --trusted-keys 5f3c... ...            take bundles of this key alone
+The signature covers network.json and policy.json, and by their hashes the sections; report.json is not covered.")]
+pub struct SignArgs {
+    /// Make a key in this file, and print its public half.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "bundle"])]
+    pub new_key: Option<PathBuf>,
+    /// File of the key that signs.
+    #[arg(long, value_name = "FILE", required_unless_present = "new_key")]
+    pub key: Option<PathBuf>,
+    /// Bundle to sign.
+    #[arg(required_unless_present = "new_key")]
+    pub bundle: Option<PathBuf>,
+    /// Write the signed bundle here, instead of in place.
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A key or bundle that cannot be read or written.
+pub fn run(args: &SignArgs) -> Result<()> {
+    if let Some(path) = &args.new_key {
+        write_signing_key(path)?;
+        let key = SigningKey::from_pkcs8(&read_signing_key(path)?)?;
+        return print(&format!("{}\n", key.verifying_key()));
+    }
+    let (Some(key), Some(path)) = (&args.key, &args.bundle) else {
+        return Err(crate::BadUsage("expected --key FILE and a bundle, or --new-key FILE".into()).into());
+    };
+    let key = SigningKey::from_pkcs8(&read_signing_key(key)?)?;
+    let bundle = Bundle::open(path)?;
+    let out = args.out.as_ref().unwrap_or(path);
+    // Beside its place first: a killed run leaves the old bundle.
+    let mut beside = out.as_os_str().to_owned();
+    beside.push(".new");
+    std::fs::write(&beside, bundle.signed(&key)).with_context(|| out.display().to_string())?;
+    std::fs::rename(&beside, out).with_context(|| out.display().to_string())?;
+    let (network, policy) = (bundle.network_id().short(), bundle.policy_id());
+    print(&format!(
+        "{}: network {network}, policy {policy}, signed by {}\n",
+        out.display(),
+        key.verifying_key()
+    ))
+}

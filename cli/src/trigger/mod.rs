@@ -1,0 +1,168 @@
+//! `headwater trigger`: asks a running group for samples, and prints their results.
+
+mod found_group;
+mod summary;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use headwater_group::{ClientSettings, GroupClient, GroupEvent};
+use headwater_protocol::{NetworkId, SampleId};
+use headwater_telemetry::print_error;
+use tokio::time::sleep_until;
+
+use crate::BadUsage;
+use crate::args::TriggerArgs;
+use crate::progress::{Progress, waiting};
+use found_group::find_group;
+use summary::{Summary, result_line};
+
+/// Limit for the broker to accept the command.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+/// Limit for the broker to take the last triggers at the end.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Sends the triggers, and prints the results where they are asked for.
+///
+/// # Errors
+/// [`BadUsage`] for ids beyond the last one. Otherwise the broker's refusal, a group that is not there or takes no triggers, and
+/// with `--watch` samples without a result.
+pub fn run(args: &TriggerArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("starting the async runtime")?.block_on(trigger(args))
+}
+
+async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
+    let broker = args.security.access(&args.broker)?;
+    waiting(&format!("the broker {}", args.broker), CONNECT_LIMIT);
+    let mut client = GroupClient::connect(ClientSettings {
+        broker,
+        site: args.site.clone(),
+        group: args.group.clone(),
+        // The births name the network.
+        network: NetworkId([0; 32]),
+        client_id: format!("headwater-trigger-{}", std::process::id()),
+        wait_limit: CONNECT_LIMIT,
+    })
+    .await?;
+    let found = find_group(&mut client, args).await?;
+    client.set_network(found.network);
+    client.begin_account();
+    let (first, count) = match args.id {
+        Some(id) => (id, 1),
+        None => (found.newest.0.checked_add(1).ok_or_else(no_more_ids)?, args.count),
+    };
+    if args.id.is_some_and(|id| id <= found.newest.0) {
+        print_error(&format!(
+            "sample {first} is not newer than the newest one of the leader, {}: the leader may have settled it already",
+            found.newest
+        ));
+    }
+    first.checked_add(count - 1).ok_or_else(no_more_ids)?;
+    let mut run = Run::new(args, client, first, count);
+    run.run_to_end().await?;
+    run.finish().await
+}
+
+fn no_more_ids() -> BadUsage {
+    BadUsage(format!("--id, --count: expected ids up to {}, found later ones", u64::MAX))
+}
+
+/// Triggers in progress.
+struct Run<'a> {
+    args: &'a TriggerArgs,
+    client: GroupClient,
+    first: u64,
+    count: u64,
+    /// Triggers sent.
+    sent: u64,
+    start: Instant,
+    /// When a trigger was last sent or a sample last came to its end.
+    last_change: Instant,
+    unsettled: u64,
+    progress: Progress,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a TriggerArgs, client: GroupClient, first: u64, count: u64) -> Self {
+        let start = Instant::now();
+        // Results in a terminal are progress enough, and a moving line would run into them.
+        let is_quiet = args.watch && std::io::stdout().is_terminal();
+        let progress = Progress::new(count, is_quiet || !args.watch);
+        Self { args, client, first, count, sent: 0, start, last_change: start, unsettled: 0, progress }
+    }
+
+    async fn run_to_end(&mut self) -> anyhow::Result<()> {
+        loop {
+            let now = Instant::now();
+            while self.sent < self.count && self.trigger_time() <= now {
+                let sample = SampleId(self.first + self.sent);
+                let sent = self.client.trigger(sample).await;
+                sent.with_context(|| format!("after {} of {} triggers", self.sent, self.count))?;
+                (self.sent, self.last_change) = (self.sent + 1, now);
+            }
+            let has_all = self.sent == self.count && !self.waits_for_results();
+            let limit = self.last_change + Duration::from_secs(self.args.timeout_s);
+            if has_all || (self.sent == self.count && now >= limit) {
+                return Ok(());
+            }
+            let next = if self.sent < self.count { self.trigger_time() } else { limit };
+            tokio::select! {
+                event = self.client.next() => self.record(event?)?,
+                () = sleep_until(next.into()) => {}
+            }
+        }
+    }
+
+    fn waits_for_results(&self) -> bool {
+        self.args.watch && self.client.account().unsettled_count() > 0
+    }
+
+    /// When the next trigger is due.
+    fn trigger_time(&self) -> Instant {
+        self.start + Duration::from_secs_f64(self.sent as f64 / self.args.rate)
+    }
+
+    fn record(&mut self, event: GroupEvent) -> anyhow::Result<()> {
+        let unsettled = self.client.account().unsettled_count();
+        if unsettled != self.unsettled {
+            (self.unsettled, self.last_change) = (unsettled, Instant::now());
+        }
+        let GroupEvent::Decided(sample) = event else { return Ok(()) };
+        let is_ours = (self.first..self.first + self.sent).contains(&sample.0);
+        let Some(decided) = self.client.account().sample(sample).filter(|_| is_ours && self.args.watch)
+        else {
+            return Ok(());
+        };
+        let latency = decided.latency();
+        let Some((decision, _)) = &decided.decision else { return Ok(()) };
+        self.progress.decided(decision);
+        let line = match self.args.json {
+            true => serde_json::to_string(decision).context("writing a result")?,
+            false => result_line(decision, latency),
+        };
+        crate::print(&(line + "\n"))
+    }
+
+    /// Closes the connection and prints the account.
+    async fn finish(self) -> anyhow::Result<()> {
+        self.progress.finish();
+        let summary = Summary::of(&self);
+        self.client.close(CLOSE_LIMIT).await;
+        let text = if self.args.json { serde_json::to_string(&summary)? } else { summary.to_string() };
+        crate::print(&(text + "\n"))?;
+        if summary.without_result > 0 && self.args.watch {
+            bail!(
+                "{} of {} samples have no result {} s after the last news: is an aggregator up for {}/{}, with the bundle of its \
+                 devices? Its log says what it refuses",
+                summary.without_result,
+                summary.triggered,
+                self.args.timeout_s,
+                self.args.site,
+                self.args.group
+            );
+        }
+        Ok(())
+    }
+}

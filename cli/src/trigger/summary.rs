@@ -1,0 +1,127 @@
+//! What `headwater trigger` prints.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use headwater_protocol::{Decision, Dropped};
+use serde::Serialize;
+
+use super::Run;
+
+/// Account of a run. Without `--watch` only the triggers are known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Summary {
+    /// First id.
+    pub(super) first: u64,
+    /// Last id.
+    pub(super) last: u64,
+    /// Triggers sent.
+    pub(super) triggered: u64,
+    /// Samples that were decided.
+    pub(super) decided: u64,
+    /// Samples of the group that were dropped during the run, by reason.
+    pub(super) dropped: BTreeMap<Dropped, u64>,
+    /// Samples that were neither decided nor dropped.
+    pub(super) without_result: u64,
+    /// Whether results were waited for.
+    pub(super) watched: bool,
+}
+
+impl Summary {
+    pub(super) fn of(run: &Run<'_>) -> Self {
+        let account = run.client.account();
+        Self {
+            first: run.first,
+            last: run.first + run.count - 1,
+            triggered: run.sent,
+            decided: account.decided_count,
+            dropped: account.dropped(),
+            without_result: account.unsettled_count(),
+            watched: run.args.watch,
+        }
+    }
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.triggered {
+            1 => write!(f, "triggered sample {}", self.first)?,
+            many => write!(f, "triggered {many} samples, {} to {}", self.first, self.last)?,
+        }
+        if !self.watched {
+            return Ok(());
+        }
+        write!(f, "; decided {}", self.decided)?;
+        self.dropped
+            .iter()
+            .try_for_each(|(reason, count)| write!(f, ", dropped {} {count}", reason.name()))?;
+        write!(f, ", without result {}", self.without_result)
+    }
+}
+
+/// One result for people.
+pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> String {
+    let Decision { sample, label, confidence, exit, .. } = decision;
+    let mut line = format!("sample {sample}  {label}  confidence {confidence:.2}  exit {}", exit.name());
+    if let Some(latency) = latency {
+        line += &format!("  {:.1} ms", latency.as_secs_f64() * 1e3);
+    }
+    if !decision.degraded.is_empty() {
+        let reasons: Vec<_> = decision.degraded.iter().map(|reason| reason.name()).collect();
+        line += &format!("  degraded {}", reasons.join(", "));
+    }
+    match decision.presence.missing_count() {
+        0 => line,
+        missing => format!("{line}  missing devices {missing}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::{Degraded, Exit, HopBytes, NetworkId, PolicyId, Presence, SampleId, Stages};
+
+    use super::*;
+
+    #[test]
+    fn a_result_is_one_line_with_what_a_person_asks_first() {
+        let mut decision = Decision {
+            sample: SampleId(17),
+            class: 3,
+            label: "dress".into(),
+            confidence: 0.934,
+            exit: Exit::Local,
+            presence: Presence::missing(2),
+            degraded: vec![Degraded::CloudTimeout, Degraded::Late],
+            network: NetworkId([0; 32]),
+            policy: PolicyId([0; 8]),
+            stages: Stages::default(),
+            bytes: HopBytes::default(),
+        };
+        assert_eq!(
+            result_line(&decision, Some(Duration::from_micros(12_340))),
+            "sample 17  dress  confidence 0.93  exit local  12.3 ms  degraded cloud_timeout, late  missing devices 2"
+        );
+        (decision.degraded, decision.presence) = (Vec::new(), Presence::missing(0));
+        assert_eq!(result_line(&decision, None), "sample 17  dress  confidence 0.93  exit local");
+    }
+
+    #[test]
+    fn the_account_says_what_is_known() {
+        let mut summary = Summary {
+            first: 5,
+            last: 7,
+            triggered: 3,
+            decided: 1,
+            dropped: [(Dropped::Shed, 1)].into(),
+            without_result: 1,
+            watched: true,
+        };
+        assert_eq!(
+            summary.to_string(),
+            "triggered 3 samples, 5 to 7; decided 1, dropped shed 1, without result 1"
+        );
+        (summary.watched, summary.triggered) = (false, 1);
+        assert_eq!(summary.to_string(), "triggered sample 5");
+    }
+}

@@ -1,0 +1,224 @@
+//! Who may ask: holders of a certificate of the authority, or of a key.
+//!
+//! | `[tls]` | `http.keys_file` | who is answered |
+//! | --- | --- | --- |
+//! | no | no | everybody |
+//! | no | yes | who shows a key |
+//! | yes | no | who shows a certificate; others get no connection |
+//! | yes | yes | who shows either |
+//!
+//! Health is told to everybody who gets a connection.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use headwater_protocol::Fault;
+use headwater_transport::tls::{Certificate, ServerIdentity};
+use headwater_transport::{Reloading, RequestConnection};
+
+use crate::app::CloudState;
+use crate::refusal::Refusal;
+use crate::settings::CloudConfig;
+
+/// Roles of `headwater enroll` whose certificates are taken. A certificate without a role is of another authority, which decides by itself.
+const ROLES: [&str; 3] = ["leader", "edge", "operator"];
+
+/// Shortest key: 128 bits in hexadecimal or Base64 are longer.
+const MIN_KEY_BYTES: usize = 16;
+
+/// Largest file of keys, bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Certificates and keys that are taken.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    identity: Option<ServerIdentity>,
+    keys: Option<Reloading<Keys>>,
+}
+
+/// Keys of clients.
+struct Keys(Vec<String>);
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.0.len())
+    }
+}
+
+impl Admission {
+    /// Reads certificate and keys of the settings.
+    ///
+    /// # Errors
+    /// The file that cannot be used, with its setting.
+    pub(crate) fn new(config: &CloudConfig) -> Result<Self, String> {
+        let keys = config.http.keys_file.clone().map(keys).transpose();
+        let keys = keys.map_err(|reason| format!("http.keys_file: {reason}"))?;
+        let identity = config.security.tls.files()?.map(|files| match &keys {
+            Some(_) => ServerIdentity::one_sided(files),
+            None => ServerIdentity::mutual(files),
+        });
+        let identity = identity.transpose().map_err(|error| format!("tls: {error}"))?;
+        Ok(Self { identity, keys })
+    }
+
+    /// Own certificate and accepted authority; `None` without TLS.
+    pub(crate) fn identity(&self) -> Option<&ServerIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// Checks what a client shows.
+    fn check(&self, certificate: Option<&Certificate>, authorization: Option<&str>) -> Result<(), Refusal> {
+        let refuse = |reason: &str| Err(Refusal::new(Fault::Unauthorized, reason));
+        match (&self.identity, certificate) {
+            (Some(identity), Some(certificate)) if !identity.still_accepts(certificate) => {
+                refuse("the client's certificate is revoked or has expired")
+            }
+            (Some(_), Some(Certificate { role: Some(role), .. })) if !ROLES.contains(&role.as_str()) => {
+                refuse("the client's certificate is not that of a leader, an edge or an operator")
+            }
+            (Some(_), Some(_)) => Ok(()),
+            (Some(_) | None, _) => match &self.keys {
+                None => Ok(()),
+                Some(keys) => {
+                    let shown = authorization.and_then(|value| value.strip_prefix("Bearer "));
+                    let is_known = shown.is_some_and(|shown| keys.get().contain(shown));
+                    let expected = "expected a key of this service: authorization: Bearer KEY";
+                    if is_known { Ok(()) } else { refuse(expected) }
+                }
+            },
+        }
+    }
+}
+
+impl Keys {
+    /// Whether a key is among these, in a time that does not tell how much of it is right.
+    fn contain(&self, shown: &str) -> bool {
+        let is_equal = |key: &String| {
+            let differences = key.bytes().zip(shown.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+            key.len() == shown.len() && std::hint::black_box(differences) == 0
+        };
+        self.0.iter().fold(false, |found, key| found | is_equal(key))
+    }
+}
+
+/// Keys of a file, one a line; empty lines and those that begin with `#` are passed over.
+fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
+    Reloading::new("keys of clients", vec![file.clone()], move || read_keys(&file))
+}
+
+fn read_keys(file: &Path) -> Result<Keys, String> {
+    let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
+    let bytes = std::fs::metadata(file).map_err(|error| of(&error))?.len();
+    if bytes > MAX_FILE_BYTES {
+        return Err(of(&format!("expected at most {MAX_FILE_BYTES} bytes, found {bytes}")));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| of(&error))?;
+    let lines = text.lines().map(str::trim).zip(1..);
+    let keys = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).map(|(key, line)| {
+        if key.len() < MIN_KEY_BYTES {
+            return Err(of(&format!("line {line}: expected a key of {MIN_KEY_BYTES} characters or more")));
+        }
+        Ok(key.to_owned())
+    });
+    let keys: Vec<_> = keys.collect::<Result<_, _>>()?;
+    if keys.is_empty() { Err(of(&"expected a key in each line, found none")) } else { Ok(Keys(keys)) }
+}
+
+/// Refuses requests of clients that are not admitted; counts them.
+pub(crate) async fn admit(State(state): State<CloudState>, request: Request, next: Next) -> Response {
+    let shared = &state.shared;
+    let connection = request.extensions().get::<RequestConnection>();
+    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let certificate = connection.and_then(RequestConnection::certificate);
+    if let Err(refusal) = shared.admission.check(certificate, authorization) {
+        shared.metrics.refused(refusal.fault).inc();
+        if let Some(connection) = connection {
+            let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
+            shared.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);
+        }
+        return refusal.into_response();
+    }
+    next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn with_keys(text: &str) -> Result<Reloading<Keys>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        std::fs::write(&file, text).unwrap();
+        keys(file)
+    }
+
+    #[test]
+    fn a_key_is_needed_where_there_are_keys() {
+        let keys = with_keys("# two groups\n0123456789abcdef\n\n  fedcba9876543210\n").unwrap();
+        let admission = Admission { identity: None, keys: Some(keys) };
+        for key in ["0123456789abcdef", "fedcba9876543210"] {
+            assert_eq!(admission.check(None, Some(&format!("Bearer {key}"))), Ok(()));
+        }
+        for wrong in ["Bearer 0123456789abcdeX", "Bearer ", "Bearer 0123456789abcdef0", "0123456789abcdef"] {
+            let refusal = admission.check(None, Some(wrong)).unwrap_err();
+            assert_eq!(refusal.fault, Fault::Unauthorized);
+            assert!(!refusal.message.contains("0123"));
+        }
+        assert!(admission.check(None, None).is_err());
+        assert_eq!(Admission { identity: None, keys: None }.check(None, None), Ok(()));
+    }
+
+    #[test]
+    fn a_file_of_keys_that_cannot_work_is_named() {
+        for (text, reason) in [("# none\n", "expected a key"), ("short\n", "line 1: expected a key of 16")] {
+            let refused = with_keys(text).unwrap_err();
+            assert!(refused.contains(reason) && !refused.contains("short"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn only_members_that_ask_the_cloud_are_admitted_by_their_certificates() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut site = headwater_identity::Site::create(
+            &folder.path().join("site"),
+            "hall".parse().unwrap(),
+            &["localhost".into()],
+            &headwater_identity::BrokerOptions::default(),
+            30,
+        )
+        .unwrap();
+        let cloud = headwater_identity::Member::new(headwater_identity::Role::Cloud, None, "cloud").unwrap();
+        let own = site.enroll(cloud, &["localhost".into()], 30).unwrap();
+        let files = headwater_transport::tls::IdentityFiles {
+            authority: own.join("authority.pem"),
+            own: Some(headwater_transport::tls::KeyPair {
+                certificate: own.join("certificate.pem"),
+                key: own.join("key.pem"),
+            }),
+            revoked: None,
+        };
+        let admission = Admission { identity: Some(ServerIdentity::mutual(files).unwrap()), keys: None };
+        let holder = |role: Option<&str>| Certificate {
+            site: Some("hall".into()),
+            group: Some("gate".into()),
+            name: Some("somebody".into()),
+            role: role.map(str::to_owned),
+            serial: "01".into(),
+            expires: SystemTime::now() + Duration::from_secs(60),
+        };
+        for role in [Some("leader"), Some("edge"), Some("operator"), None] {
+            assert_eq!(admission.check(Some(&holder(role)), None), Ok(()), "{role:?}");
+        }
+        for role in ["device", "consumer", "broker"] {
+            assert!(admission.check(Some(&holder(Some(role))), None).is_err(), "{role}");
+        }
+        let expired = Certificate { expires: SystemTime::now() - Duration::from_secs(1), ..holder(None) };
+        assert!(admission.check(Some(&expired), None).is_err());
+    }
+}

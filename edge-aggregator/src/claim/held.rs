@@ -1,0 +1,100 @@
+//! The claim of a process that leads.
+
+use headwater_protocol::{DeviceState, LeaderClaim};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{BEAT, LOG_EVERY, RETRY, claim_text, read_claim};
+
+/// The claim of a process that leads, and whether the broker has confirmed it on this connection.
+#[derive(Debug)]
+pub(crate) struct HeldClaim {
+    claim: LeaderClaim,
+    /// Whether the claim came back on this connection, with no better one before.
+    is_confirmed: bool,
+    /// The claim of the leader that took over.
+    taken_over: Option<LeaderClaim>,
+    /// Time of the next publication; `None` without a connection.
+    next: Option<Instant>,
+    published: Option<Instant>,
+    alteration_logged: Option<Instant>,
+}
+
+impl HeldClaim {
+    /// A claim that has come back first.
+    pub(crate) fn new(claim: LeaderClaim) -> Self {
+        Self {
+            claim,
+            is_confirmed: false,
+            taken_over: None,
+            next: None,
+            published: None,
+            alteration_logged: None,
+        }
+    }
+
+    /// A new connection: the claim is published again, and counts again when it has come back.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        self.is_confirmed = false;
+        self.next = Some(now);
+    }
+
+    pub(crate) fn disconnected(&mut self) {
+        self.is_confirmed = false;
+        self.next = None;
+    }
+
+    /// Takes a message of the topic. Returns whether it confirms the claim on this connection.
+    pub(crate) fn receive(&mut self, now: Instant, payload: &[u8]) -> bool {
+        let Some(found) = read_claim(payload).ok() else {
+            self.repair(now, "no claim");
+            return false;
+        };
+        let (own, is_up) = (&self.claim, found.state == DeviceState::Up);
+        if is_up && (found.instance, found.term) == (own.instance, own.term) {
+            return !std::mem::replace(&mut self.is_confirmed, true);
+        }
+        // The first claim of a term counts, and its leader alone goes on to publish it. A broker that forgot the claim may have let a second
+        // leader begin with the same term: the larger name stays.
+        let is_better = found.term > own.term
+            || found.term == own.term && found.beat > 0 && found.instance > own.instance;
+        if is_up && is_better {
+            self.taken_over = Some(found);
+        } else {
+            self.repair(now, if is_up { "an older claim" } else { "a last will" });
+        }
+        false
+    }
+
+    /// The claim of the leader that took over, after which this process must not decide.
+    pub(crate) fn taken_over(&self) -> Option<&LeaderClaim> {
+        self.taken_over.as_ref()
+    }
+
+    /// Time of the next publication.
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// The claim as a message, when it is time to publish it.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.next.filter(|next| *next <= now && self.taken_over.is_none())?;
+        self.next = Some(now + if self.is_confirmed { BEAT } else { RETRY });
+        self.published = Some(now);
+        self.claim.beat += 1;
+        Some(claim_text(&self.claim))
+    }
+
+    /// Publishes the claim soon, since the topic holds something else.
+    fn repair(&mut self, now: Instant, found: &str) {
+        if self.alteration_logged.is_none_or(|at| now >= at + LOG_EVERY) {
+            self.alteration_logged = Some(now);
+            warn!(
+                found,
+                "the claim of this leader was altered or cleared at the broker, and is published again"
+            );
+        }
+        let earliest = self.published.map_or(now, |published| published + RETRY).max(now);
+        self.next = self.next.map(|next| next.min(earliest));
+    }
+}

@@ -1,0 +1,97 @@
+//! The name of a leader: a random number in a file beside its journal, so that a restart is the same leader.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::InstanceId;
+use tracing::warn;
+
+/// Bytes of a file that are read: more than a name has.
+const MAX_BYTES: u64 = 64;
+
+/// The name of the leader with this journal; a new name for each process without a journal. A name that cannot be kept does not stop the
+/// leader: its restart is then another leader.
+pub(crate) fn instance_of_journal(journal: Option<&Path>) -> InstanceId {
+    let Some(path) = journal.map(beside) else { return InstanceId(random()) };
+    match read(&path) {
+        Ok(Some(known)) => return known,
+        Ok(None) => {}
+        Err(error) => {
+            warn!(file = %path.display(), %error, "the name of this leader cannot be read, a new one is made");
+        }
+    }
+    let name = InstanceId(random());
+    if let Err(error) = write(&path, name) {
+        warn!(file = %path.display(), %error, "the name of this leader cannot be kept; a restart waits like another leader");
+    }
+    name
+}
+
+/// A number that differs between processes and calls: the seed of a new hasher.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Path of the file: the journal's with `.instance` at its end.
+fn beside(journal: &Path) -> PathBuf {
+    let mut path = OsString::from(journal);
+    path.push(".instance");
+    path.into()
+}
+
+/// Reads a name; `None` where there is no file.
+fn read(path: &Path) -> io::Result<Option<InstanceId>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    InstanceId::try_from(text.trim_end().to_owned()).map(Some).map_err(io::Error::other)
+}
+
+/// Writes a name so that it survives a power loss: a new file, renamed over the old one.
+fn write(path: &Path, name: InstanceId) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = File::create(&beside)?;
+    writeln!(file, "{name}")?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_keeps_its_name_with_its_journal_and_a_damaged_name_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal");
+        let first = instance_of_journal(Some(&journal));
+        assert_eq!(instance_of_journal(Some(&journal)), first);
+        assert_ne!(instance_of_journal(Some(&folder.path().join("other"))), first);
+        for damaged in [&b""[..], b"\0\0\0\0", b"not a name\n", &[0xff; 1000]] {
+            std::fs::write(beside(&journal), damaged).unwrap();
+            let next = instance_of_journal(Some(&journal));
+            assert_ne!(next, first);
+            assert_eq!(instance_of_journal(Some(&journal)), next);
+        }
+    }
+
+    #[test]
+    fn without_a_journal_every_process_has_another_name() {
+        assert_ne!(instance_of_journal(None), instance_of_journal(None));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_kept_is_used_all_the_same() {
+        let missing = Path::new("/nowhere/journal");
+        assert_ne!(instance_of_journal(Some(missing)), instance_of_journal(Some(missing)));
+    }
+}

@@ -1,0 +1,77 @@
+//! Which process leads the group: claims on the retained topic `leader`.
+//!
+//! ```text
+//!           no claim, `down`, or an own one        own claim comes back first
+//! [Waiting] ──────────────────────────────> claims ──────────────────────────> leads [HeldClaim]
+//!     ^                                        │                                  │
+//!     └──── another claim comes back first ────┴── another one of a higher term ──┘
+//! ```
+//!
+//! The broker puts all claims into one order, so that of two claims with one term the first one counts. A leader publishes its claim
+//! every [`BEAT`]; a claim that nobody has renewed for [`SILENT`] belongs to a dead leader.
+
+mod held;
+mod instance;
+mod since;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub(crate) use held::HeldClaim;
+pub(crate) use instance::{instance_of_journal, random};
+pub(crate) use since::utc_text;
+pub(crate) use waiting::{Step, Waiting, Won};
+
+use std::time::Duration;
+
+use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
+
+/// Time between two publications of a leader's claim.
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
+
+/// A claim that was not published for this time belongs to a dead leader.
+pub(crate) const SILENT: Duration = Duration::from_secs(20);
+
+/// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later still precedes the own one.
+pub(crate) const LISTEN: Duration = Duration::from_millis(300);
+
+/// Wait for the own claim to come back, and shortest time between two repairs of an altered claim.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Shortest time between two log lines of one kind.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// The first claim of a term.
+pub(crate) fn new_claim(instance: InstanceId, term: u64) -> LeaderClaim {
+    LeaderClaim {
+        instance,
+        term,
+        state: DeviceState::Up,
+        software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
+        since: utc_text(std::time::SystemTime::now()),
+        beat: 0,
+    }
+}
+
+/// Longest text of a claim, in bytes: the log shows it.
+const MAX_TEXT_BYTES: usize = 128;
+
+/// Reads a claim.
+///
+/// # Errors
+/// A sentence that names the mistake.
+fn read_claim(payload: &[u8]) -> Result<LeaderClaim, String> {
+    let claim = LeaderClaim::read(payload)?;
+    for (name, text) in [("software", &claim.software), ("since", &claim.since)] {
+        if text.len() > MAX_TEXT_BYTES {
+            let found = text.len();
+            return Err(format!("leader: {name}: expected at most {MAX_TEXT_BYTES} bytes, found {found}"));
+        }
+    }
+    Ok(claim)
+}
+
+/// A claim as JSON.
+pub(crate) fn claim_text(claim: &LeaderClaim) -> Vec<u8> {
+    serde_json::to_vec(claim).expect("names and numbers have a JSON form")
+}

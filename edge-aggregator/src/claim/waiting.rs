@@ -1,0 +1,246 @@
+//! A leader that does not lead yet: reads the claim of the group and decides when to claim.
+
+use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{LISTEN, RETRY, SILENT, read_claim};
+use crate::log_limit::LogLimit;
+use crate::report::LeadState;
+
+/// State of a waiting leader.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    own: InstanceId,
+    /// Whether the next claim replaces that of a leader that is up; an operator's order, for one claim.
+    take_over: bool,
+    /// Whether claims with the own name come from another process: one that took over with a copy of the journal.
+    is_own_foreign: bool,
+    /// Time from which a missing claim means that nobody leads; `None` without a connection.
+    listen_until: Option<Instant>,
+    /// Highest term seen.
+    term: u64,
+    /// The latest claim, of this connection.
+    known: Option<Known>,
+    claimed: Option<Claimed>,
+    /// Term that this process has claimed last.
+    published: u64,
+    /// Whether another instance was up since this process led last.
+    after_another: bool,
+    log: LogLimit,
+}
+
+/// Log lines in a minute about the claims of others.
+const MAX_LINES: u32 = 6;
+
+/// A claim as it was heard last.
+#[derive(Debug)]
+struct Known {
+    claim: LeaderClaim,
+    heard: Instant,
+    is_named: bool,
+    is_silence_named: bool,
+}
+
+/// The own claim, published and not back yet.
+#[derive(Clone, Copy, Debug)]
+struct Claimed {
+    term: u64,
+    until: Instant,
+    is_back: bool,
+}
+
+/// What a waiting leader does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing before [`Waiting::timer`].
+    Wait,
+    /// Publishes the own claim with this term.
+    Claim {
+        /// The term.
+        term: u64,
+    },
+    /// The own claim came back first: this process leads.
+    Lead(Won),
+}
+
+/// A claim that came back first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Won {
+    pub(crate) term: u64,
+    /// Whether another instance led before: it may have decided samples that are open or unsent in the own journal.
+    pub(crate) after_another: bool,
+}
+
+impl Waiting {
+    pub(crate) fn new(own: InstanceId, take_over: bool) -> Self {
+        Self {
+            own,
+            take_over,
+            is_own_foreign: false,
+            listen_until: None,
+            term: 0,
+            known: None,
+            claimed: None,
+            published: 0,
+            after_another: false,
+            log: LogLimit::new(MAX_LINES),
+        }
+    }
+
+    /// This process led, and another one took over with this claim.
+    pub(crate) fn lost(&mut self, now: Instant, claim: LeaderClaim) {
+        self.is_own_foreign |= claim.instance == self.own;
+        self.disconnected();
+        self.learn(now, claim);
+    }
+
+    /// The broker has accepted the subscription; its retained message comes now.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        // A broker that has forgotten the claim of a living leader hears it again soon.
+        let knew_leader = self.known.take().is_some_and(|known| self.is_anothers(&known.claim));
+        self.listen_until = Some(now + if knew_leader { SILENT } else { LISTEN });
+        self.claimed = None;
+    }
+
+    pub(crate) fn disconnected(&mut self) {
+        self.listen_until = None;
+        self.claimed = None;
+    }
+
+    /// Takes a message of the topic; an empty one clears the claim.
+    pub(crate) fn receive(&mut self, now: Instant, payload: &[u8]) {
+        if payload.is_empty() {
+            if self.known.take().is_some_and(|known| self.is_anothers(&known.claim)) {
+                self.listen_until = Some(now + SILENT);
+            }
+            return;
+        }
+        match read_claim(payload) {
+            Ok(claim) => self.learn(now, claim),
+            Err(why) => {
+                if self.log.take(now).is_some() {
+                    warn!(why, "a message on the topic of the leader is no claim, and is ignored");
+                }
+            }
+        }
+    }
+
+    /// What to do now.
+    pub(crate) fn step(&mut self, now: Instant) -> Step {
+        let Some(listen_until) = self.listen_until else { return Step::Wait };
+        if let Some(Claimed { term, until, is_back }) = self.claimed {
+            if is_back {
+                (self.take_over, self.claimed) = (false, None);
+                let after_another = std::mem::take(&mut self.after_another);
+                return Step::Lead(Won { term, after_another });
+            }
+            if now < until {
+                return Step::Wait;
+            }
+            self.name_missing_echo(now);
+        }
+        let may_claim = match &self.known {
+            None => now >= listen_until,
+            Some(known) if self.is_anothers(&known.claim) => {
+                let is_silent = now >= known.heard + SILENT;
+                // A leader that never published its claim a second time never led.
+                let may_follow = known.claim.instance == self.own || known.claim.beat == 0;
+                self.take_over || is_silent && may_follow
+            }
+            Some(_) => true,
+        };
+        if !may_claim {
+            self.name_holder(now);
+            return Step::Wait;
+        }
+        let term = (self.term + 1).min(LeaderClaim::MAX_TERM);
+        self.claimed = Some(Claimed { term, until: now + RETRY, is_back: false });
+        self.published = term;
+        Step::Claim { term }
+    }
+
+    /// Time of the next [`Waiting::step`], if no message comes before.
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        let listen_until = self.listen_until?;
+        match (&self.claimed, &self.known) {
+            (Some(claimed), _) => Some(claimed.until),
+            (None, None) => Some(listen_until),
+            (None, Some(known)) => (!known.is_silence_named).then_some(known.heard + SILENT),
+        }
+    }
+
+    /// State for the report, and the leader that this process waits for.
+    pub(crate) fn state(&self, now: Instant) -> (LeadState, Option<InstanceId>) {
+        match self.known.as_ref().filter(|known| self.is_anothers(&known.claim)) {
+            None => (LeadState::Starting, None),
+            Some(known) if now >= known.heard + SILENT => {
+                (LeadState::WaitingForSilent, Some(known.claim.instance))
+            }
+            Some(known) => (LeadState::Waiting, Some(known.claim.instance)),
+        }
+    }
+
+    fn learn(&mut self, now: Instant, claim: LeaderClaim) {
+        if let Some(claimed) = self.claimed.as_mut().filter(|_| claim.instance == self.own) {
+            // The last will of an earlier process of this instance ends nothing.
+            claimed.is_back |= claim.state == DeviceState::Up && claim.term == claimed.term;
+            return;
+        }
+        if (claim.instance, claim.term) == (self.own, self.published) {
+            // The own claim, which came second.
+            return;
+        }
+        let (up, term) = (claim.state == DeviceState::Up, claim.term);
+        if let Some(Known { claim: known, .. }) = &self.known {
+            let is_same = known.instance == claim.instance;
+            if term < known.term || term == known.term && !is_same && !up {
+                return;
+            }
+        }
+        self.claimed = self.claimed.filter(|claimed| claimed.is_back || !up || term < claimed.term);
+        self.term = self.term.max(term);
+        self.after_another |= claim.instance != self.own;
+        let same = self.known.take().filter(|known| known.claim.instance == claim.instance);
+        let (is_named, was_silent) =
+            same.map_or((false, false), |known| (known.is_named, known.is_silence_named));
+        if was_silent && self.log.take(now).is_some() {
+            info!(leader = %claim.instance, "the leader of the group is heard again");
+        }
+        self.known = Some(Known { claim, heard: now, is_named, is_silence_named: false });
+    }
+
+    /// Whether the claim is that of another process that is up.
+    fn is_anothers(&self, claim: &LeaderClaim) -> bool {
+        claim.state == DeviceState::Up && (claim.instance != self.own || self.is_own_foreign)
+    }
+
+    /// Names the leader that this process waits for: once when it is seen, and once when it is silent.
+    fn name_holder(&mut self, now: Instant) {
+        let Some(known) = &mut self.known else { return };
+        let LeaderClaim { instance, term, since, software, .. } = &known.claim;
+        if !known.is_named && self.log.take(now).is_some() {
+            known.is_named = true;
+            warn!(
+                leader = %instance, term, since, software,
+                "another process leads the group; this one waits until it has ended (--take-over replaces it)"
+            );
+        }
+        if now >= known.heard + SILENT && !known.is_silence_named {
+            known.is_silence_named = true;
+            let silent_s = (now - known.heard).as_secs();
+            warn!(
+                leader = %instance, term, since, software, silent_s,
+                "the leader of the group is silent; if it is gone for good, start this process with --take-over to replace it"
+            );
+        }
+    }
+
+    fn name_missing_echo(&mut self, now: Instant) {
+        if self.log.take(now).is_some() {
+            warn!(
+                "the broker does not return the claim of this leader; may it publish and read the topic `leader` of its group? see the access rules of the broker"
+            );
+        }
+    }
+}

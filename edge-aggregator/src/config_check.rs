@@ -1,0 +1,243 @@
+//! Checks of a whole configuration: what `--check-config` names is what the start refuses.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use headwater_settings::Settings;
+
+use crate::aggregator::AggregatorError;
+use crate::cloud::infer_endpoint;
+use crate::config::{AggregatorConfig, GroupConfig, Role};
+use crate::leader::local_edges;
+
+impl AggregatorConfig {
+    /// Every setting that cannot work, with key, expected and found. It opens no connection and changes no file. Groups with names that
+    /// occur twice are named first and alone.
+    pub fn check(&self) -> Vec<String> {
+        let is_one = self.groups.len() == 1;
+        self.check_at(|index| if is_one { String::new() } else { format!("group[{index}].") })
+    }
+
+    /// The mistakes, with the place of a group in front of its keys.
+    pub(crate) fn check_at(&self, place: impl Fn(usize) -> String) -> Vec<String> {
+        let mut mistakes = self.shared.check();
+        let names = self.repeated_names(&place);
+        if !names.is_empty() {
+            mistakes.extend(names);
+            return mistakes;
+        }
+        let mut journals = BTreeSet::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            let mut of_group = group.network_mistakes();
+            of_group.extend(self.model_mistake(group));
+            of_group.extend(group.journal_mistake(&mut journals));
+            mistakes.extend(of_group.into_iter().map(|mistake| format!("{}{mistake}", place(index))));
+        }
+        mistakes
+    }
+
+    /// A name of the group's model that makes no address at the cloud service.
+    fn model_mistake(&self, group: &GroupConfig) -> Option<String> {
+        let (url, model) = (self.shared.cloud.url.as_ref()?, group.model.as_ref()?);
+        infer_endpoint(url, model).err().map(|mistake| format!("model: {mistake}"))
+    }
+
+    /// Two members with the same role in the same group, two edges of it with the same name, and two equal client ids.
+    fn repeated_names(&self, place: impl Fn(usize) -> String) -> Vec<String> {
+        let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut mistakes = Vec::new();
+        for (index, config) in self.groups.iter().enumerate() {
+            let GroupConfig { site, group, role, client_id, .. } = config;
+            let mut refuse = |key: &str, expected: &str, found: &dyn Display| {
+                mistakes.push(format!("{}{key}: expected {expected}, found {found} again", place(index)));
+            };
+            let edge = match role {
+                Role::Leader { .. } => None,
+                Role::Edge { edge, id } => Some((edge, id)),
+            };
+            if !members.insert((site, group, edge.map(|(edge, _)| edge))) {
+                refuse("group", "each role of a group once", group);
+            }
+            if let Some((_, id)) = edge.filter(|(_, id)| !edge_ids.insert((site, group, *id))) {
+                refuse("edge_id", "another name for each edge", id);
+            }
+            if let Some(id) = client_id.as_ref().filter(|id| !client_ids.insert(*id)) {
+                refuse("client_id", "another id for each group", id);
+            }
+        }
+        mistakes
+    }
+}
+
+impl GroupConfig {
+    /// Edges that the group's networks do not have.
+    fn network_mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        for (_, bundle) in self.networks.bundles().iter() {
+            let (slots, ids) = (usize::from(bundle.manifest().slots), self.devices.len());
+            if ids != 0 && ids != slots {
+                mistakes.push(format!("devices: expected an id for each of {slots} slots, found {ids}"));
+            }
+            let edges = bundle.manifest().edge.as_ref().map_or(0, |edge| edge.groups.len());
+            match &self.role {
+                Role::Edge { edge, .. } if edge.index() < edges => {}
+                Role::Edge { edge, .. } => mistakes.push(format!(
+                    "edge: expected one of the {edges} edges of network {}, counted from 0, found {edge}",
+                    bundle.network_id().short()
+                )),
+                Role::Leader { .. } => match local_edges(&self.role, edges) {
+                    Err(AggregatorError::Config(of_role)) => mistakes.extend(of_role),
+                    Err(other) => mistakes.push(other.to_string()),
+                    Ok(_) => {}
+                },
+            }
+        }
+        mistakes
+    }
+
+    /// A journal in a folder that does not exist, or one that another group has. `journals` are those of the groups before.
+    fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
+        let path = match (&self.role, &self.journal) {
+            (Role::Leader { .. }, Some(journal)) => &journal.path,
+            (Role::Leader { .. }, None) | (Role::Edge { .. }, _) => return None,
+        };
+        let is_first = JournalFile::of(path).map(|file| journals.insert(file));
+        match is_first {
+            Ok(true) => None,
+            Ok(false) => {
+                let path = path.display();
+                Some(format!("journal.path: expected another file for each group, found {path} again"))
+            }
+            Err(mistake) => Some(format!("journal.path: {mistake}")),
+        }
+    }
+}
+
+/// Identity of a journal, whatever its path says.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum JournalFile {
+    /// Device and inode of a file that exists.
+    Existing(u64, u64),
+    /// Folder and name of a file that the start creates.
+    New(PathBuf),
+}
+
+impl JournalFile {
+    fn of(path: &Path) -> Result<Self, String> {
+        if let Ok(metadata) = path.metadata() {
+            let found = path.display();
+            let file = Self::Existing(metadata.dev(), metadata.ino());
+            return if metadata.is_file() {
+                Ok(file)
+            } else {
+                Err(format!("expected a file, found {found}"))
+            };
+        }
+        let Some(name) = path.file_name() else {
+            return Err(format!("expected the name of a file, found {}", path.display()));
+        };
+        // A name without a folder lies in the current one.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match folder.canonicalize() {
+            Ok(folder) if folder.is_dir() => Ok(Self::New(folder.join(name))),
+            Ok(_) => Err(format!("expected a folder at {}, found a file", folder.display())),
+            Err(reason) => Err(format!("expected the folder {} to exist: {reason}", folder.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headwater_inference::bundle::Bundle;
+    use headwater_inference::manifest::Configuration;
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::{EdgeIndex, GroupId, SiteId};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::{JournalConfig, SharedConfig};
+
+    /// A leader of a network of that configuration.
+    fn group(name: &str, configuration: Configuration) -> GroupConfig {
+        let bundle = Bundle::from_bytes(&TinyNetwork::of(configuration).bundle()).unwrap();
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
+        GroupConfig::new(site, group, Arc::new(bundle))
+    }
+
+    fn config(groups: Vec<GroupConfig>) -> AggregatorConfig {
+        AggregatorConfig { shared: SharedConfig::new("mqtt://127.0.0.1".parse().unwrap()), groups }
+    }
+
+    #[track_caller]
+    fn check(groups: Vec<GroupConfig>, expected: &[&str]) {
+        assert_eq!(config(groups).check(), expected);
+    }
+
+    #[test]
+    fn edges_that_the_network_does_not_have_are_named() {
+        let leader = |edges: &[usize]| Role::Leader { local_edges: Some(edges.to_vec()) };
+        let edge = |index| Role::edge(EdgeIndex::new(index).unwrap());
+        for (configuration, role, expected) in [
+            (Configuration::C, leader(&[0]), Some("local_edges: expected edges below 0, found 0")),
+            (Configuration::F, leader(&[0, 1]), None),
+            (Configuration::F, leader(&[2]), Some("local_edges: expected edges below 2, found 2")),
+            (Configuration::F, edge(1), None),
+            (Configuration::F, edge(2), Some("edge: expected one of the 2 edges of network ")),
+        ] {
+            let found = config(vec![GroupConfig { role, ..group("gate", configuration) }]).check();
+            let fits = |expected: &str| found.len() == 1 && found[0].starts_with(expected);
+            assert!(expected.map_or(found.is_empty(), fits), "{expected:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_journal_of_two_groups_is_named_whatever_its_path() {
+        let folder = TempDir::new().unwrap();
+        let journal = |name: &str, path: &str| GroupConfig {
+            journal: Some(JournalConfig::new(folder.path().join(path))),
+            ..group(name, Configuration::C)
+        };
+        let again = |path: &str| {
+            let path = folder.path().join(path);
+            format!(
+                "group[1].journal.path: expected another file for each group, found {} again",
+                path.display()
+            )
+        };
+        check(vec![journal("north", "a"), journal("south", "b")], &[]);
+        check(vec![journal("north", "a"), journal("south", "./a")], &[&again("./a")]);
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("link")).unwrap();
+        check(vec![journal("north", "a"), journal("south", "link")], &[&again("link")]);
+    }
+
+    #[test]
+    fn a_journal_without_its_folder_is_named() {
+        let folder = TempDir::new().unwrap();
+        let missing = folder.path().join("none/journal");
+        let journal = Some(JournalConfig::new(&missing));
+        let found = config(vec![GroupConfig { journal, ..group("gate", Configuration::C) }]).check();
+        let expected =
+            format!("journal.path: expected the folder {} to exist", folder.path().join("none").display());
+        assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
+        let journal = Some(JournalConfig::new(folder.path()));
+        let found = config(vec![GroupConfig { journal, ..group("gate", Configuration::C) }]).check();
+        assert!(found[0].starts_with("journal.path: expected a file, found "), "{found:?}");
+    }
+
+    #[test]
+    fn a_broker_with_tls_needs_an_authority() {
+        let mut config = config(vec![group("gate", Configuration::C)]);
+        config.shared.broker.address = "mqtts://broker".parse().unwrap();
+        let found = config.check();
+        assert!(
+            found.len() == 1
+                && found[0].starts_with("tls.authority_file: missing; broker.address = mqtts://broker"),
+            "{found:?}"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Operations on the disk that may fail for lack of room, or that only a power loss shows.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the reserve file: more than a thousand decisions.
+pub(super) const RESERVE_BYTES: u64 = 1 << 20;
+
+/// A disk; tests have one that can be full.
+pub(super) trait Disk: Debug + Send + Sync {
+    /// Writes all bytes at the end of a file.
+    fn append(&self, file: &File, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes a file of [`RESERVE_BYTES`], if the disk has twice that much room. Otherwise a journal on an almost full disk would take
+    /// and give up its reserve again and again.
+    fn reserve(&self, path: &Path) -> io::Result<()>;
+
+    /// Deletes the reserve file.
+    fn release(&self, path: &Path);
+
+    /// Lets the disk take the names in the folder of a file.
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The disk of the operating system.
+#[derive(Debug)]
+pub(super) struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn append(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn reserve(&self, path: &Path) -> io::Result<()> {
+        if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == RESERVE_BYTES) {
+            return Ok(());
+        }
+        let mut file = File::create(path)?;
+        let written = write_noise(&mut file, 2 * RESERVE_BYTES).and_then(|()| file.set_len(RESERVE_BYTES));
+        if written.is_err() {
+            self.release(path);
+        }
+        written
+    }
+
+    fn release(&self, path: &Path) {
+        // Where the file cannot be deleted there is no more room, which the next write finds.
+        _ = std::fs::remove_file(path);
+    }
+
+    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
+        // A name without a folder lies in the current one.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+/// Writes bytes that no file system can compress.
+fn write_noise(file: &mut File, length: u64) -> io::Result<()> {
+    let mut state = 1u64;
+    let mut block = Vec::with_capacity(1 << 16);
+    for _ in 0..block.capacity() / 8 {
+        // Xorshift (Marsaglia 2003, "Xorshift RNGs", section 3).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        block.extend(state.to_le_bytes());
+    }
+    for _ in 0..length / block.len() as u64 {
+        file.write_all(&block)?;
+    }
+    Ok(())
+}
+
+/// Whether the disk, a quota or a limit of the process leaves no room.
+pub(super) fn is_out_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+/// Path with an addition to its name.
+pub(super) fn beside(path: &Path, addition: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(addition);
+    name.into()
+}
+
+/// Writes a new file beside the old one, locks it and renames it over the old one. A failure leaves the old file as it was.
+pub(super) fn replace(
+    path: &Path,
+    is_synced: bool,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<File> {
+    let new = beside(path, ".new");
+    let file = OpenOptions::new().read(true).append(true).create(true).truncate(false).open(&new)?;
+    file.try_lock()?;
+    let fill = || {
+        file.set_len(0)?;
+        write(&file)?;
+        if is_synced {
+            file.sync_data()?;
+        }
+        std::fs::rename(&new, path)
+    };
+    match fill() {
+        Ok(()) => Ok(file),
+        Err(reason) => {
+            // The room of a file that is not finished is needed.
+            _ = std::fs::remove_file(&new);
+            Err(reason)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Reads a journal line by line, and finds what is no line of one.
+//!
+//! ```text
+//! {"opened":7}⏎  {"decided":{"sam  0 0 0 … 0  dence":1}}⏎  {"opened":9}⏎  {"deci
+//! └─ an entry ┘  └──────── unreadable ───────────────────┘  └─ an entry ┘  └torn┘
+//! ```
+//!
+//! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and what it ends is unreadable.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use headwater_inference::leader::journal::Entry;
+
+use super::JournalError;
+use super::store::{ClosedLine, note_closed};
+
+/// Longest line: the ids of closed samples take less than 2 MiB.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// Bytes of one read from the file.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Bytes that are given up where the disk gives an error.
+const PAGE_BYTES: u64 = 4096;
+
+/// Largest file without a whole line that may be a journal: what a kill or a power loss left of the first lines.
+const MAX_FIRST_LINE_BYTES: u64 = 1 << 20;
+
+/// Reader of a journal of a known length.
+pub(super) struct Reader<'a> {
+    file: &'a File,
+    length: u64,
+    block: Vec<u8>,
+    /// Bytes of the block that are read already.
+    used: usize,
+    /// Position of the next byte in the file.
+    at: u64,
+    line: Vec<u8>,
+    readable: Vec<Range<u64>>,
+    unreadable: Vec<Stretch>,
+    closed: VecDeque<ClosedLine>,
+    /// Why the first line that is no entry is none.
+    reason: Option<String>,
+    /// The last error of the disk.
+    failure: Option<io::Error>,
+}
+
+/// What a reader found beside the entries.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// Where the last line begins that was never finished.
+    pub(super) torn: Option<u64>,
+    pub(super) damage: Option<Damage>,
+    pub(super) closed: VecDeque<ClosedLine>,
+}
+
+/// The parts of a file with unreadable stretches.
+#[derive(Debug)]
+pub(super) struct Damage {
+    /// Whole lines, in their order.
+    pub(super) readable: Vec<Range<u64>>,
+    /// Everything else but a torn last line.
+    pub(super) unreadable: Vec<Range<u64>>,
+    /// Whether the last byte of the file belongs to no whole line.
+    pub(super) ends_in_line: bool,
+}
+
+/// Bytes in a row that are no entries.
+#[derive(Debug)]
+struct Stretch {
+    range: Range<u64>,
+    /// Whether a process that ended while it wrote its last line may have left it.
+    may_be_torn: bool,
+}
+
+/// End of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnd {
+    Newline,
+    Zero,
+    File,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: &'a File, length: u64) -> Self {
+        Self {
+            file,
+            length,
+            block: Vec::new(),
+            used: 0,
+            at: 0,
+            line: Vec::new(),
+            readable: Vec::new(),
+            unreadable: Vec::new(),
+            closed: VecDeque::new(),
+            reason: None,
+            failure: None,
+        }
+    }
+
+    /// Judges the file after its last entry was taken.
+    ///
+    /// # Errors
+    /// [`JournalError::NotAJournal`] for a file without an entry that is not what a kill left of the first one.
+    pub(super) fn finish(mut self, path: &Path) -> Result<Read, JournalError> {
+        let has_entries = !self.readable.is_empty();
+        let is_first_line = self.length <= MAX_FIRST_LINE_BYTES
+            && self.unreadable.iter().all(|stretch| stretch.may_be_torn && stretch.range.end == self.length);
+        if !has_entries && let Some(source) = self.failure {
+            return Err(JournalError::Open { path: path.to_owned(), source });
+        }
+        if !has_entries && !is_first_line {
+            let reason = self.reason.unwrap_or_else(|| "no line ends".into());
+            return Err(JournalError::NotAJournal { path: path.to_owned(), reason });
+        }
+        // Without an entry nothing proves that this was a journal: it is set aside and not cut off.
+        let is_torn = |last: &mut Stretch| has_entries && last.may_be_torn && last.range.end == self.length;
+        let torn = self.unreadable.pop_if(is_torn).map(|last| last.range.start);
+        let ends_in_line = self.unreadable.last().is_some_and(|last| last.range.end == self.length);
+        let unreadable: Vec<_> = self.unreadable.into_iter().map(|stretch| stretch.range).collect();
+        let damage = Damage { readable: self.readable, unreadable, ends_in_line };
+        Ok(Read { torn, damage: Some(damage).filter(|d| !d.unreadable.is_empty()), closed: self.closed })
+    }
+
+    fn next_entry(&mut self) -> Option<Entry> {
+        loop {
+            let start = self.at;
+            let end = self.read_line()?;
+            let entry = Entry::read_line(&self.line);
+            let is_whole = end == LineEnd::Newline;
+            match entry {
+                Ok(entry) if is_whole => {
+                    note_closed(&mut self.closed, &entry, start, (self.at - start) as usize);
+                    extend(&mut self.readable, start..self.at);
+                    return Some(entry);
+                }
+                entry => {
+                    let error = entry.err();
+                    let is_begun = error.as_ref().is_none_or(serde_json::Error::is_eof);
+                    self.reason = self.reason.take().or(error.map(|error| error.to_string()));
+                    self.give_up(start..self.at, is_begun && !is_whole);
+                }
+            }
+        }
+    }
+
+    /// Reads up to the end of a line, a zero byte or the end of the file; `None` after the last byte. `line` then has the bytes in front
+    /// of the end, or one byte that is no entry where they are too many.
+    fn read_line(&mut self) -> Option<LineEnd> {
+        self.line.clear();
+        let mut is_too_long = false;
+        loop {
+            if self.used == self.block.len() && !self.read_block() {
+                let is_end = self.line.is_empty() && !is_too_long;
+                return (!is_end).then_some(LineEnd::File);
+            }
+            let rest = &self.block[self.used..];
+            let found = rest.iter().position(|byte| matches!(byte, b'\n' | 0));
+            let taken = found.unwrap_or(rest.len());
+            if self.line.len() + taken > MAX_LINE_BYTES {
+                is_too_long = true;
+                self.line = b"?".to_vec();
+            } else if !is_too_long {
+                self.line.extend_from_slice(&rest[..taken]);
+            }
+            let Some(end) = found else {
+                self.take(taken);
+                continue;
+            };
+            if rest[end] == b'\n' {
+                self.take(end + 1);
+                return Some(LineEnd::Newline);
+            }
+            let zeros = rest[end..].iter().take_while(|byte| **byte == 0).count();
+            self.take(end + zeros);
+            return Some(LineEnd::Zero);
+        }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.used += bytes;
+        self.at += bytes as u64;
+    }
+
+    /// Reads the next block; false at the end of the file. A page that the disk does not give counts as zeros.
+    fn read_block(&mut self) -> bool {
+        let left = self.length - self.at;
+        self.used = 0;
+        self.block.resize(BLOCK_BYTES.min(left.try_into().unwrap_or(usize::MAX)), 0);
+        if left == 0 {
+            return false;
+        }
+        if let Err(error) = self.file.read_exact_at(&mut self.block, self.at) {
+            let page = (PAGE_BYTES - self.at % PAGE_BYTES).min(left) as usize;
+            self.block.resize(page, 0);
+            if self.file.read_exact_at(&mut self.block, self.at).is_err() {
+                self.block.fill(0);
+                self.failure = Some(error);
+            }
+        }
+        true
+    }
+
+    fn give_up(&mut self, range: Range<u64>, may_be_torn: bool) {
+        match self.unreadable.last_mut() {
+            Some(last) if last.range.end == range.start => {
+                last.range.end = range.end;
+                last.may_be_torn &= may_be_torn;
+            }
+            _ => self.unreadable.push(Stretch { range, may_be_torn }),
+        }
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.next_entry()
+    }
+}
+
+impl Read {
+    /// Bytes of the unreadable stretches, without a torn last line.
+    pub(super) fn unreadable_bytes(&self) -> u64 {
+        let ranges = self.damage.iter().flat_map(|damage| &damage.unreadable);
+        ranges.map(|range| range.end - range.start).sum()
+    }
+}
+
+/// Appends a range, or lengthens the last one.
+fn extend(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}

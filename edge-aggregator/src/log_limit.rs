@@ -1,0 +1,53 @@
+//! A bound on log lines that peers can cause.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time over which lines are counted.
+pub(crate) const LOG_WINDOW: Duration = Duration::from_secs(60);
+
+/// At most so many lines in a window; the others are counted.
+#[derive(Debug)]
+pub(crate) struct LogLimit {
+    max_lines: u32,
+    lines: u32,
+    begun: Option<Instant>,
+    suppressed: u64,
+}
+
+impl LogLimit {
+    pub(crate) fn new(max_lines: u32) -> Self {
+        Self { max_lines, lines: 0, begun: None, suppressed: 0 }
+    }
+
+    /// Takes one line: the number of lines suppressed since the last one, or `None` where this one is suppressed too.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
+        if self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW) {
+            (self.begun, self.lines) = (Some(now), 0);
+        }
+        if self.lines == self.max_lines {
+            self.suppressed += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_a_number_of_lines_and_the_next_one_says_how_many_were_left_out() {
+        let (mut limit, now) = (LogLimit::new(2), Instant::now());
+        assert_eq!(
+            [limit.take(now), limit.take(now), limit.take(now), limit.take(now)],
+            [Some(0), Some(0), None, None]
+        );
+        let moment = Duration::from_millis(1);
+        assert_eq!(limit.take(now + LOG_WINDOW - moment), None);
+        assert_eq!(limit.take(now + LOG_WINDOW), Some(3));
+    }
+}

@@ -1,0 +1,270 @@
+//! Two leaders of one group: one decides, the other waits and takes its place.
+
+use std::time::Duration;
+
+use headwater_edge_aggregator::{GroupConfig, GroupLeader, JournalConfig, LeadState, Shared};
+use headwater_link::{Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, SampleId, Topic};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::group::{Group, LIMIT, filled};
+use crate::groups::Mosquitto;
+
+const SURE: f32 = 1.0;
+const SAMPLES: u64 = 20;
+
+/// A leader with a client id of its own.
+async fn leader(group: &Group, name: &str, change: impl FnOnce(&mut GroupConfig)) -> GroupLeader {
+    let mut config = GroupConfig { client_id: Some(name.into()), ..group.config() };
+    change(&mut config);
+    GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap()
+}
+
+async fn wait_for(leader: &GroupLeader, state: LeadState) {
+    let wait = async {
+        while leader.report().lead != state {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("expected {state:?}, found {:?}", leader.report()));
+}
+
+/// Reads and writes the topic of the leader.
+struct Claims {
+    link: Link,
+    incoming: mpsc::Receiver<Incoming>,
+    topic: String,
+}
+
+impl Claims {
+    async fn of(group: &Group) -> Self {
+        let topic = group.topics.name(&Topic::Leader);
+        let config = LinkConfig::new(group.broker.clone(), "claims").subscribe(&topic, QoS::AtLeastOnce);
+        let (link, mut incoming) = Link::start(config).unwrap();
+        assert_eq!(timeout(LIMIT, incoming.recv()).await.unwrap(), Some(Incoming::Connected));
+        Self { link, incoming, topic }
+    }
+
+    /// The next claim that is one.
+    async fn next(&mut self) -> LeaderClaim {
+        loop {
+            let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a claim").unwrap();
+            let Incoming::Message { payload, .. } = incoming else { continue };
+            if let Ok(claim) = LeaderClaim::read(&payload) {
+                return claim;
+            }
+        }
+    }
+
+    /// Waits for a claim of this state, and perhaps of this leader.
+    async fn until(&mut self, state: DeviceState, instance: Option<InstanceId>) -> LeaderClaim {
+        loop {
+            let claim = self.next().await;
+            if claim.state == state && instance.is_none_or(|instance| claim.instance == instance) {
+                return claim;
+            }
+        }
+    }
+
+    fn publish(&self, payload: impl Into<Vec<u8>>) {
+        self.link.publish(self.topic.as_str(), payload.into(), QoS::AtLeastOnce, true).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn two_leaders_of_a_group_decide_every_sample_once() {
+    let group = Group::new(SURE);
+    let first = leader(&group, "first", |_| {}).await;
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&first, 1).await;
+    let second = leader(&group, "second", |_| {}).await;
+    wait_for(&second, LeadState::Waiting).await;
+    for sample in 1..=SAMPLES {
+        camera.sees(sample, 1);
+        assert_eq!(observer.result().await.sample, SampleId(sample), "a sample was decided twice");
+    }
+    let second = second.shutdown().await.unwrap();
+    assert_eq!((first.shutdown().await.unwrap().decided, second.decided), (SAMPLES, 0));
+}
+
+#[tokio::test]
+async fn leaders_that_start_at_the_same_moment_agree_on_one() {
+    let group = Group::new(SURE);
+    let mut leaders = Vec::new();
+    for name in ["first", "second", "third"] {
+        leaders.push(leader(&group, name, |_| {}).await);
+    }
+    let count = |leaders: &[GroupLeader], state| leaders.iter().filter(|l| l.report().lead == state).count();
+    let wait = async {
+        while (count(&leaders, LeadState::Leading), count(&leaders, LeadState::Waiting)) != (1, 2) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect("one leader, and two that wait");
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    let leading = leaders.iter().find(|leader| leader.report().lead == LeadState::Leading).unwrap();
+    filled(leading, 1).await;
+    for sample in 1..=SAMPLES {
+        camera.sees(sample, 1);
+        assert_eq!(observer.result().await.sample, SampleId(sample));
+    }
+    for leader in leaders {
+        leader.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_leader_follows_one_that_stops_and_one_that_is_killed() {
+    let group = Group::new(SURE);
+    let first = leader(&group, "first", |_| {}).await;
+    wait_for(&first, LeadState::Leading).await;
+    let second = leader(&group, "second", |_| {}).await;
+    wait_for(&second, LeadState::Waiting).await;
+    first.shutdown().await.unwrap();
+    wait_for(&second, LeadState::Leading).await;
+    assert_eq!(second.report().term, 2);
+    let third = leader(&group, "third", |_| {}).await;
+    wait_for(&third, LeadState::Waiting).await;
+    second.kill().await;
+    wait_for(&third, LeadState::Leading).await;
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&third, 1).await;
+    camera.sees(1, 1);
+    assert_eq!(observer.result().await.sample, SampleId(1));
+    third.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
+    let group = Group::new(SURE);
+    let mut claims = Claims::of(&group).await;
+    let first = leader(&group, "first", |_| {}).await;
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&first, 1).await;
+    camera.sees(1, 1);
+    assert_eq!(observer.result().await.sample, SampleId(1));
+    let held = claims.until(DeviceState::Up, None).await;
+    let second = leader(&group, "second", |config| config.take_over = true).await;
+    wait_for(&first, LeadState::Waiting).await;
+    filled(&second, 1).await;
+    let claim = loop {
+        let claim = claims.next().await;
+        if claim.instance != held.instance {
+            break claim;
+        }
+    };
+    assert_eq!((claim.term, first.report().waits_for), (held.term + 1, Some(claim.instance)));
+    for sample in 2..=SAMPLES {
+        camera.sees(sample, 1);
+        assert_eq!(observer.result().await.sample, SampleId(sample), "a sample was decided twice");
+    }
+    assert_eq!(first.report().decided, 1);
+    second.shutdown().await.unwrap();
+    wait_for(&first, LeadState::Leading).await;
+    first.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
+    let group = Group::new(SURE);
+    let mut claims = Claims::of(&group).await;
+    let leader = leader(&group, "first", |_| {}).await;
+    let held = claims.until(DeviceState::Up, None).await;
+    let stranger = InstanceId(held.instance.0 ^ 1);
+    let older = LeaderClaim { instance: stranger, term: 0, ..held.clone() };
+    for altered in [Vec::new(), b"rubbish".to_vec(), serde_json::to_vec(&older).unwrap()] {
+        wait_for(&leader, LeadState::Leading).await;
+        claims.publish(altered);
+        // A beat before the alteration may still be on its way.
+        let beat = claims.until(DeviceState::Up, Some(held.instance)).await.beat;
+        while claims.until(DeviceState::Up, Some(held.instance)).await.beat < beat + 1 {}
+    }
+    leader.shutdown().await.unwrap();
+    assert_eq!(claims.until(DeviceState::Down, None).await.instance, held.instance);
+}
+
+#[tokio::test]
+async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
+    let (group, folder) = (Group::new(SURE), TempDir::new().unwrap());
+    let mut claims = Claims::of(&group).await;
+    let journal = JournalConfig::new(folder.path().join("journal"));
+    let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
+    let held = claims.until(DeviceState::Up, None).await;
+    first.shutdown().await.unwrap();
+    // The broker keeps the claim of a leader that died with it.
+    claims.until(DeviceState::Down, None).await;
+    claims.publish(serde_json::to_vec(&held).unwrap());
+    let again = leader(&group, "first", |config| config.journal = Some(journal)).await;
+    wait_for(&again, LeadState::Leading).await;
+    assert_eq!(again.report().term, held.term + 1);
+    let other = leader(&group, "other", |_| {}).await;
+    wait_for(&other, LeadState::Waiting).await;
+    assert_eq!(other.report().waits_for, Some(held.instance));
+    other.shutdown().await.unwrap();
+    again.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_leads_within_a_second_on_a_new_broker() {
+    let group = Group::new(SURE);
+    let start = std::time::Instant::now();
+    let leader = leader(&group, "first", |_| {}).await;
+    wait_for(&leader, LeadState::Leading).await;
+    let took = start.elapsed();
+    println!("time to lead: {took:?}");
+    // A busy machine may take longer than the third of a second that the leader listens.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    leader.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broker_that_is_killed_and_forgets_the_claim_leaves_one_leader() {
+    let folder = TempDir::new().unwrap();
+    let Some(broker) = Mosquitto::start(&folder).await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let address = broker.1.clone();
+    let group = Group::named("gate", address.clone(), SURE);
+    let first = leader(&group, "first", |_| {}).await;
+    wait_for(&first, LeadState::Leading).await;
+    let second = leader(&group, "second", |_| {}).await;
+    wait_for(&second, LeadState::Waiting).await;
+    // SIGKILL; this broker keeps nothing on disk.
+    drop(broker);
+    let _broker = Mosquitto::start_at(&folder, address.port()).await.expect("it was installed before");
+    let mut claims = Claims::of(&group).await;
+    let claim = claims.until(DeviceState::Up, None).await;
+    wait_for(&second, LeadState::Waiting).await;
+    assert_eq!(second.report().waits_for, Some(claim.instance));
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&first, 1).await;
+    for sample in 1..=SAMPLES {
+        camera.sees(sample, 1);
+        assert_eq!(observer.result().await.sample, SampleId(sample), "a sample was decided twice");
+    }
+    assert_eq!(second.shutdown().await.unwrap().decided, 0);
+    assert_eq!(first.shutdown().await.unwrap().decided, SAMPLES);
+}
+
+#[tokio::test]
+async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
+    let folder = TempDir::new().unwrap();
+    let Some(broker) = Mosquitto::start(&folder).await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let group = Group::named("gate", broker.1.clone(), SURE);
+    let first = leader(&group, "first", |_| {}).await;
+    wait_for(&first, LeadState::Leading).await;
+    let second = leader(&group, "second", |_| {}).await;
+    wait_for(&second, LeadState::Waiting).await;
+    first.kill().await;
+    wait_for(&second, LeadState::Leading).await;
+    second.shutdown().await.unwrap();
+}

@@ -1,0 +1,89 @@
+//! Slots whose device is gone without a word, cleared births, and names that nobody has.
+
+use std::time::Duration;
+
+use headwater_link::QoS;
+use headwater_protocol::{DeviceId, DeviceState, DeviceTopic, SampleId};
+use tokio::time::{sleep, timeout};
+
+use crate::group::{Group, LIMIT, birth, filled, status};
+
+const SURE: f32 = 1.0;
+
+/// Publishes birth and status of a device that does not exist, as a broker keeps them that died with the device.
+async fn ghost(group: &Group, id: &str, slot: u8) {
+    let link = group.link("ghost").await;
+    let id = DeviceId::new(id).unwrap();
+    let birth = serde_json::to_vec(&birth(&id, slot, group.bundle.network_id())).unwrap();
+    for (leaf, payload) in [(DeviceTopic::Birth, birth), (DeviceTopic::Status, status(DeviceState::Up))] {
+        let topic = group.topics.device(&id, leaf);
+        link.publish_when_free(topic, payload, QoS::AtLeastOnce, true).await.unwrap();
+    }
+    link.shutdown(LIMIT).await;
+}
+
+#[tokio::test]
+async fn a_new_camera_gets_the_slot_of_a_ghost() {
+    let group = Group::new(SURE);
+    ghost(&group, "old", 0).await;
+    let leader = group.leader().await;
+    filled(&leader, 1).await;
+    let mut observer = group.observer().await;
+    let camera = group.named_camera("new", 0, group.bundle.network_id()).await;
+    let mut sample = 0;
+    let decision = loop {
+        sample += 1;
+        camera.sees(sample, 1);
+        tokio::select! {
+            decision = observer.result() => break decision,
+            () = sleep(Duration::from_millis(100)) => assert!(sample < 300),
+        }
+    };
+    assert_eq!(decision.class, 1);
+    leader.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_empty_birth_does_not_lock_a_device_out() {
+    let group = Group::new(SURE);
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&leader, 1).await;
+    let topic = group.topics.device(&DeviceId::new("cam-0").unwrap(), DeviceTopic::Birth);
+    camera.link.publish(topic, "", QoS::AtLeastOnce, true).unwrap();
+    camera.sees(1, 2);
+    assert_eq!(observer.result().await.sample, SampleId(1));
+    leader.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn made_up_names_take_no_room_from_a_device() {
+    let group = Group::new(SURE);
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
+    let _first = group.camera(0).await;
+    filled(&leader, 1).await;
+    let link = group.link("flood").await;
+    for name in 0..2000 {
+        let topic = group.topics.device(&DeviceId::new(format!("no-{name}")).unwrap(), DeviceTopic::Summary);
+        link.publish_when_free(topic, "x", QoS::AtLeastOnce, false).await.unwrap();
+    }
+    let counted = async {
+        loop {
+            let report = leader.report();
+            let named: u64 = report.refused.values().flat_map(|codes| codes.values()).sum();
+            if named + report.refused_forgotten.values().sum::<u64>() == 2000 {
+                return report;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let report = timeout(LIMIT, counted).await.expect("every message is counted");
+    assert!(report.refused.len() <= 128, "{} names are remembered", report.refused.len());
+    let camera = group.camera(1).await;
+    filled(&leader, 2).await;
+    camera.sees(1, 2);
+    assert_eq!(observer.result().await.sample, SampleId(1));
+    leader.shutdown().await.unwrap();
+}

@@ -1,0 +1,60 @@
+//! Results that go out again after a lost connection or a restart are marked; results that the broker acknowledged do not go out again.
+
+use headwater_edge_aggregator::{GroupLeader, Shared, SharedConfig};
+use headwater_link::testing::TcpProxy;
+use headwater_protocol::SampleId;
+use tempfile::TempDir;
+
+use crate::group::{Group, filled};
+use crate::restart::journalled;
+
+const SURE: f32 = 1.0;
+
+#[tokio::test]
+async fn a_result_that_the_broker_acknowledged_is_not_sent_again_after_a_reconnect() {
+    let group = Group::new(SURE);
+    let proxy = TcpProxy::to(group.broker.clone()).await.unwrap();
+    let shared = Shared::new(SharedConfig::new(proxy.address())).unwrap();
+    let leader = GroupLeader::start(&shared, group.config()).await.unwrap();
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&leader, 1).await;
+    for round in 0..5 {
+        for sample in 10 * round + 1..=10 * round + 10 {
+            camera.sees(sample, 1);
+            let (decision, marked) = observer.marked_result().await;
+            assert_eq!((decision.sample, marked), (SampleId(sample), false), "round {round}");
+        }
+        while leader.report().results_unacknowledged > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        proxy.cut();
+        while leader.is_connected() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        while !leader.is_connected() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+    leader.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_result_that_a_restart_sends_again_is_marked() {
+    let (group, folder) = (Group::new(SURE), TempDir::new().unwrap());
+    let leader = journalled(&group, &folder).await.unwrap();
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&leader, 1).await;
+    camera.sees(1, 2);
+    let (first, marked) = observer.marked_result().await;
+    assert!(!marked);
+    leader.kill().await;
+    let leader = journalled(&group, &folder).await.unwrap();
+    assert_eq!(observer.marked_result().await, (first, true));
+    filled(&leader, 1).await;
+    camera.sees(2, 2);
+    let (second, marked) = observer.marked_result().await;
+    assert_eq!((second.sample, marked), (SampleId(2), false));
+    leader.shutdown().await.unwrap();
+}

@@ -1,0 +1,251 @@
+//! Watches the device's own retained messages: its birth, by which the leader knows it, and its status.
+//!
+//! Anybody on the broker may clear or replace them: an operator who tidies up, a second device with the same id, a last will that comes
+//! late. The device then publishes both again, at growing distances, so that two devices with one id do not fight at full speed.
+//!
+//! ```text
+//! found another one -- 1 s --> again -- 1 s --> again -- 2 s --> ... -- 30 s --> again
+//!        own one found meanwhile: nothing to do          a minute of quiet: from the start
+//! ```
+//!
+//! A second device with the same id shows on every connect: the broker has kept its birth, though this device has published its own.
+//!
+//! Times are microseconds since the device's start.
+
+use bytes::Bytes;
+use headwater_protocol::{Birth, Boot};
+
+/// Wait before the first correction. After a connect the broker first sends what it kept, and then what the device has just published.
+const FIRST_WAIT_US: u64 = 1_000_000;
+
+/// Shortest time between two corrections; it doubles.
+const SHORTEST_US: u64 = 1_000_000;
+
+/// Longest time between two corrections.
+const LONGEST_US: u64 = 30_000_000;
+
+/// Time of quiet after which a disturbance is logged again, and the distances between corrections begin anew.
+const QUIET_US: u64 = 60_000_000;
+
+/// What the broker keeps in place of a message of this device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Disturbance {
+    /// The birth was removed.
+    BirthCleared,
+    /// The birth of another start or another device under the same id; its boot number, if it can be read.
+    OtherBirth(Option<Boot>),
+    /// Another status: a last will, or that of another device under the same id.
+    OtherStatus,
+}
+
+/// Messages of the device to publish again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Correction {
+    /// Reason, for the log.
+    pub(crate) disturbance: Disturbance,
+    /// True for the first disturbance after a time of quiet, which should be logged.
+    pub(crate) is_first: bool,
+}
+
+/// The device's own retained messages, and when to publish them again.
+#[derive(Debug)]
+pub(crate) struct PresenceWatch {
+    birth: Bytes,
+    status: Bytes,
+    other_birth: Option<Disturbance>,
+    other_status: Option<Disturbance>,
+    due_us: u64,
+    distance_us: u64,
+    corrected_us: Option<u64>,
+    /// Time of the latest disturbance that was logged or followed one soon.
+    disturbed_us: Option<u64>,
+    /// True once the broker has sent this device's birth: it has replaced that of an earlier start.
+    has_own_birth: bool,
+}
+
+impl PresenceWatch {
+    /// Watches messages with these payloads.
+    pub(crate) fn new(birth: Bytes, status: Bytes) -> Self {
+        Self {
+            birth,
+            status,
+            other_birth: None,
+            other_status: None,
+            due_us: 0,
+            distance_us: SHORTEST_US,
+            corrected_us: None,
+            disturbed_us: None,
+            has_own_birth: false,
+        }
+    }
+
+    /// Notes a birth that the broker sent; returns what should be logged at once.
+    pub(crate) fn birth(&mut self, found: &[u8], now_us: u64) -> Option<Disturbance> {
+        let other = (*found != *self.birth).then(|| match found {
+            [] => Disturbance::BirthCleared,
+            found => {
+                let other: Option<Birth> = serde_json::from_slice(found).ok();
+                Disturbance::OtherBirth(other.map(|birth| birth.boot))
+            }
+        });
+        self.has_own_birth |= other.is_none();
+        self.other_birth = self.note(other, now_us);
+        // Before its first birth has arrived, another one is that of an earlier start.
+        let disturbance = self.other_birth.clone().filter(|_| self.has_own_birth)?;
+        self.is_first(now_us).then_some(disturbance)
+    }
+
+    /// Notes a status that the broker sent.
+    pub(crate) fn status(&mut self, found: &[u8], now_us: u64) {
+        let other = (*found != *self.status).then_some(Disturbance::OtherStatus);
+        self.other_status = self.note(other, now_us);
+    }
+
+    /// Forgets what was found: both messages are published after every connect.
+    pub(crate) fn disconnected(&mut self) {
+        (self.other_birth, self.other_status) = (None, None);
+    }
+
+    /// Time of the next correction.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        self.disturbance().map(|_| self.due_us)
+    }
+
+    /// The correction that is due now.
+    pub(crate) fn correct(&mut self, now_us: u64) -> Option<Correction> {
+        let disturbance = self.disturbance().filter(|_| self.due_us <= now_us)?.clone();
+        self.disconnected();
+        if is_quiet_since(self.corrected_us, now_us) {
+            self.distance_us = SHORTEST_US;
+        }
+        let is_first = self.is_first(now_us);
+        self.corrected_us = Some(now_us);
+        self.due_us = now_us.saturating_add(self.distance_us);
+        self.distance_us = (2 * self.distance_us).min(LONGEST_US);
+        Some(Correction { disturbance, is_first })
+    }
+
+    /// Sets the time of the correction with the first disturbance.
+    fn note(&mut self, other: Option<Disturbance>, now_us: u64) -> Option<Disturbance> {
+        if other.is_some() && self.disturbance().is_none() {
+            self.due_us = self.due_us.max(now_us.saturating_add(FIRST_WAIT_US));
+        }
+        other
+    }
+
+    fn disturbance(&self) -> Option<&Disturbance> {
+        self.other_birth.as_ref().or(self.other_status.as_ref())
+    }
+
+    /// Notes a disturbance; true for the first one after a time of quiet.
+    fn is_first(&mut self, now_us: u64) -> bool {
+        is_quiet_since(self.disturbed_us.replace(now_us), now_us)
+    }
+}
+
+fn is_quiet_since(event_us: Option<u64>, now_us: u64) -> bool {
+    event_us.is_none_or(|event_us| event_us.saturating_add(QUIET_US) <= now_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: &[u8] = br#"{"device":"cam-0","slot":0,"boot":9,"software":"x","network":"0000000000000000000000000000000000000000000000000000000000000000"}"#;
+
+    fn watch() -> PresenceWatch {
+        PresenceWatch::new(Bytes::from_static(b"birth"), Bytes::from_static(b"up"))
+    }
+
+    #[test]
+    fn own_messages_need_no_correction() {
+        let mut watch = watch();
+        watch.birth(b"birth", 0);
+        watch.status(b"up", 0);
+        assert_eq!((watch.due_us(), watch.correct(QUIET_US)), (None, None));
+    }
+
+    #[test]
+    fn after_a_connect_the_kept_messages_of_an_earlier_start_are_no_disturbance() {
+        let mut watch = watch();
+        watch.birth(OTHER, 0);
+        watch.status(b"down", 0);
+        assert_eq!(watch.correct(FIRST_WAIT_US - 1), None);
+        watch.birth(b"birth", 9);
+        assert_eq!(watch.due_us(), Some(FIRST_WAIT_US), "the status is still another one");
+        watch.status(b"up", 9);
+        assert_eq!(watch.due_us(), None);
+    }
+
+    #[test]
+    fn a_cleared_birth_is_published_again_and_logged_once() {
+        let mut watch = watch();
+        watch.birth(b"", 100);
+        assert_eq!(watch.due_us(), Some(100 + FIRST_WAIT_US));
+        let cleared = |is_first| Some(Correction { disturbance: Disturbance::BirthCleared, is_first });
+        assert_eq!(watch.correct(100 + FIRST_WAIT_US), cleared(true));
+        watch.birth(b"birth", FIRST_WAIT_US + 100);
+        watch.birth(b"", FIRST_WAIT_US + 100);
+        assert_eq!(watch.due_us(), Some(100 + FIRST_WAIT_US + SHORTEST_US), "at most once a second");
+        assert_eq!(watch.correct(5_000_000), cleared(false));
+    }
+
+    #[test]
+    fn the_birth_of_another_device_names_its_start() {
+        for (found, boot) in [(OTHER, Some(Boot(9))), (b"{", None)] {
+            let mut watch = watch();
+            watch.birth(found, 0);
+            let disturbance = watch.correct(FIRST_WAIT_US).unwrap().disturbance;
+            assert_eq!(disturbance, Disturbance::OtherBirth(boot));
+        }
+    }
+
+    #[test]
+    fn two_devices_with_one_id_do_not_fight_at_full_speed() {
+        let (mut watch, mut corrected) = (watch(), Vec::new());
+        for now_us in (0..200_000_000).step_by(10_000) {
+            watch.birth(OTHER, now_us);
+            if watch.correct(now_us).is_some() {
+                corrected.push(now_us / 1_000_000);
+            }
+        }
+        assert_eq!(corrected, [1, 2, 4, 8, 16, 32, 62, 92, 122, 152, 182]);
+    }
+
+    #[test]
+    fn after_a_minute_of_quiet_a_correction_is_soon_and_logged_again() {
+        let mut watch = watch();
+        for at in 0..6 {
+            watch.status(b"down", at * 30_000_000);
+            watch.correct(at * 30_000_000 + FIRST_WAIT_US);
+        }
+        let now_us = 5 * 30_000_000 + 2 * QUIET_US;
+        watch.status(b"down", now_us);
+        let correction = watch.correct(now_us + FIRST_WAIT_US);
+        assert_eq!(correction, Some(Correction { disturbance: Disturbance::OtherStatus, is_first: true }));
+        assert_eq!(watch.distance_us, 2 * SHORTEST_US);
+    }
+
+    #[test]
+    fn a_second_device_that_takes_the_connection_away_is_logged_once() {
+        let mut watch = watch();
+        assert_eq!(watch.birth(OTHER, 0), None, "an earlier start");
+        assert_eq!(watch.birth(b"birth", 1), None);
+        let mut logged = Vec::new();
+        for reconnect in 1..100 {
+            watch.disconnected();
+            logged.extend(watch.birth(OTHER, reconnect * 4_000_000));
+            logged.extend(watch.birth(b"birth", reconnect * 4_000_000 + 9));
+            assert_eq!(watch.due_us(), None, "every connect publishes both messages anyway");
+        }
+        assert_eq!(logged, [Disturbance::OtherBirth(Some(Boot(9)))]);
+    }
+
+    #[test]
+    fn a_lost_connection_ends_what_was_found() {
+        let mut watch = watch();
+        watch.birth(b"", 0);
+        watch.disconnected();
+        assert_eq!(watch.correct(QUIET_US), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! The boot number, which distinguishes messages of different starts of the device.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::SystemTime;
+
+use headwater_protocol::Boot;
+use tracing::warn;
+
+use super::{StateFolder, StoredNumber, is_disk_full, replace_file, unusable};
+use crate::error::DeviceError;
+
+/// File of the last boot number, in digits.
+pub(super) const FILE: &str = "boot";
+
+/// The boot number of this start: one more than the last one in the folder or, without a folder, the seconds of the clock.
+/// Both wrap. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one.
+///
+/// # Errors
+/// [`DeviceError::Unusable`] when the number cannot be read or written for another reason than damage or a full disk.
+pub(crate) fn next_boot(folder: Option<&StateFolder>, clock: SystemTime) -> Result<Boot, DeviceError> {
+    let Some(folder) = folder else {
+        let seconds = clock.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        return Ok(Boot(seconds as u16));
+    };
+    let path = folder.dir.join(FILE);
+    let boot = match folder.read_number::<u16>(FILE, "0 to 65535")? {
+        StoredNumber::Found(last) => last.wrapping_add(1),
+        StoredNumber::Missing if folder.is_new => 1,
+        StoredNumber::Missing => {
+            warn!(file = %path.display(), "the boot number of earlier starts is lost: this start has a random one");
+            random()
+        }
+        StoredNumber::Damaged(reason) => {
+            folder.set_damaged_aside(&path, &reason);
+            random()
+        }
+    };
+    match replace_file(&path, format!("{boot}\n")) {
+        Ok(()) => Ok(Boot(boot)),
+        Err(error) if is_disk_full(&error) => {
+            warn!(%error, file = %path.display(), "the boot number cannot be kept: this start has a random one");
+            Ok(Boot(random()))
+        }
+        Err(error) => Err(unusable(&path, error)),
+    }
+}
+
+/// A number that differs between starts: from the seed of a new hasher, which the system makes at random.
+fn random() -> u16 {
+    RandomState::new().build_hasher().finish() as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::time::Duration;
+
+    use super::super::tests::{damaged, open};
+    use super::*;
+
+    const CLOCK: SystemTime = SystemTime::UNIX_EPOCH;
+
+    #[test]
+    fn every_start_counts_one_up_and_wraps() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("made/here");
+        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(1));
+        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(2));
+        fs::write(state.join(FILE), "65535").unwrap();
+        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(0));
+    }
+
+    #[test]
+    fn a_damaged_number_is_set_aside_and_the_start_has_a_random_one() {
+        for contents in [&b""[..], b"seven", b"65536", &[0; 4096], &[0xff; 4096]] {
+            let mut boots = BTreeSet::new();
+            for _ in 0..4 {
+                let dir = tempfile::tempdir().unwrap();
+                fs::write(dir.path().join(FILE), contents).unwrap();
+                let folder = open(dir.path());
+                let boot = next_boot(Some(&folder), CLOCK).unwrap();
+                assert_eq!(damaged(&folder), 1);
+                assert_eq!(fs::read(dir.path().join("boot.damaged-1")).unwrap(), contents);
+                assert_eq!(next_boot(Some(&folder), CLOCK).unwrap(), Boot(boot.0.wrapping_add(1)));
+                boots.insert(boot.0);
+            }
+            assert!(boots.len() > 1, "{boots:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_in_place_of_the_file_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let folder = open(dir.path());
+        next_boot(Some(&folder), CLOCK).unwrap();
+        assert!(damaged(&folder) == 1 && dir.path().join(FILE).is_file());
+    }
+
+    #[test]
+    fn a_lost_number_does_not_begin_at_one_again() {
+        let mut boots = BTreeSet::new();
+        for _ in 0..4 {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir(dir.path().join("spool")).unwrap();
+            boots.insert(next_boot(Some(&open(dir.path())), CLOCK).unwrap().0);
+        }
+        assert!(boots.len() > 1, "{boots:?}");
+    }
+
+    #[test]
+    fn without_a_folder_the_boot_number_comes_from_the_clock() {
+        let later = CLOCK + Duration::from_secs(65_536 + 7);
+        assert_eq!(next_boot(None, later).unwrap(), Boot(7));
+    }
+
+    #[test]
+    fn the_boot_number_of_an_earlier_release_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/state/boot")).unwrap();
+        assert_eq!(next_boot(Some(&open(dir.path())), CLOCK).unwrap(), Boot(4));
+    }
+}

@@ -1,0 +1,266 @@
+//! The state folder: the files that outlive a restart of the device.
+//!
+//! ```text
+//! state_dir/
+//!   lock                 held while a device uses the folder
+//!   boot                 number of the last start (boot_number.rs)
+//!   sample               last reserved sample id of capture "source" (frame_ids.rs)
+//!   spool/               answers that wait to be sent (../spool)
+//!   boot.damaged-1       a file that could not be read, for an operator (set_aside.rs)
+//! ```
+//!
+//! A damaged file never stops the device: the file is set aside, named in the log and counted.
+
+mod boot_number;
+mod frame_ids;
+mod set_aside;
+
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use tracing::warn;
+
+pub(crate) use boot_number::next_boot;
+pub(crate) use frame_ids::FrameIds;
+pub(crate) use set_aside::{Aside, is_set_aside, set_aside};
+
+use crate::error::DeviceError;
+use crate::report::SharedReport;
+
+/// File that is locked while a device uses the folder. It has the id of that process.
+const LOCK_FILE: &str = "lock";
+
+/// Longest text of a number in a file, and of a process id.
+const MAX_NUMBER_BYTES: u64 = 64;
+
+/// A state folder that no other running device uses.
+#[derive(Debug)]
+pub(crate) struct StateFolder {
+    pub(crate) dir: PathBuf,
+    pub(crate) report: SharedReport,
+    /// True when no earlier start left files here.
+    is_new: bool,
+}
+
+/// Claim to a state folder; it ends with the value.
+#[derive(Debug)]
+pub(crate) struct StateLock {
+    /// `None` where the file system has no locks or no room for the file.
+    file: Option<File>,
+}
+
+/// Contents of a file that has a number.
+#[derive(Debug, PartialEq, Eq)]
+enum StoredNumber<N> {
+    Found(N),
+    Missing,
+    /// Not a number, with the reason.
+    Damaged(String),
+}
+
+impl StateFolder {
+    /// Makes the folder if it is missing, and claims it for this device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unusable`] when the folder cannot be used, or another running device uses it.
+    pub(crate) fn open(dir: &Path, report: SharedReport) -> Result<(Self, StateLock), DeviceError> {
+        fs::create_dir_all(dir).map_err(|error| unusable(dir, error))?;
+        let is_new = is_new(dir).map_err(|error| unusable(dir, error))?;
+        let lock = StateLock::take(dir)?;
+        Ok((Self { dir: dir.into(), report, is_new }, lock))
+    }
+
+    /// Sets a damaged file of the folder aside.
+    fn set_damaged_aside(&self, path: &Path, reason: &str) {
+        set_aside(path, Aside::Damaged, reason);
+        self.report.lock().state_damaged += 1;
+    }
+
+    /// Reads a number of digits.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unusable`] for a file that this user may not read.
+    fn read_number<N: FromStr>(&self, file: &str, expected: &str) -> Result<StoredNumber<N>, DeviceError> {
+        let path = self.dir.join(file);
+        let damaged = |reason| Ok(StoredNumber::Damaged(reason));
+        match read_start(&path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                match text.trim().parse() {
+                    Ok(number) => Ok(StoredNumber::Found(number)),
+                    Err(_) => {
+                        let found: String = text.chars().take(20).collect();
+                        damaged(format!("expected {expected}, found {found:?}"))
+                    }
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(StoredNumber::Missing),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(unusable(&path, error)),
+            Err(error) => damaged(error.to_string()),
+        }
+    }
+}
+
+impl StateLock {
+    fn take(dir: &Path) -> Result<Self, DeviceError> {
+        let path = dir.join(LOCK_FILE);
+        let mut file =
+            match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path) {
+                Ok(file) => file,
+                Err(error) if is_disk_full(&error) => {
+                    warn!(%error, file = %path.display(), "the state folder is not locked: the disk is full");
+                    return Ok(Self { file: None });
+                }
+                Err(error) => return Err(unusable(&path, error)),
+            };
+        match file.try_lock() {
+            Ok(()) => {
+                // The id is for people alone.
+                let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+                Ok(Self { file: Some(file) })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let holder = read_start(&path).unwrap_or_default();
+                let holder = String::from_utf8_lossy(&holder).trim().parse::<u32>();
+                let process = holder.map(|id| format!(" (process {id})")).unwrap_or_default();
+                let reason = "give each device a folder of its own";
+                Err(unusable(dir, format!("another running device{process} uses it: {reason} (state_dir)")))
+            }
+            Err(TryLockError::Error(error)) => {
+                warn!(%error, file = %path.display(), "the state folder is not locked: the file system has no locks");
+                Ok(Self { file: None })
+            }
+        }
+    }
+
+    /// Ends the claim.
+    pub(crate) fn release(&self) {
+        // At worst the claim ends with the file.
+        let _ = self.file.as_ref().map(File::unlock);
+    }
+}
+
+/// True when no earlier start left files in the folder. Other files may lie there, as on a new disk.
+fn is_new(dir: &Path) -> io::Result<bool> {
+    for file in fs::read_dir(dir)? {
+        let name = file?.file_name();
+        let name = name.to_string_lossy();
+        let own = [boot_number::FILE, frame_ids::FILE, LOCK_FILE, "spool"];
+        if own
+            .iter()
+            .any(|own| name == *own || name.strip_prefix(own).is_some_and(|rest| rest.starts_with('.')))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn read_start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_NUMBER_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unusable(path: &Path, reason: impl Display) -> DeviceError {
+    DeviceError::unusable("state folder", path.display(), reason)
+}
+
+/// True when a write failed for want of space.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Replaces a file by a new one and syncs both, so that a crash or a power loss leaves one of them whole.
+pub(crate) fn replace_file(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let replaced = write_synced(&new, contents.as_ref()).and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        // A part of it would only take room.
+        let _ = fs::remove_file(&new);
+    }
+    replaced?;
+    sync_folder(path)
+}
+
+fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// Syncs the entry of a file in its folder.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn open(dir: &Path) -> StateFolder {
+        StateFolder::open(dir, SharedReport::default()).unwrap().0
+    }
+
+    pub(super) fn damaged(folder: &StateFolder) -> u64 {
+        folder.report.lock().state_damaged
+    }
+
+    #[test]
+    fn a_second_device_is_refused_until_the_first_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("made/here");
+        let (_, first) = StateFolder::open(&state, SharedReport::default()).unwrap();
+        let error = StateFolder::open(&state, SharedReport::default()).unwrap_err().to_string();
+        let process = std::process::id().to_string();
+        for part in ["another running device", "state_dir", state.to_str().unwrap(), &process] {
+            assert!(error.contains(part), "{error}");
+        }
+        first.release();
+        let (_, second) = StateFolder::open(&state, SharedReport::default()).unwrap();
+        drop(second);
+        StateFolder::open(&state, SharedReport::default()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_new_until_a_device_has_used_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("lost+found")).unwrap();
+        assert!(open(dir.path()).is_new);
+        assert!(!open(dir.path()).is_new);
+    }
+
+    #[test]
+    fn a_folder_that_is_a_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "mine").unwrap();
+        let error = StateFolder::open(&file, SharedReport::default()).unwrap_err().to_string();
+        assert!(error.contains(file.to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("boot/full")).unwrap();
+        assert!(replace_file(&dir.path().join("boot"), "1").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_want_of_space_is_a_full_disk() {
+        assert!(
+            is_disk_full(&ErrorKind::StorageFull.into()) && is_disk_full(&ErrorKind::QuotaExceeded.into())
+        );
+        assert!(!is_disk_full(&ErrorKind::PermissionDenied.into()));
+        // ENOSPC
+        #[cfg(target_os = "linux")]
+        assert!(is_disk_full(&io::Error::from_raw_os_error(28)));
+    }
+}

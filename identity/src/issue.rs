@@ -1,0 +1,137 @@
+//! Certificates and lists, made by `rcgen`.
+
+use std::collections::BTreeSet;
+
+use headwater_protocol::SiteId;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevocationReason,
+    RevokedCertParams, SanType, SerialNumber,
+};
+use time::{Duration, OffsetDateTime};
+
+use crate::error::EnrollError;
+use crate::member::Member;
+
+/// Years for which the authority is valid.
+const AUTHORITY_YEARS: i64 = 20;
+
+/// Beginning of the alternative name that tells the holder's role; `transport` reads it.
+const ROLE_PREFIX: &str = "urn:headwater:";
+
+/// The authority's key with its name.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in PEM.
+pub(crate) struct Credentials {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// A certificate that is revoked.
+pub(crate) struct Revoked {
+    pub(crate) serial: u64,
+    pub(crate) at: OffsetDateTime,
+}
+
+impl Authority {
+    /// A new authority, with its own certificate.
+    pub(crate) fn generate(site: &SiteId, serial: u64) -> Result<(Self, Credentials), EnrollError> {
+        let of = |reason: rcgen::Error| EnrollError::certificate("authority", reason);
+        let key = KeyPair::generate().map_err(of)?;
+        let mut params = authority_params(site);
+        params.serial_number = Some(SerialNumber::from(serial));
+        let certificate = params.self_signed(&key).map_err(of)?.pem();
+        let credentials = Credentials { certificate, key: key.serialize_pem() };
+        Ok((Self { issuer: Issuer::new(params, key) }, credentials))
+    }
+
+    /// The authority whose key was written before.
+    pub(crate) fn from_key(site: &SiteId, key: &str) -> Result<Self, EnrollError> {
+        let key =
+            KeyPair::from_pem(key).map_err(|reason| EnrollError::certificate("authority.key", reason))?;
+        Ok(Self { issuer: Issuer::new(authority_params(site), key) })
+    }
+
+    /// A certificate with a new key.
+    pub(crate) fn issue(
+        &self,
+        site: &SiteId,
+        member: &Member,
+        hosts: &BTreeSet<String>,
+        validity: Validity,
+    ) -> Result<Credentials, EnrollError> {
+        let of = |reason: rcgen::Error| EnrollError::certificate(member, reason);
+        let mut params = CertificateParams::new(hosts.iter().cloned().collect::<Vec<_>>()).map_err(of)?;
+        params.distinguished_name = subject(site, member);
+        let role = format!("{ROLE_PREFIX}{}", member.role.name());
+        params.subject_alt_names.push(SanType::URI(role.try_into().map_err(of)?));
+        (params.not_before, params.not_after) = (OffsetDateTime::UNIX_EPOCH, validity.expires);
+        params.serial_number = Some(SerialNumber::from(validity.serial));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if member.role.is_server() {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(of)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(of)?.pem();
+        Ok(Credentials { certificate, key: key.serialize_pem() })
+    }
+
+    /// The list of revoked certificates, in PEM.
+    pub(crate) fn revocation_list(
+        &self,
+        revoked: impl IntoIterator<Item = Revoked>,
+        validity: Validity,
+    ) -> Result<String, EnrollError> {
+        let of = |reason: rcgen::Error| EnrollError::certificate("revoked.crl", reason);
+        let revoked = revoked.into_iter().map(|Revoked { serial, at }| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: at,
+            reason_code: Some(RevocationReason::Unspecified),
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: OffsetDateTime::UNIX_EPOCH,
+            next_update: validity.expires,
+            crl_number: SerialNumber::from(validity.serial),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).and_then(|list| list.pem()).map_err(of)
+    }
+}
+
+/// Number and end of a certificate or list. All begin in 1970: a board without a clock must be able to connect.
+#[derive(Clone, Copy)]
+pub(crate) struct Validity {
+    pub(crate) serial: u64,
+    pub(crate) expires: OffsetDateTime,
+}
+
+fn authority_params(site: &SiteId) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, site.as_str());
+    name.push(DnType::CommonName, "headwater authority");
+    params.distinguished_name = name;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = OffsetDateTime::UNIX_EPOCH;
+    params.not_after = OffsetDateTime::now_utc() + Duration::days(365 * AUTHORITY_YEARS);
+    params
+}
+
+fn subject(site: &SiteId, member: &Member) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, site.as_str());
+    if let Some(group) = &member.group {
+        name.push(DnType::OrganizationalUnitName, group.as_str());
+    }
+    name.push(DnType::CommonName, member.name.as_str());
+    name
+}

@@ -1,0 +1,27 @@
+//! The authority of a site: certificates for every tier, revocation, and Mosquitto's configuration and access rules.
+//!
+//! ```text
+//! hall/                           folder of the site
+//!   site.json                     every certificate that was issued
+//!   authority.crt  authority.key  revoked.crl
+//!   broker/                       mosquitto.conf  access.rules, and those of every member:
+//!   cloud/                        certificate.pem  key.pem  authority.pem  revoked.crl
+//!   gate/cam-0/  gate/leader/     the same for the members of a group
+//! ```
+//! The subject of a certificate says who its holder is: `O` the site, `OU` the group, `CN` the name. Mosquitto takes the subject as the
+//! user name, and the access rules have one block for each user.
+
+mod access;
+mod error;
+mod files;
+mod issue;
+mod member;
+mod mosquitto;
+mod signing;
+mod site;
+
+pub use error::EnrollError;
+pub use member::{Member, Role};
+pub use mosquitto::BrokerOptions;
+pub use signing::{read_signing_key, write_signing_key};
+pub use site::{Issued, Site};

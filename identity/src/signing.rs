@@ -1,0 +1,32 @@
+//! The file of a key that signs bundles: ed25519, PKCS#8, PEM.
+
+use std::path::Path;
+
+use rcgen::{KeyPair, PKCS_ED25519};
+
+use crate::error::EnrollError;
+use crate::files::{self, SECRET};
+
+/// Writes a new key, readable by its owner alone.
+///
+/// # Errors
+/// [`EnrollError`]: the file exists, or cannot be written.
+pub fn write_signing_key(path: &Path) -> Result<(), EnrollError> {
+    if path.exists() {
+        return Err(EnrollError::file(path, "exists already; choose another name"));
+    }
+    let key = KeyPair::generate_for(&PKCS_ED25519)
+        .map_err(|reason| EnrollError::certificate("signing key", reason))?;
+    files::write(path, &key.serialize_pem(), SECRET)
+}
+
+/// Reads a key in PKCS#8.
+///
+/// # Errors
+/// [`EnrollError::File`]: no ed25519 key is in the file.
+pub fn read_signing_key(path: &Path) -> Result<Vec<u8>, EnrollError> {
+    let key = KeyPair::from_pem_and_sign_algo(&files::read(path)?, &PKCS_ED25519);
+    let key =
+        key.map_err(|reason| EnrollError::file(path, format!("expected an ed25519 key in PEM: {reason}")))?;
+    Ok(key.serialize_der())
+}

@@ -1,0 +1,307 @@
+//! The folder of a site: the authority, what it issued, and the files that follow from it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::{GroupId, SiteId};
+use serde::{Deserialize, Serialize};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use crate::access;
+use crate::error::EnrollError;
+use crate::files::{self, PUBLIC, SECRET};
+use crate::issue::{Authority, Revoked, Validity};
+use crate::member::{Member, Role};
+use crate::mosquitto::{self, BrokerOptions};
+
+/// Version of `site.json`.
+const FORMAT: u32 = 1;
+
+/// Names of the site's files.
+const SITE: &str = "site.json";
+const AUTHORITY: &str = "authority.crt";
+const AUTHORITY_KEY: &str = "authority.key";
+const REVOKED: &str = "revoked.crl";
+/// Names of a member's files.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+const MEMBER_AUTHORITY: &str = "authority.pem";
+
+/// A certificate that the authority issued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    /// Its holder.
+    #[serde(flatten)]
+    pub member: Member,
+    /// Its serial number.
+    pub serial: u64,
+    /// Hosts that it names; for servers.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts: BTreeSet<String>,
+    /// End of its validity, RFC 3339.
+    pub expires: String,
+    /// When it was revoked, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<String>,
+}
+
+/// The folder of a site.
+#[derive(Debug)]
+pub struct Site {
+    folder: PathBuf,
+    record: Record,
+}
+
+/// Content of `site.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    format: u32,
+    site: SiteId,
+    broker_port: u16,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    broker_address: String,
+    /// Folder of the broker's files on its machine; `None` where that is this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    broker_folder: Option<PathBuf>,
+    /// The newest serial number.
+    serial: u64,
+    issued: Vec<Issued>,
+}
+
+impl Site {
+    /// Makes the folder with an authority and the broker's certificate, which names `hosts`.
+    ///
+    /// # Errors
+    /// [`EnrollError`]: the folder has a site already, or cannot be written.
+    pub fn create(
+        folder: &Path,
+        site: SiteId,
+        hosts: &[String],
+        options: &BrokerOptions,
+        days: u32,
+    ) -> Result<Self, EnrollError> {
+        if folder.join(SITE).exists() {
+            let site = Self::open(folder)?.record.site.to_string();
+            return Err(EnrollError::SiteExists { folder: folder.into(), site });
+        }
+        files::make_folder(folder)?;
+        let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
+        let serial = serial_after(0);
+        let (_, credentials) = Authority::generate(&site, serial)?;
+        files::write(&folder.join(AUTHORITY_KEY), &credentials.key, SECRET)?;
+        files::write(&folder.join(AUTHORITY), &credentials.certificate, PUBLIC)?;
+        let BrokerOptions { port, address, folder: broker_folder } = options.clone();
+        let record = Record {
+            format: FORMAT,
+            site,
+            broker_port: port,
+            broker_address: address,
+            broker_folder,
+            serial,
+            issued: Vec::new(),
+        };
+        let mut site = Self { folder, record };
+        let broker = Member::new(Role::Broker, None, Role::Broker.name())?;
+        site.enroll(broker, hosts, days)?;
+        Ok(site)
+    }
+
+    /// Reads the folder of a site.
+    ///
+    /// # Errors
+    /// [`EnrollError::File`]: no site is there, or its record cannot be read.
+    pub fn open(folder: &Path) -> Result<Self, EnrollError> {
+        let path = folder.join(SITE);
+        if !path.exists() {
+            return Err(EnrollError::file(&path, "no site is here; make one with `headwater enroll init`"));
+        }
+        let record: Record =
+            serde_json::from_str(&files::read(&path)?).map_err(|error| EnrollError::file(&path, error))?;
+        if record.format != FORMAT {
+            let reason = format!("expected format {FORMAT}, found {}", record.format);
+            return Err(EnrollError::file(&path, reason));
+        }
+        let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
+        Ok(Self { folder, record })
+    }
+
+    /// Name of the site.
+    pub fn name(&self) -> &SiteId {
+        &self.record.site
+    }
+
+    /// Every certificate that was issued, oldest first.
+    pub fn issued(&self) -> &[Issued] {
+        &self.record.issued
+    }
+
+    /// The member of a group, or of the site, with this name.
+    ///
+    /// # Errors
+    /// [`EnrollError::Unknown`] with the names of all members.
+    pub fn member(&self, group: Option<&GroupId>, name: &str) -> Result<Member, EnrollError> {
+        let mut members = self.record.issued.iter().map(|issued| &issued.member);
+        let found = members.find(|member| member.group.as_ref() == group && member.name == name);
+        found.cloned().ok_or_else(|| {
+            let name = group.map_or_else(|| name.to_owned(), |group| format!("{group}/{name}"));
+            self.unknown(name)
+        })
+    }
+
+    /// The folder with a member's files.
+    pub fn folder_of(&self, member: &Member) -> PathBuf {
+        match &member.group {
+            Some(group) => self.folder.join(group.as_str()).join(&member.name),
+            None => self.folder.join(&member.name),
+        }
+    }
+
+    /// Gives a member its certificate and key, valid for `days`.
+    ///
+    /// # Errors
+    /// [`EnrollError`]: the name is taken or revoked, or a file cannot be written.
+    pub fn enroll(&mut self, member: Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
+        if let Some(holder) = self.record.issued.iter().find(|issued| issued.member.has_subject_of(&member)) {
+            let name = member.to_string();
+            return Err(match holder.revoked {
+                Some(_) => EnrollError::Revoked(name),
+                None => EnrollError::Taken { name, role: holder.member.role.name() },
+            });
+        }
+        let hosts: BTreeSet<String> = hosts.iter().cloned().collect();
+        if member.role.is_server() == hosts.is_empty() {
+            let expected = if hosts.is_empty() {
+                "host names or addresses (--host)"
+            } else {
+                "no host: it is no server"
+            };
+            return Err(EnrollError::Name(format!("{} {member}: expected {expected}", member.role.name())));
+        }
+        self.issue(member, hosts, days)
+    }
+
+    /// Gives a member a new certificate and key in place of its earlier ones, which stay valid until they expire. A server gets these hosts;
+    /// without any its earlier ones. A server that was revoked gets a new certificate, any other member does not.
+    ///
+    /// # Errors
+    /// [`EnrollError`]: no such member, a revoked one, hosts for a member that is no server, or a file that cannot be written.
+    pub fn renew(&mut self, member: &Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
+        let Issued { member, hosts: before, revoked, .. } = self.newest(member)?.clone();
+        // Access rules name users by subject, so the name of a member that was revoked stays closed. Servers have no rules.
+        if revoked.is_some() && !member.role.is_server() {
+            return Err(EnrollError::Revoked(member.to_string()));
+        }
+        if !hosts.is_empty() && !member.role.is_server() {
+            return Err(EnrollError::Name(format!(
+                "{} {member}: expected no host: it is no server",
+                member.role.name()
+            )));
+        }
+        let hosts = if hosts.is_empty() { before } else { hosts.iter().cloned().collect() };
+        self.issue(member, hosts, days)
+    }
+
+    /// Revokes every certificate of a member; its name is not given again.
+    ///
+    /// # Errors
+    /// [`EnrollError`]: no such member, a revoked one, or a file that cannot be written.
+    pub fn revoke(&mut self, member: &Member) -> Result<(), EnrollError> {
+        self.valid(member)?;
+        let now = text(OffsetDateTime::now_utc());
+        let of_member = self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member));
+        of_member.for_each(|issued| issued.revoked = Some(now.clone()));
+        self.write()
+    }
+
+    /// The newest certificate of a member that is not revoked.
+    fn valid(&self, member: &Member) -> Result<&Issued, EnrollError> {
+        match self.newest(member)? {
+            Issued { revoked: Some(_), .. } => Err(EnrollError::Revoked(member.to_string())),
+            issued => Ok(issued),
+        }
+    }
+
+    /// The newest certificate of a member.
+    fn newest(&self, member: &Member) -> Result<&Issued, EnrollError> {
+        let newest = self.record.issued.iter().rev().find(|issued| issued.member.has_subject_of(member));
+        newest.ok_or_else(|| self.unknown(member.to_string()))
+    }
+
+    fn unknown(&self, name: String) -> EnrollError {
+        let known: BTreeSet<String> =
+            self.record.issued.iter().map(|issued| issued.member.to_string()).collect();
+        EnrollError::Unknown { name, known: known.into_iter().collect::<Vec<_>>().join(", ") }
+    }
+
+    fn issue(&mut self, member: Member, hosts: BTreeSet<String>, days: u32) -> Result<PathBuf, EnrollError> {
+        let authority = self.authority()?;
+        let validity = self.next_validity(days);
+        let credentials = authority.issue(&self.record.site, &member, &hosts, validity)?;
+        let folder = self.folder_of(&member);
+        files::make_folder(&folder)?;
+        // The record first: a certificate that was given out can always be revoked.
+        let (serial, expires) = (validity.serial, text(validity.expires));
+        self.record.issued.push(Issued { member, serial, hosts, expires, revoked: None });
+        self.write()?;
+        // The key last: whoever reloads when the key changes finds both.
+        files::write(&folder.join(MEMBER_AUTHORITY), &files::read(&self.folder.join(AUTHORITY))?, PUBLIC)?;
+        files::write(&folder.join(CERTIFICATE), &credentials.certificate, PUBLIC)?;
+        files::write(&folder.join(KEY), &credentials.key, SECRET)?;
+        Ok(folder)
+    }
+
+    /// Writes the record, and what follows from it: the list of revoked certificates, and the broker's files.
+    fn write(&mut self) -> Result<(), EnrollError> {
+        let validity = self.next_validity(LIST_DAYS);
+        let revoked = self.record.issued.iter().filter_map(|issued| {
+            let at = OffsetDateTime::parse(issued.revoked.as_ref()?, &Rfc3339).ok()?;
+            Some(Revoked { serial: issued.serial, at })
+        });
+        let list = self.authority()?.revocation_list(revoked, validity)?;
+        let record = serde_json::to_string_pretty(&self.record)
+            .map_err(|error| EnrollError::file(self.folder.join(SITE), error))?;
+        files::write(&self.folder.join(SITE), &record, PUBLIC)?;
+        files::write(&self.folder.join(REVOKED), &list, PUBLIC)?;
+        let holders = || self.record.issued.iter().filter(|issued| issued.revoked.is_none());
+        for Issued { member, .. } in holders() {
+            files::write(&self.folder_of(member).join(REVOKED), &list, PUBLIC)?;
+        }
+        let mut users: Vec<&Member> = Vec::new();
+        for Issued { member, .. } in holders() {
+            if !users.iter().any(|user| user.has_subject_of(member)) {
+                users.push(member);
+            }
+        }
+        let Record { site, broker_port, broker_address, broker_folder, .. } = &self.record;
+        let own = self.folder.join(Role::Broker.name());
+        files::make_folder(&own)?;
+        files::write(&own.join("access.rules"), &access::rules(site, users), PUBLIC)?;
+        let options = BrokerOptions { port: *broker_port, address: broker_address.clone(), folder: None };
+        let folder = broker_folder.as_ref().unwrap_or(&own);
+        files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC)
+    }
+
+    fn authority(&self) -> Result<Authority, EnrollError> {
+        Authority::from_key(&self.record.site, &files::read(&self.folder.join(AUTHORITY_KEY))?)
+    }
+
+    fn next_validity(&mut self, days: u32) -> Validity {
+        self.record.serial = serial_after(self.record.serial);
+        let expires = OffsetDateTime::now_utc() + Duration::days(days.into());
+        Validity { serial: self.record.serial, expires }
+    }
+}
+
+/// Days for which a list of revoked certificates is valid. Nobody fetches lists here: each change writes a new one.
+const LIST_DAYS: u32 = 20 * 365;
+
+/// A serial number that was not used: microseconds since 1970, or one more than the last.
+fn serial_after(last: u64) -> u64 {
+    let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1000;
+    u64::try_from(now).unwrap_or_default().max(last + 1)
+}
+
+fn text(at: OffsetDateTime) -> String {
+    at.format(&Rfc3339).unwrap_or_default()
+}

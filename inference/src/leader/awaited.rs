@@ -1,0 +1,185 @@
+//! Samples that are known and not open: triggered ones, and those that were open when the leader stopped.
+//!
+//! ```text
+//! trigger ──┐                ┌── an answer ──> open
+//!           ├──> awaited ────┤
+//! restart ──┘                └── none in time ──> dropped with its reason
+//! ```
+
+use std::collections::BTreeMap;
+
+use headwater_protocol::{Dropped, SampleId};
+
+use super::{Action, Leader, Micros};
+
+/// Largest number of awaited samples; beyond it the lowest id is dropped.
+const MAX_AWAITED: usize = 65_536;
+
+/// Time beyond [`Policy::late_ms`](crate::policy::Policy::late_ms) that devices have to answer. A device whose answer was lost finds the
+/// sample unsettled, and sends it again after some seconds.
+const SEND_AGAIN_MS: u32 = 10_000;
+
+/// Awaited samples.
+#[derive(Default)]
+pub(super) struct AwaitedSamples {
+    samples: BTreeMap<SampleId, Awaited>,
+    /// Without a connection no answer can come, so that no sample is dropped.
+    is_disconnected: bool,
+}
+
+/// An awaited sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Awaited {
+    /// Time at which the sample is dropped.
+    due: Micros,
+    /// Reason of the drop.
+    reason: Dropped,
+}
+
+impl AwaitedSamples {
+    pub(super) fn contains(&self, sample: SampleId) -> bool {
+        self.samples.contains_key(&sample)
+    }
+
+    pub(super) fn remove(&mut self, sample: SampleId) {
+        self.samples.remove(&sample);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = SampleId> + '_ {
+        self.samples.keys().copied()
+    }
+
+    /// Adds a sample; returns the lowest one when there are too many.
+    fn insert(&mut self, sample: SampleId, awaited: Awaited) -> Option<(SampleId, Dropped)> {
+        self.samples.insert(sample, awaited);
+        if self.samples.len() <= MAX_AWAITED {
+            return None;
+        }
+        self.samples.pop_first().map(|(sample, awaited)| (sample, awaited.reason))
+    }
+
+    /// Takes out a sample whose time is over.
+    fn take_due(&mut self, sample: SampleId, now: Micros) -> Option<Dropped> {
+        if self.is_disconnected {
+            return None;
+        }
+        let awaited = self.samples.get(&sample).filter(|awaited| awaited.due <= now)?;
+        let reason = awaited.reason;
+        self.samples.remove(&sample);
+        Some(reason)
+    }
+}
+
+impl Leader {
+    /// Takes a trigger: the devices are asked for this sample.
+    pub(super) fn trigger(&mut self, sample: SampleId) {
+        let is_known = self.open.contains_key(&sample) || self.awaited.contains(sample);
+        if is_known || self.closed.contains(sample) {
+            return;
+        }
+        let newest = self.newest_known();
+        if let Err(implausible) = self.plausible_ids.check_trigger(sample, newest, self.wall_ms) {
+            self.counts.implausible += 1;
+            self.refusal = Some(implausible);
+            return self.drop_refused(sample, Dropped::Implausible);
+        }
+        self.plausible_ids.confirm(sample);
+        self.plausible_ids.has_trigger = true;
+        if self.closed.is_too_old(sample) {
+            return self.drop_refused(sample, Dropped::TooOld);
+        }
+        self.actions.push(Action::Await(sample));
+        self.await_answer(sample, Dropped::Unanswered);
+    }
+
+    /// Awaits a sample that was open when the leader stopped.
+    pub(super) fn await_again(&mut self, sample: SampleId) {
+        self.await_answer(sample, Dropped::Restart);
+    }
+
+    /// The connection is new: devices send again what they hold.
+    pub(super) fn connected(&mut self) {
+        self.since = None;
+        self.plausible_ids.has_trigger = false;
+        self.awaited.is_disconnected = false;
+        let due = self.send_again_until();
+        for (sample, awaited) in &mut self.awaited.samples {
+            awaited.due = due;
+            self.timers.push(due, *sample);
+        }
+    }
+
+    /// The connection was lost: awaited samples stay until the next one.
+    pub(super) fn disconnected(&mut self) {
+        self.awaited.is_disconnected = true;
+    }
+
+    /// Drops an awaited sample when its time is over.
+    pub(super) fn end_awaited(&mut self, sample: SampleId) {
+        if let Some(reason) = self.awaited.take_due(sample, self.now) {
+            self.drop_awaited(sample, reason);
+        }
+    }
+
+    /// Drops all awaited samples.
+    pub(super) fn drop_all_awaited(&mut self) {
+        for (sample, awaited) in std::mem::take(&mut self.awaited.samples) {
+            self.drop_awaited(sample, awaited.reason);
+        }
+    }
+
+    fn await_answer(&mut self, sample: SampleId, reason: Dropped) {
+        let due = self.send_again_until();
+        self.timers.push(due, sample);
+        if let Some((lowest, reason)) = self.awaited.insert(sample, Awaited { due, reason }) {
+            self.drop_awaited(lowest, reason);
+        }
+    }
+
+    fn drop_awaited(&mut self, sample: SampleId, reason: Dropped) {
+        self.closed.dropped(sample, reason, self.now);
+        self.actions.push(Action::Drop { sample, reason });
+        self.settle(self.newest.max(sample));
+    }
+
+    /// The time until which devices may send again what they hold.
+    fn send_again_until(&self) -> Micros {
+        let late_ms = self.networks.current.config.policy.late_ms;
+        self.now.plus_ms(late_ms).plus_ms(SEND_AGAIN_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awaited(due: u64) -> Awaited {
+        Awaited { due: Micros(due), reason: Dropped::Unanswered }
+    }
+
+    #[test]
+    fn the_lowest_sample_goes_when_too_many_are_awaited() {
+        let mut samples = AwaitedSamples::default();
+        let last = MAX_AWAITED as u64;
+        assert!((1..=last).all(|sample| samples.insert(SampleId(sample), awaited(9)).is_none()));
+        assert_eq!(samples.insert(SampleId(last), awaited(9)), None, "it is there already");
+        let lowest = samples.insert(SampleId(last + 1), awaited(9));
+        assert_eq!((lowest, samples.len()), (Some((SampleId(1), Dropped::Unanswered)), MAX_AWAITED));
+    }
+
+    #[test]
+    fn a_sample_is_due_at_its_time_and_only_with_a_connection() {
+        let mut samples = AwaitedSamples::default();
+        samples.insert(SampleId(1), awaited(9));
+        assert_eq!(samples.take_due(SampleId(1), Micros(8)), None);
+        samples.is_disconnected = true;
+        assert_eq!(samples.take_due(SampleId(1), Micros(9)), None);
+        samples.is_disconnected = false;
+        assert_eq!(samples.take_due(SampleId(1), Micros(9)), Some(Dropped::Unanswered));
+        assert_eq!((samples.take_due(SampleId(1), Micros(9)), samples.len()), (None, 0));
+    }
+}

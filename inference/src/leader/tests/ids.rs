@@ -1,0 +1,207 @@
+//! Ids that are plausible, and ids that are not.
+
+use super::account::dropped;
+use super::*;
+
+const CLOCK: Numbering = Numbering::Clock { period_ms: 100 };
+
+impl Group {
+    fn numbered(numbering: Numbering) -> Self {
+        let mut group = Self::new();
+        group.event(Event::Numbering(numbering));
+        group
+    }
+
+    /// The id of a clock with this period, now.
+    fn clock_id(&self, period_ms: u64) -> u64 {
+        at(self.now).wall_ms / period_ms
+    }
+
+    fn pass_hours(&mut self, hours: u32) {
+        self.after_ms(hours * 3_600_000);
+    }
+}
+
+#[track_caller]
+fn opens(group: &mut Group, index: u8, sample: u64) {
+    assert_eq!(group.summary(index, sample, &SURE), [Action::Open(SampleId(sample))]);
+}
+
+#[test]
+fn a_group_goes_on_after_a_weekend_off() {
+    for (numbering, period_ms) in [(CLOCK, 100), (Numbering::Source, 1)] {
+        let mut group = Group::numbered(numbering);
+        let sample = group.clock_id(period_ms);
+        opens(&mut group, 0, sample);
+        group.pass_hours(65);
+        let sample = group.clock_id(period_ms);
+        opens(&mut group, 0, sample);
+    }
+}
+
+#[test]
+fn a_camera_that_was_quiet_for_an_hour_goes_on_with_the_others() {
+    let mut group = Group::numbered(CLOCK);
+    for _ in 0..36_000 {
+        let sample = group.clock_id(100);
+        group.summary(0, sample, &SURE);
+        group.summary(1, sample, &SURE);
+        group.after_ms(100);
+    }
+    assert_eq!(group.leader.settled().decided, 36_000);
+    let sample = group.clock_id(100);
+    opens(&mut group, 2, sample);
+    assert_eq!(group.leader.counts().implausible, 0);
+}
+
+#[test]
+fn a_group_does_not_stop_when_all_devices_but_one_are_quiet() {
+    for numbering in [None, Some(CLOCK), Some(Numbering::Trigger)] {
+        let mut group = Group::new();
+        numbering.map(|numbering| group.event(Event::Numbering(numbering)));
+        let first = if numbering == Some(CLOCK) { group.clock_id(100) } else { 1 };
+        for sample in first..first + 100_000 {
+            group.summary(0, sample, &SURE);
+            group.after_ms(100);
+        }
+        let found = (group.leader.settled().decided, group.leader.counts().implausible);
+        assert_eq!(found, (100_000, 0), "{numbering:?}");
+    }
+}
+
+#[test]
+fn a_board_that_boots_in_1970_is_named_and_moves_nothing() {
+    let mut group = Group::numbered(CLOCK);
+    let sample = group.clock_id(100);
+    opens(&mut group, 0, sample);
+    let since_boot = Event::DeviceAnswer {
+        slot: slot(1),
+        sample: SampleId(600),
+        age_ms: 0,
+        late: false,
+        answer: DeviceAnswer::Summary(&SURE),
+    };
+    let refusal = group.leader.handle(at(group.now), Generation::Current, since_boot, &mut Vec::new());
+    let text = refusal.expect("a refusal").to_string();
+    assert!(text.contains("its clock is 56 years behind the aggregator's"), "{text}");
+    assert_eq!((group.leader.newest(), group.leader.counts().implausible), (SampleId(sample), 1));
+    assert_eq!(group.leader.counts().implausible_slots, SlotSet::from_bits(0b10));
+
+    assert_eq!(group.late(1, 600, &SURE), [dropped(600, Dropped::Implausible)]);
+    assert_eq!(group.late(1, 600, &SURE), [], "once");
+    let notice = group.leader.notice();
+    assert_eq!(
+        (notice.late, notice.account.dropped),
+        (vec![SampleId(600)], [(Dropped::Implausible, 1)].into())
+    );
+    group.after_ms(50);
+    assert_eq!(group.leader.settled().highest, SampleId(sample));
+}
+
+#[test]
+fn a_restart_remembers_which_implausible_samples_were_dropped_and_does_not_begin_there() {
+    let mut group = Group::numbered(CLOCK);
+    let far = group.clock_id(100) + (1 << 40);
+    assert_eq!(group.late(1, far, &SURE), [dropped(far, Dropped::Implausible)]);
+    let mut next = Group::new();
+    next.leader.recover(replay(entries(&group.done)), &mut Vec::new());
+    assert_eq!((next.leader.newest_known(), next.leader.settled().highest), (SampleId(0), SampleId(0)));
+    assert_eq!(next.late(1, far, &SURE), []);
+    assert_eq!(
+        (next.leader.settled().dropped[&Dropped::Implausible], next.leader.notice().late),
+        (1, vec![SampleId(far)])
+    );
+}
+
+#[test]
+fn a_trigger_far_from_the_newest_id_is_refused_and_dropped_once() {
+    let step = 1 << 30;
+    for numbering in [None, Some(Numbering::Trigger)] {
+        let mut group = Group::new();
+        numbering.map(|numbering| group.event(Event::Numbering(numbering)));
+        group.trigger(1000);
+        for far in [1 << 40, u64::MAX, 1001 + step] {
+            let event = Event::Trigger { sample: SampleId(far) };
+            let mut actions = Vec::new();
+            let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
+            let text = refusal.expect("a refusal").to_string();
+            assert!(text.contains("1000, the newest known one"), "{text}");
+            assert_eq!(actions, [dropped(far, Dropped::Implausible)]);
+            assert_eq!(group.trigger(far), []);
+        }
+        assert_eq!((group.leader.newest_known(), group.leader.counts().implausible), (SampleId(1000), 3));
+        assert_eq!(group.trigger(1000 + step), [Action::Await(SampleId(1000 + step))]);
+        assert_eq!(group.trigger(1001), [Action::Await(SampleId(1001))]);
+    }
+}
+
+#[test]
+fn the_first_trigger_may_have_any_id() {
+    for first in [0, 1 << 40, u64::MAX] {
+        let mut group = Group::numbered(Numbering::Trigger);
+        group.trigger(first);
+        for index in 0..SLOTS as u8 {
+            group.summary(index, first, &SURE);
+        }
+        assert_eq!((group.leader.settled().decided, group.closed()), (1, vec![(first, first)]));
+        assert_eq!(group.leader.settled().highest, SampleId(first));
+    }
+}
+
+#[test]
+fn a_trigger_in_a_group_with_a_clock_must_be_near_the_clock() {
+    let mut group = Group::numbered(CLOCK);
+    assert_eq!(group.trigger(1 << 40), [dropped(1 << 40, Dropped::Implausible)]);
+    assert_eq!(group.trigger(5), [dropped(5, Dropped::Implausible)]);
+    let sample = group.clock_id(100);
+    assert_eq!(group.trigger(sample), [Action::Await(SampleId(sample))]);
+    opens(&mut group, 0, sample);
+}
+
+#[test]
+fn ids_of_another_period_are_refused_until_a_new_numbering() {
+    let mut group = Group::numbered(CLOCK);
+    let right = group.clock_id(100);
+    opens(&mut group, 0, right);
+    let other = group.clock_id(200);
+    for index in 0..SLOTS as u8 {
+        assert_eq!(group.summary(index, other, &SURE), []);
+    }
+    assert_eq!(group.leader.newest(), SampleId(right));
+
+    let mut next = Group::new();
+    next.leader.recover(replay(entries(&group.done)), &mut Vec::new());
+    assert_eq!(next.summary(0, other, &SURE), [], "the journal has the numbering");
+    next.leader.begin_numbering(&mut Vec::new());
+    next.event(Event::Numbering(Numbering::Clock { period_ms: 200 }));
+    for index in 0..SLOTS as u8 {
+        next.summary(index, other, &SURE);
+    }
+    assert_eq!((next.leader.settled().decided, next.leader.settled().highest), (1, SampleId(other)));
+}
+
+#[test]
+fn a_late_answer_of_a_triggered_sample_that_the_leader_missed_is_not_dropped() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(1000);
+    group.event(Event::Connected);
+    assert_eq!(group.late(0, 5000, &SURE), [], "its trigger may have come while the leader was away");
+    assert_eq!(group.late(1, 5001, &SURE), [Action::Open(SampleId(5001))], "a second device knows it too");
+    group.trigger(6000);
+    assert_eq!(group.late(0, 5000, &SURE), [Action::Open(SampleId(5000))]);
+    assert_eq!(group.late(0, 7000, &SURE), [dropped(7000, Dropped::Implausible)]);
+}
+
+#[test]
+fn the_clock_difference_is_a_setting() {
+    for max_ms in [1_000, 60_000] {
+        let mut group = Group::numbered(Numbering::Source);
+        let leader =
+            std::mem::replace(&mut group.leader, Leader::new(config(), Exits { local: None, edge: None }));
+        group.leader = leader.with_max_clock_difference_ms(max_ms);
+        let now = group.clock_id(1);
+        let (near, far) = (now + u64::from(max_ms), now + u64::from(max_ms) + 1);
+        assert_eq!(group.summary(0, far, &SURE), []);
+        opens(&mut group, 0, near);
+    }
+}

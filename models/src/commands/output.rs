@@ -1,0 +1,27 @@
+//! Text on standard output and standard error. A reader may close either of them at any time, as `head` does.
+
+use std::io::{ErrorKind, Write, stderr, stdout};
+
+use anyhow::Context;
+
+use super::Failure;
+
+/// Writes text to standard output. A reader that has closed the pipe is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result.context("writing to standard output")?),
+    }
+}
+
+/// Writes a line to standard error. Nobody can be told of a failure, so there is none.
+pub(crate) fn print_error(line: &str) {
+    print_status(&format!("{line}\n"));
+}
+
+/// Writes text without the end of a line to standard error.
+pub(crate) fn print_status(text: &str) {
+    let mut stderr = stderr().lock();
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}

@@ -1,0 +1,260 @@
+//! Who a program is, whom it trusts, and which links may go without TLS.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use conf::Conf;
+use headwater_protocol::VerifyingKey;
+use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
+use headwater_transport::{BrokerAccess, Endpoint};
+use tracing::warn;
+
+use crate::sections::BrokerSettings;
+use crate::values::List;
+
+/// Settings of links that others could read or forge.
+#[derive(Clone, Debug, Default, Conf)]
+pub struct SecuritySettings {
+    /// Allow links without TLS beyond this machine. Anybody on the way can then read and forge messages: for laboratories.
+    #[conf(long, env)]
+    pub insecure: bool,
+    /// Public keys of `headwater sign`, with commas between. Bundles without a signature by one of them are refused. Left out: every bundle
+    /// is taken.
+    #[conf(long, env)]
+    pub trusted_keys: Option<List<VerifyingKey>>,
+    /// Section `[tls]`.
+    #[conf(flatten, prefix)]
+    pub tls: TlsSettings,
+}
+
+/// Section `[tls]`. Files are read again when they change; open connections go on.
+#[derive(Clone, Debug, Default, Conf)]
+pub struct TlsSettings {
+    /// Certificates of the authorities whose peers are trusted (PEM). Needed for mqtts:// and https://; `headwater enroll` makes one.
+    #[conf(long, env)]
+    pub authority_file: Option<PathBuf>,
+    /// Certificate of this program (PEM), with those between it and the authority.
+    #[conf(long, env)]
+    pub certificate_file: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[conf(long, env)]
+    pub key_file: Option<PathBuf>,
+    /// Certificates that the authority has revoked (PEM, X509 CRL).
+    #[conf(long, env)]
+    pub revoked_file: Option<PathBuf>,
+}
+
+impl TlsSettings {
+    /// The files; `None` where no file is named.
+    ///
+    /// # Errors
+    /// The key of a file that is missing beside another.
+    pub fn files(&self) -> Result<Option<IdentityFiles>, String> {
+        let missing = |key: &str, beside: &str| Err(format!("tls.{key}: missing; tls.{beside} needs it"));
+        let own = match (&self.certificate_file, &self.key_file) {
+            (Some(certificate), Some(key)) => {
+                Some(KeyPair { certificate: certificate.clone(), key: key.clone() })
+            }
+            (None, None) => None,
+            (Some(_), None) => return missing("key_file", "certificate_file"),
+            (None, Some(_)) => return missing("certificate_file", "key_file"),
+        };
+        match (&self.authority_file, own, &self.revoked_file) {
+            (Some(authority), own, revoked) => {
+                Ok(Some(IdentityFiles { authority: authority.clone(), own, revoked: revoked.clone() }))
+            }
+            (None, Some(_), _) => missing("authority_file", "certificate_file"),
+            (None, None, Some(_)) => missing("authority_file", "revoked_file"),
+            (None, None, None) => Ok(None),
+        }
+    }
+
+    /// The identity for connections that are opened; `None` where no file is named.
+    ///
+    /// # Errors
+    /// A missing key, or a file that cannot be used, with its path.
+    pub fn client(&self) -> Result<Option<ClientIdentity>, String> {
+        let Some(files) = self.files()? else { return Ok(None) };
+        ClientIdentity::new(files).map(Some).map_err(|error| format!("tls: {error}"))
+    }
+}
+
+impl SecuritySettings {
+    /// Keys of which one must have signed a bundle; none where every bundle is taken.
+    pub fn trusted_keys(&self) -> Option<&[VerifyingKey]> {
+        self.trusted_keys.as_ref().map(|keys| keys.0.as_slice())
+    }
+
+    /// Checks how the program reaches its broker, without opening a file.
+    pub fn check_broker(&self, broker: &BrokerSettings) -> Vec<String> {
+        let link = self.check_link("broker.address", &broker.address);
+        [link, self.tls.files().map(drop), broker.check_credentials()]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect()
+    }
+
+    /// How the program reaches its broker, with every file read.
+    ///
+    /// # Errors
+    /// Every setting and file that cannot be used.
+    pub fn broker_access(&self, broker: &BrokerSettings) -> Result<BrokerAccess, Vec<String>> {
+        let mistakes = self.check_broker(broker);
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        match (self.tls.client(), broker.credentials()) {
+            (Ok(identity), Ok(credentials)) => {
+                Ok(BrokerAccess { address: broker.address.clone(), identity, credentials })
+            }
+            (identity, credentials) => Err(identity.err().into_iter().chain(credentials.err()).collect()),
+        }
+    }
+
+    /// Checks that a link may be opened to this address: with TLS and an authority, on loopback, or with `insecure`.
+    ///
+    /// # Errors
+    /// What is missing, for the setting `key`.
+    pub fn check_link(&self, key: &str, endpoint: &Endpoint) -> Result<(), String> {
+        match (endpoint.scheme().uses_tls(), &self.tls.authority_file) {
+            (true, Some(_)) => Ok(()),
+            (true, None) => Err(format!("tls.authority_file: missing; {key} = {endpoint} needs it")),
+            (false, _) if self.insecure || is_own_host(endpoint) => Ok(()),
+            (false, _) => {
+                let secure = if endpoint.scheme().is_mqtt() { "mqtts" } else { "https" };
+                Err(format!(
+                    "{key}: expected {secure}:// or an address of this machine, found {endpoint}; anybody on the way can read and forge \
+                     its messages (--insecure allows it)"
+                ))
+            }
+        }
+    }
+
+    /// Logs a link without TLS beyond this machine.
+    pub fn warn_of_link(&self, key: &str, endpoint: &Endpoint) {
+        if !endpoint.scheme().uses_tls() && !is_own_host(endpoint) {
+            warn!(%endpoint, "INSECURE: {key} has no TLS; anybody on the way can read and forge its messages");
+        }
+    }
+
+    /// Checks that a server may listen on this address: with TLS, on loopback, or with `insecure`.
+    ///
+    /// # Errors
+    /// What is missing, for the setting `key`.
+    pub fn check_server(&self, key: &str, address: SocketAddr) -> Result<(), String> {
+        if self.insecure || !self.is_open_to_all(address) {
+            return Ok(());
+        }
+        Err(format!(
+            "{key}: expected an address of this machine or tls.certificate_file, found {address} without TLS (--insecure allows it)"
+        ))
+    }
+
+    /// Logs a server without TLS that others than this machine reach.
+    pub fn warn_of_server(&self, key: &str, address: SocketAddr) {
+        if self.is_open_to_all(address) {
+            warn!(%address, "INSECURE: {key} has no TLS; anybody on the way can read and forge its messages");
+        }
+    }
+
+    fn is_open_to_all(&self, address: SocketAddr) -> bool {
+        !address.ip().is_loopback() && self.tls.certificate_file.is_none()
+    }
+}
+
+/// Whether a host is this machine by its name or address.
+fn is_own_host(endpoint: &Endpoint) -> bool {
+    let host = endpoint.host();
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_transport::Credentials;
+
+    use super::*;
+
+    #[test]
+    fn files_that_need_each_other_are_named() {
+        let with = |authority: bool, certificate: bool, key: bool, revoked: bool| {
+            let file = |is: bool| is.then(|| PathBuf::from("x"));
+            TlsSettings {
+                authority_file: file(authority),
+                certificate_file: file(certificate),
+                key_file: file(key),
+                revoked_file: file(revoked),
+            }
+        };
+        assert_eq!(with(false, false, false, false).files(), Ok(None));
+        assert!(with(true, false, false, false).files().unwrap().unwrap().own.is_none());
+        assert!(with(true, true, true, true).files().unwrap().unwrap().own.is_some());
+        for (settings, key) in [
+            (with(true, true, false, false), "tls.key_file: missing"),
+            (with(true, false, true, false), "tls.certificate_file: missing"),
+            (with(false, true, true, false), "tls.authority_file: missing"),
+            (with(false, false, false, true), "tls.authority_file: missing"),
+        ] {
+            assert!(settings.files().unwrap_err().starts_with(key));
+        }
+    }
+
+    #[test]
+    fn a_link_without_tls_stays_on_this_machine_unless_insecure_is_said() {
+        let check = |has_authority: bool, address: &str, insecure| {
+            let tls =
+                TlsSettings { authority_file: has_authority.then(|| "x".into()), ..TlsSettings::default() };
+            let settings = SecuritySettings { insecure, tls, ..SecuritySettings::default() };
+            settings.check_link("broker.address", &address.parse().unwrap())
+        };
+        for address in ["mqtt://127.0.0.1", "mqtt://localhost:1883", "mqtt://[::1]:1883", "http://127.0.0.53"]
+        {
+            assert_eq!(check(false, address, false), Ok(()), "{address}");
+        }
+        for address in ["mqtt://10.0.0.5", "mqtt://localhost.example", "http://cloud"] {
+            assert!(check(false, address, false).unwrap_err().contains("--insecure allows it"), "{address}");
+            assert_eq!(check(false, address, true), Ok(()));
+        }
+        assert!(check(false, "mqtts://broker", true).unwrap_err().starts_with("tls.authority_file: missing"));
+        assert_eq!(check(true, "mqtts://broker", false), Ok(()));
+    }
+
+    #[test]
+    fn a_server_without_tls_stays_on_this_machine_unless_insecure_is_said() {
+        let check = |address: &str, insecure, has_certificate: bool| {
+            let tls = TlsSettings {
+                certificate_file: has_certificate.then(|| "x".into()),
+                ..TlsSettings::default()
+            };
+            let settings = SecuritySettings { insecure, tls, ..SecuritySettings::default() };
+            settings.check_server("http.listen", address.parse().unwrap())
+        };
+        assert_eq!(check("127.0.0.1:8600", false, false), Ok(()));
+        assert!(check("0.0.0.0:8600", false, false).unwrap_err().contains("--insecure allows it"));
+        assert_eq!(check("0.0.0.0:8600", true, false), Ok(()));
+        assert_eq!(check("0.0.0.0:8600", false, true), Ok(()));
+    }
+
+    #[test]
+    fn a_password_needs_a_user_and_comes_from_one_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "staple\n").unwrap();
+        let credentials = |user: bool, from_file: bool, from_environment: bool| {
+            let broker = BrokerSettings {
+                address: "mqtt://127.0.0.1".parse().unwrap(),
+                user: user.then(|| "cam-0".into()),
+                password_file: from_file.then(|| file.clone()),
+                password: from_environment.then(|| "battery".into()),
+            };
+            assert!(!format!("{broker:?}").contains("battery"));
+            broker.check_credentials().and_then(|()| broker.credentials())
+        };
+        let password =
+            |found: Result<Option<Credentials>, String>| found.unwrap().unwrap().password.unwrap().get();
+        assert_eq!(password(credentials(true, true, false)), "staple");
+        assert_eq!(password(credentials(true, false, true)), "battery");
+        assert!(credentials(false, false, false).unwrap().is_none());
+        assert!(credentials(true, true, true).unwrap_err().starts_with("broker.password_file: "));
+        assert!(credentials(false, false, true).unwrap_err().starts_with("broker.user: missing"));
+    }
+}

@@ -1,0 +1,195 @@
+//! `check-site`: a site with identity as real processes, and what faults and rogue clients do to it. `scripts/check-site` runs it.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use headwater_group::GroupClient;
+use headwater_tests::site::account::{Outcome, Reference, Window, outcomes, receive, reference, sample_now};
+use headwater_tests::site::faults::{self, Extent, Fault, HEAD};
+use headwater_tests::site::rogue::{self, Attack, Column};
+use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site};
+
+/// A site as processes over mutual TLS with Mosquitto: two groups of six devices, one aggregator, one cloud service.
+#[derive(Debug, Parser)]
+#[command(name = "check-site", max_term_width = 100)]
+struct Args {
+    /// What to check; by default that a site decides, with a silent camera, a killed one and a rogue client.
+    #[command(subcommand)]
+    command: Option<Check>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Check {
+    /// The fault table: each row kills, pauses or cuts off parts, and every sample must have one end.
+    Faults {
+        /// Samples of each row, over both groups.
+        #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+        samples: u64,
+        /// SIGKILLs of a row.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        kills: u32,
+        /// Seconds of a pause, a clock step and a full disk.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+        pause_s: u64,
+        /// Seed of the choice of devices.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only rows whose name contains this.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
+    /// The rogue table: what a client that speaks for others can do, without identity, with it, and with another device's certificate.
+    Rogue {
+        /// Seconds of each attack.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+        /// Only attacks whose name contains this.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    // Kept where something is not as expected, a panic included.
+    let folder = tempfile::tempdir().expect("a temporary folder").keep();
+    let is_sound = match args.command {
+        None => check_site(&folder).await,
+        Some(Check::Faults { samples, kills, pause_s, seed, only }) => {
+            let extent = Extent { samples, kills, pause: Duration::from_secs(pause_s), seed };
+            check_faults(&folder, extent, only.as_deref()).await
+        }
+        Some(Check::Rogue { seconds, only }) => {
+            check_rogue(&folder, Duration::from_secs(seconds), only.as_deref()).await
+        }
+    };
+    if is_sound {
+        // What is left in a temporary folder does no harm.
+        let _ = std::fs::remove_dir_all(&folder);
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("check-site: not as expected; logs and journals are in {}", folder.display());
+    ExitCode::FAILURE
+}
+
+/// Starts every part, and waits until each frame has a complete answer.
+async fn start(site: &mut Site) -> (Vec<GroupClient>, Reference) {
+    site.start_all();
+    let mut clients = site.clients().await;
+    let reference = reference(site, &mut clients).await;
+    (clients, reference)
+}
+
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Prints how the samples of a window ended; returns whether every one has one right answer or one named drop.
+fn tell(what: &str, outcomes: &[Outcome]) -> bool {
+    for (group, outcome) in GROUPS.iter().zip(outcomes) {
+        let Outcome { decided, complete, dropped, open, contradicted, wrong, .. } = outcome;
+        let dropped: u64 = dropped.values().sum();
+        let (open, wrong) = (open.len(), wrong.len());
+        println!(
+            "{what}: {group}: {decided} decided ({complete} with every view), {dropped} dropped, {open} without an end, \
+             {contradicted} with two answers, {wrong} wrong"
+        );
+    }
+    outcomes.iter().all(Outcome::is_sound)
+}
+
+/// Samples of each group in each part of the check.
+const SAMPLES: u64 = 300;
+
+async fn check_site(folder: &Path) -> bool {
+    let mut site = Site::enroll(folder);
+    say(
+        "enrolled: broker, cloud, and in each of two groups six devices, a leader, an operator and a consumer",
+    );
+    let (mut clients, reference) = start(&mut site).await;
+    say("started: Mosquitto with TLS and access rules, cloud, aggregator, twelve devices");
+    let mut is_sound = true;
+    let mut decide = async |site: &Site, clients: &mut Vec<GroupClient>, what: &str| {
+        let first = sample_now() + 1;
+        receive(clients, Duration::from_millis(SAMPLES * PERIOD_MS)).await;
+        let found = outcomes(site, clients, &Window(first..=first + SAMPLES - 1), &reference).await;
+        is_sound &= tell(what, &found) && found.iter().all(|outcome| outcome.decided == SAMPLES);
+        found
+    };
+    decide(&site, &mut clients, "all cameras").await;
+    let (silent, killed) = (Part::Device { group: 0, slot: 1 }, Part::Device { group: 1, slot: 2 });
+    site.signal(silent, "STOP");
+    decide(&site, &mut clients, "gate/cam-1 is silent").await;
+    site.kill(killed);
+    decide(&site, &mut clients, "gate/cam-1 is silent, belt/cam-2 is dead").await;
+    site.signal(silent, "CONT");
+    site.start(killed);
+    receive(&mut clients, Duration::from_secs(3)).await;
+    let strangers = tempfile::tempdir().expect("a temporary folder");
+    let stranger = Site::enroll(strangers.path());
+    for column in [Column::Stranger, Column::OtherDevice] {
+        for attack in [Attack::Summary, Attack::Result, Attack::Birth, Attack::Leader, Attack::Trigger] {
+            let time = Duration::from_secs(1);
+            let cell =
+                rogue::run((attack, column), (&site, &stranger), &mut clients, (&reference, time)).await;
+            println!("rogue client, {column:?}, {}: {}", attack.name(), cell.text());
+            is_sound &= cell.is_sound(attack, column) && cell.passed == 0;
+        }
+    }
+    is_sound
+}
+
+async fn check_faults(folder: &Path, extent: Extent, only: Option<&str>) -> bool {
+    let mut site = Site::enroll(folder);
+    if let Err(reason) = faults::prepare_clocks(&mut site) {
+        eprintln!("check-site: {reason}");
+    }
+    if !site.mount_journals() {
+        eprintln!("check-site: no small disk for the journals");
+    }
+    let (mut clients, reference) = start(&mut site).await;
+    say(HEAD);
+    let mut is_sound = true;
+    for fault in faults::ROWS {
+        if only.is_none_or(|text| fault.name().contains(text)) {
+            let row = faults::run(fault, &mut site, &mut clients, (&reference, extent)).await;
+            println!("{}", row.line());
+            is_sound &= row.is_sound();
+            if fault == Fault::None && !row.is_sound() {
+                break;
+            }
+        }
+    }
+    site.unmount_journals();
+    is_sound
+}
+
+async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool {
+    let strangers = tempfile::tempdir().expect("a temporary folder");
+    let stranger = Site::enroll(strangers.path());
+    let mut is_sound = true;
+    say("| attack | column | what happened |\n| --- | --- | --- |");
+    for columns in [&[Column::NoIdentity][..], &[Column::Stranger, Column::OtherDevice]] {
+        let own = folder.join(format!("{:?}", columns[0]));
+        std::fs::create_dir_all(&own).expect("the folder can be written");
+        let mut site = match columns[0] {
+            Column::NoIdentity => Site::without_identity(&own),
+            Column::Stranger | Column::OtherDevice => Site::enroll(&own),
+        };
+        let (mut clients, reference) = start(&mut site).await;
+        for attack in rogue::ROWS.into_iter().filter(|row| only.is_none_or(|text| row.name().contains(text)))
+        {
+            for column in columns {
+                rogue::settle(&mut clients).await;
+                let scene = (&site, &stranger);
+                let cell = rogue::run((attack, *column), scene, &mut clients, (&reference, time)).await;
+                println!("| {} | {column:?} | {} |", attack.name(), cell.text());
+                is_sound &= cell.is_sound(attack, *column);
+            }
+        }
+    }
+    is_sound
+}

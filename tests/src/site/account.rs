@@ -1,0 +1,167 @@
+//! The end of every sample of a stretch of time: one decision or one named drop, and the right answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use headwater_group::GroupClient;
+use headwater_protocol::{Decision, Dropped, Exit, SampleId, SlotPresence};
+use tokio::time::sleep;
+
+use super::{GROUPS, LIMIT, PERIOD_MS, Site};
+use crate::journal_contents::JournalContents;
+
+/// Frames of the shipped archive; a sample's id picks one.
+const FRAMES: u64 = 300;
+
+/// Time for the last decision to reach the client.
+const SEEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Answers of complete samples by frame, from a time without faults.
+pub type Reference = BTreeMap<u64, (Exit, u16)>;
+
+/// Sample ids of a stretch of time.
+#[derive(Clone, Debug)]
+pub struct Window(pub RangeInclusive<u64>);
+
+/// How the samples of a group ended.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Samples with a decision.
+    pub decided: u64,
+    /// Of these, samples with the views of every device and no reason of degradation.
+    pub complete: u64,
+    /// Drops by reason.
+    pub dropped: BTreeMap<Dropped, u64>,
+    /// Samples without an end.
+    pub open: Vec<u64>,
+    /// Samples with two different decisions.
+    pub contradicted: u64,
+    /// Complete samples with another answer or exit than in the reference.
+    pub wrong: Vec<u64>,
+    /// Decisions in the journal that the client did not receive: a broker that is killed loses what it has taken and not yet passed on.
+    pub unseen: u64,
+}
+
+impl Outcome {
+    /// Whether each sample has one end, and no answer is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.open.is_empty() && self.contradicted == 0 && self.wrong.is_empty()
+    }
+}
+
+/// The sample of this moment.
+pub fn sample_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64 / PERIOD_MS
+}
+
+/// Receives messages of every client for a time.
+///
+/// # Panics
+/// For a message of a leader that cannot be read, and when a client has ended.
+pub async fn receive(clients: &mut [GroupClient], time: Duration) {
+    let until = Instant::now() + time;
+    loop {
+        for client in clients.iter_mut() {
+            while client.try_next().expect("messages of the leader").is_some() {}
+        }
+        if Instant::now() >= until {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until every sample of the window has its end, at most the limit, and gives the outcome of each group.
+///
+/// # Panics
+/// As [`receive`], and for a sample that was decided or dropped twice.
+pub async fn outcomes(
+    site: &Site,
+    clients: &mut [GroupClient],
+    window: &Window,
+    reference: &Reference,
+) -> Vec<Outcome> {
+    let (until, mut ended) = (Instant::now() + LIMIT, None);
+    loop {
+        receive(clients, Duration::from_millis(500)).await;
+        let outcomes: Vec<_> = GROUPS
+            .iter()
+            .zip(clients.iter())
+            .map(|(group, client)| {
+                outcome(&JournalContents::read(&site.journal(group)), client, window, reference)
+            })
+            .collect();
+        let have_ended = outcomes.iter().all(|outcome| outcome.open.is_empty());
+        let are_seen = outcomes.iter().all(|outcome| outcome.unseen == 0);
+        // What a client has not received by then it never will.
+        let seen_until = if have_ended { *ended.get_or_insert(Instant::now() + SEEN_WITHIN) } else { until };
+        if (have_ended && are_seen) || Instant::now() >= seen_until.min(until) {
+            return outcomes;
+        }
+    }
+}
+
+fn outcome(
+    journal: &JournalContents,
+    client: &GroupClient,
+    Window(window): &Window,
+    reference: &Reference,
+) -> Outcome {
+    let mut outcome = Outcome { contradicted: client.account().contradicted_count(), ..Outcome::default() };
+    for sample in window.clone().map(SampleId) {
+        match (journal.decided.get(&sample), journal.dropped.get(&sample)) {
+            (Some(decision), None) => {
+                outcome.decided += 1;
+                outcome.unseen += u64::from(client.account().decision(sample).is_none());
+                if is_complete(decision) {
+                    outcome.complete += 1;
+                    let expected = reference.get(&(sample.0 % FRAMES));
+                    if expected.is_some_and(|expected| *expected != (decision.exit, decision.class)) {
+                        outcome.wrong.push(sample.0);
+                    }
+                }
+            }
+            (None, Some(reason)) => *outcome.dropped.entry(*reason).or_default() += 1,
+            (None, None) => outcome.open.push(sample.0),
+            // Counted with those that contradict each other.
+            (Some(_), Some(_)) => outcome.contradicted += 1,
+        }
+    }
+    outcome
+}
+
+/// Whether a decision had the view of every device that sees the sample, and every tier that it needed.
+fn is_complete(decision: &Decision) -> bool {
+    let mut slots = decision.presence.iter();
+    decision.degraded.is_empty() && slots.all(|(_, presence)| presence != SlotPresence::Missing)
+}
+
+/// Answers of complete samples of all frames, from a running site without faults.
+///
+/// # Panics
+/// When two complete decisions of one frame differ, and when a frame has no complete decision in time.
+pub async fn reference(site: &Site, clients: &mut [GroupClient]) -> Reference {
+    let until = Instant::now() + LIMIT;
+    loop {
+        receive(clients, Duration::from_millis(500)).await;
+        let mut answers = Reference::new();
+        let mut differing = BTreeSet::new();
+        for client in clients.iter() {
+            for decision in client.account().decisions().filter(|decision| is_complete(decision)) {
+                let answer = (decision.exit, decision.class);
+                let frame = decision.sample.0 % FRAMES;
+                if answers.insert(frame, answer).is_some_and(|before| before != answer) {
+                    differing.insert(frame);
+                }
+            }
+        }
+        assert!(differing.is_empty(), "frames with two answers: {differing:?}");
+        if answers.len() as u64 == FRAMES {
+            return answers;
+        }
+        let found = answers.len();
+        assert!(Instant::now() < until, "{found} of {FRAMES} frames; see {}", site.folder.display());
+    }
+}

@@ -1,0 +1,376 @@
+//! The fault table: what becomes of the samples of a site while its parts are killed, paused, set back and cut off.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use headwater_group::GroupClient;
+
+use super::account::{Outcome, Reference, Window, outcomes, receive, sample_now};
+use super::{GROUPS, PERIOD_MS, Part, Site};
+
+/// Sizes of a run of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Samples of each row, over all groups.
+    pub samples: u64,
+    /// SIGKILLs of a row.
+    pub kills: u32,
+    /// Length of a pause, of a clock step, and of a full disk.
+    pub pause: Duration,
+    /// Seed of the order of devices that are killed.
+    pub seed: u64,
+}
+
+/// What a row does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: the row that the others are compared with.
+    None,
+    /// SIGKILL and a restart, again and again.
+    Kill(Target),
+    /// SIGSTOP for a while: its connections stay half-open.
+    Stop(Target),
+    /// The wall clock of a part steps by an hour, and back.
+    Clock(Target, i64),
+    /// The disk of the journals is full for a while.
+    FullDisk,
+    /// Every certificate is replaced, and the broker reads its own again.
+    Renew,
+    /// The certificate of a device is revoked, and the broker reads the list.
+    Revoke,
+}
+
+/// What a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The broker.
+    Broker,
+    /// The cloud service.
+    Cloud,
+    /// The aggregator.
+    Aggregator,
+    /// Devices, one at a time.
+    Device,
+}
+
+/// Every row, in order.
+pub const ROWS: [Fault; 16] = [
+    Fault::None,
+    Fault::Kill(Target::Device),
+    Fault::Kill(Target::Aggregator),
+    Fault::Kill(Target::Cloud),
+    Fault::Kill(Target::Broker),
+    Fault::Stop(Target::Device),
+    Fault::Stop(Target::Aggregator),
+    Fault::Stop(Target::Cloud),
+    Fault::Stop(Target::Broker),
+    Fault::Clock(Target::Device, 3600),
+    Fault::Clock(Target::Device, -3600),
+    Fault::Clock(Target::Aggregator, 3600),
+    Fault::Clock(Target::Aggregator, -3600),
+    Fault::FullDisk,
+    Fault::Renew,
+    Fault::Revoke,
+];
+
+/// A row of the table with what was found.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What was done.
+    pub fault: Fault,
+    /// Samples of the row, over all groups.
+    pub samples: u64,
+    /// Outcome of each group.
+    pub outcomes: Vec<Outcome>,
+    /// Largest growth of the memory of a part that ran all the time, KiB, with the part.
+    pub growth: Option<(Part, i64)>,
+    /// Why the row could not be run.
+    pub skipped: Option<String>,
+}
+
+impl Fault {
+    /// Name in the table.
+    pub fn name(self) -> String {
+        match self {
+            Self::None => "no fault".into(),
+            Self::Kill(target) => format!("SIGKILL {}", target.name()),
+            Self::Stop(target) => format!("SIGSTOP {}", target.name()),
+            Self::Clock(target, seconds) => format!("clock of {} {seconds:+} s, and back", target.name()),
+            Self::FullDisk => "disk of the journals full, then freed".into(),
+            Self::Renew => "every certificate replaced".into(),
+            Self::Revoke => "a device's certificate revoked".into(),
+        }
+    }
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Broker => "broker",
+            Self::Cloud => "cloud",
+            Self::Aggregator => "aggregator",
+            Self::Device => "device",
+        }
+    }
+
+    /// The part that is hit next.
+    fn part(self, random: &mut u64) -> Part {
+        match self {
+            Self::Broker => Part::Broker,
+            Self::Cloud => Part::Cloud,
+            Self::Aggregator => Part::Aggregator,
+            Self::Device => {
+                // SplitMix64 (Steele, Lea, Flood 2014).
+                *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut bits = *random;
+                bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                bits ^= bits >> 31;
+                Part::Device { group: (bits % 2) as usize, slot: (bits / 2 % 6) as usize }
+            }
+        }
+    }
+}
+
+impl Row {
+    /// Whether each sample has one end, no answer is wrong, and the client has seen each decision unless the broker was killed.
+    pub fn is_sound(&self) -> bool {
+        let may_miss = self.fault == Fault::Kill(Target::Broker) || self.fault == Fault::Renew;
+        self.outcomes.iter().all(|outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0))
+    }
+
+    /// Line of a Markdown table.
+    pub fn line(&self) -> String {
+        let name = self.fault.name();
+        if let Some(reason) = &self.skipped {
+            return format!("| {name} | not run: {reason} | | | | | | | |");
+        }
+        let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>();
+        let mut dropped = BTreeMap::new();
+        for (reason, count) in self.outcomes.iter().flat_map(|outcome| &outcome.dropped) {
+            *dropped.entry(reason.name()).or_insert(0) += count;
+        }
+        let mut drops = String::new();
+        for (reason, count) in dropped {
+            let _ = write!(drops, "{}{count} {reason}", if drops.is_empty() { "" } else { ", " });
+        }
+        let growth = self.growth.map(|(part, kib)| format!("{kib:+} KiB ({part})")).unwrap_or_default();
+        format!(
+            "| {name} | {} | {} | {} | {} | {} | {} | {} | {growth} |",
+            self.samples,
+            sum(|outcome| outcome.decided),
+            sum(|outcome| outcome.complete),
+            if drops.is_empty() { "0" } else { &drops },
+            sum(|outcome| outcome.open.len() as u64),
+            sum(|outcome| outcome.contradicted + outcome.wrong.len() as u64),
+            sum(|outcome| outcome.unseen),
+        )
+    }
+}
+
+/// Head of the table.
+pub const HEAD: &str = "\
+| fault | samples | decided | of these complete | dropped, by reason | without an end | two answers or a wrong one | not seen by the client | memory |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+
+/// Prepares what the rows need: clocks that can step, for a device and the aggregator.
+///
+/// # Errors
+/// What is missing for the rows of clocks.
+pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
+    let library = FAKETIME.iter().find(|path| Path::new(path).exists());
+    let library = library.ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
+    for part in [CLOCKED_DEVICE, Part::Aggregator] {
+        let file = clock_file(site, part);
+        std::fs::write(&file, "+0s").map_err(|error| error.to_string())?;
+        let variables = [
+            ("LD_PRELOAD", (*library).to_owned()),
+            ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+        ];
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
+        site.environment.entry(part).or_default().extend(variables);
+    }
+    Ok(())
+}
+
+/// The device whose clock steps.
+const CLOCKED_DEVICE: Part = Part::Device { group: 0, slot: 2 };
+
+/// The device whose certificate is revoked; it is the last row that it takes part in.
+const REVOKED: (usize, usize) = (1, 4);
+
+const FAKETIME: [&str; 2] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+];
+
+fn clock_file(site: &Site, part: Part) -> PathBuf {
+    site.folder.join(format!("{}.clock", part.to_string().replace([' ', '/'], "-")))
+}
+
+/// Runs one row on a running site.
+///
+/// # Panics
+/// When a part does not start again, or a message of a leader cannot be read.
+pub async fn run(
+    fault: Fault,
+    site: &mut Site,
+    clients: &mut [GroupClient],
+    (reference, extent): (&Reference, Extent),
+) -> Row {
+    let (first, before) = (sample_now() + 1, site.resident_kib());
+    let each = extent.samples / GROUPS.len() as u64;
+    let last = first + each - 1;
+    let time = Duration::from_millis(each * PERIOD_MS);
+    let mut random = extent.seed;
+    let skipped = match fault {
+        Fault::None => {
+            receive(clients, time).await;
+            None
+        }
+        Fault::Kill(target) => {
+            let pause = time / (extent.kills + 1);
+            for _ in 0..extent.kills {
+                receive(clients, pause).await;
+                let part = target.part(&mut random);
+                site.kill(part);
+                // A supervisor takes a moment to start it again.
+                receive(clients, Duration::from_millis(200)).await;
+                site.start(part);
+            }
+            None
+        }
+        Fault::Stop(target) => {
+            receive(clients, time / 4).await;
+            let part = target.part(&mut random);
+            site.signal(part, "STOP");
+            receive(clients, extent.pause).await;
+            site.signal(part, "CONT");
+            None
+        }
+        Fault::Clock(target, seconds) => {
+            let part = if target == Target::Device { CLOCKED_DEVICE } else { Part::Aggregator };
+            let file = clock_file(site, part);
+            if file.exists() {
+                receive(clients, time / 4).await;
+                std::fs::write(&file, format!("{seconds:+}s")).expect("the folder can be written");
+                receive(clients, extent.pause).await;
+                std::fs::write(&file, "+0s").expect("the folder can be written");
+                None
+            } else {
+                Some("libfaketime is not installed".to_owned())
+            }
+        }
+        Fault::FullDisk => fill_disk(site, clients, (time / 4, extent.pause)).await.err(),
+        Fault::Renew => {
+            receive(clients, time / 4).await;
+            site.headwater(&["enroll", "renew", "broker", "cloud"]);
+            for group in GROUPS {
+                let names: Vec<_> = (0..super::DEVICES).map(|slot| format!("cam-{slot}")).collect();
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
+            }
+            site.signal(Part::Broker, "HUP");
+            // New connections show the new certificates.
+            receive(clients, time / 4).await;
+            site.kill(Part::Broker);
+            site.start(Part::Broker);
+            None
+        }
+        Fault::Revoke => {
+            receive(clients, time / 4).await;
+            let (group, slot) = REVOKED;
+            site.headwater(&["enroll", "revoke", "--group", GROUPS[group], &format!("cam-{slot}")]);
+            site.signal(Part::Broker, "HUP");
+            None
+        }
+    };
+    let now = sample_now();
+    if skipped.is_some() {
+        return Row { fault, samples: 0, outcomes: Vec::new(), growth: None, skipped };
+    }
+    if now < last {
+        receive(clients, Duration::from_millis((last - now) * PERIOD_MS)).await;
+    }
+    let outcomes = outcomes(site, clients, &Window(first..=last), reference).await;
+    let after = site.resident_kib();
+    let growth = before.iter().filter_map(|(part, before)| {
+        // A part that was started again has a memory of its own.
+        let is_same = !matches!(fault, Fault::Kill(_)) || !is_hit(fault, *part);
+        Some((*part, after.get(part)?.cast_signed() - before.cast_signed())).filter(|_| is_same)
+    });
+    let growth = growth.max_by_key(|(_, kib)| *kib);
+    Row { fault, samples: (last - first + 1) * GROUPS.len() as u64, outcomes, growth, skipped: None }
+}
+
+fn is_hit(fault: Fault, part: Part) -> bool {
+    match fault {
+        Fault::Kill(Target::Device) => matches!(part, Part::Device { .. }),
+        Fault::Kill(Target::Aggregator) => part == Part::Aggregator,
+        Fault::Kill(Target::Cloud) => part == Part::Cloud,
+        Fault::Kill(Target::Broker) => part == Part::Broker,
+        Fault::None | Fault::Stop(_) | Fault::Clock(..) | Fault::FullDisk | Fault::Renew | Fault::Revoke => {
+            false
+        }
+    }
+}
+
+/// Fills the disk of the journals, and frees it after the pause.
+async fn fill_disk(
+    site: &Site,
+    clients: &mut [GroupClient],
+    (wait, pause): (Duration, Duration),
+) -> Result<(), String> {
+    if !site.has_own_disk() {
+        return Err("a small disk for the journals needs the rights of root (mount)".into());
+    }
+    receive(clients, wait).await;
+    let fill = site.journals.join("fill");
+    let mut file = File::create(&fill).map_err(|error| error.to_string())?;
+    let block = [0; 4096];
+    // Again and again: the journals free and take room.
+    let until = std::time::Instant::now() + pause;
+    while std::time::Instant::now() < until {
+        while file.write_all(&block).is_ok() {}
+        receive(clients, Duration::from_millis(100)).await;
+    }
+    drop(file);
+    std::fs::remove_file(&fill).map_err(|error| error.to_string())
+}
+
+impl Site {
+    /// Gives the journals a disk of their own, which can be filled; false without the rights to mount one.
+    pub fn mount_journals(&self) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(&self.journals);
+        mount.status().is_ok_and(|status| status.success())
+    }
+
+    /// Whether the journals have a disk of their own.
+    fn has_own_disk(&self) -> bool {
+        let device = |path: &Path| {
+            std::fs::metadata(path).map(|metadata| std::os::unix::fs::MetadataExt::dev(&metadata)).ok()
+        };
+        device(&self.journals) != device(&self.folder)
+    }
+
+    /// Takes the disk of the journals away again; copies of the journals stay beside it.
+    pub fn unmount_journals(&self) {
+        if self.has_own_disk() {
+            for group in GROUPS {
+                let copy = self.folder.join(format!("{group}.jsonl"));
+                // For a person who looks into a failure; without a copy there is less to see.
+                let _ = std::fs::copy(self.journal(group), copy);
+            }
+            // A disk that is left is in the way of nothing but the removal of its folder.
+            let _ = Command::new("umount").arg("--lazy").arg(&self.journals).status();
+        }
+    }
+}

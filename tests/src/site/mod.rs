@@ -1,0 +1,465 @@
+//! A whole site as processes over mutual TLS: Mosquitto, a cloud service, an aggregator with two groups, twelve devices.
+//!
+//! ```text
+//! gate:  cam-0 ... cam-5 ─┐                      ┌─ gate: journal
+//!                         ├─ Mosquitto (mqtts) ──┤  aggregator ──(https)── cloud
+//! belt:  cam-0 ... cam-5 ─┘                      └─ belt: journal
+//! ```
+//!
+//! Certificates, Mosquitto's configuration and its access rules come from `headwater enroll`. Each device captures by its clock, so a sample
+//! needs no trigger, and the frames repeat by sample id.
+
+pub mod account;
+pub mod faults;
+pub mod rogue;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write as _};
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::{ClientSettings, GroupClient};
+use headwater_link::Endpoint;
+use headwater_protocol::{GroupId, SiteId, Slot, SlotSet};
+use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
+use headwater_transport::{BrokerAccess, Scheme};
+
+use crate::other_programs::find_mosquitto;
+use crate::shipped;
+use crate::waits::Waits;
+
+/// Name of the site.
+pub const SITE: &str = "hall";
+
+/// Its groups, each with six devices.
+pub const GROUPS: [&str; 2] = ["gate", "belt"];
+
+/// Devices of a group.
+pub const DEVICES: usize = 6;
+
+/// Milliseconds between two samples of a group.
+pub const PERIOD_MS: u64 = 50;
+
+/// Limit of every wait.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// A process of the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Mosquitto.
+    Broker,
+    /// The cloud service.
+    Cloud,
+    /// The aggregator that leads both groups.
+    Aggregator,
+    /// A device of a group, by the group's index.
+    Device {
+        /// Index of the group.
+        group: usize,
+        /// Slot and number in the name.
+        slot: usize,
+    },
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broker => f.write_str("broker"),
+            Self::Cloud => f.write_str("cloud"),
+            Self::Aggregator => f.write_str("aggregator"),
+            Self::Device { group, slot } => write!(f, "device {}/cam-{slot}", GROUPS[*group]),
+        }
+    }
+}
+
+/// The processes of a site; killed when dropped.
+pub struct Site {
+    /// Folder of all files of the site.
+    pub folder: PathBuf,
+    /// Port of the broker.
+    pub broker_port: u16,
+    /// Port of the cloud service.
+    pub cloud_port: u16,
+    /// Port of the aggregator's metrics.
+    pub admin_port: u16,
+    /// Variables of the environment of a part, for its next start.
+    pub environment: BTreeMap<Part, Vec<(String, String)>>,
+    /// Folder of the aggregator's journals.
+    pub journals: PathBuf,
+    /// Whether members have certificates, and every link has TLS.
+    has_identity: bool,
+    running: BTreeMap<Part, Program>,
+}
+
+impl Site {
+    /// Enrolls every member and writes every configuration; starts nothing.
+    ///
+    /// # Panics
+    /// When `headwater enroll` fails, or the folder cannot be written.
+    pub fn enroll(folder: &Path) -> Self {
+        let site = Self::new(folder, true);
+        let port = site.broker_port.to_string();
+        let listen = ["--listen", "127.0.0.1", "--port", &port];
+        site.headwater(&[&["enroll", "init", "--site", SITE, "--host", "localhost"], &listen[..]].concat());
+        site.headwater(&["enroll", "add", "cloud", "--host", "localhost"]);
+        for group in GROUPS {
+            let names: Vec<_> = (0..DEVICES).map(|slot| format!("cam-{slot}")).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            site.headwater(&[&["enroll", "add", "device", "--group", group], &names[..]].concat());
+            site.headwater(&["enroll", "add", "leader", "--group", group]);
+            site.headwater(&["enroll", "add", "operator", "--group", group, "operator"]);
+            site.headwater(&["enroll", "add", "consumer", "--group", group, "screen"]);
+        }
+        site.write_aggregator();
+        site
+    }
+
+    /// The same site without identity: nobody has a certificate, and no link has TLS.
+    ///
+    /// # Panics
+    /// When the folder cannot be written.
+    pub fn without_identity(folder: &Path) -> Self {
+        let site = Self::new(folder, false);
+        site.write_aggregator();
+        site
+    }
+
+    fn new(folder: &Path, has_identity: bool) -> Self {
+        let journals = folder.join("journals");
+        std::fs::create_dir_all(&journals).expect("the folder can be written");
+        Self {
+            folder: folder.to_owned(),
+            broker_port: free_port().expect("a free port"),
+            cloud_port: free_port().expect("a free port"),
+            admin_port: free_port().expect("a free port"),
+            environment: BTreeMap::new(),
+            journals,
+            has_identity,
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Address of the broker.
+    fn broker(&self) -> Endpoint {
+        let scheme = if self.has_identity { Scheme::Mqtts } else { Scheme::Mqtt };
+        Endpoint::new(scheme, "localhost", self.broker_port).expect("a host and a port make an address")
+    }
+
+    /// Runs `headwater` on the folder of the site.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn headwater(&self, arguments: &[&str]) -> String {
+        let program = find_program("headwater").expect("the programs are built");
+        let output = Command::new(program)
+            .args(arguments)
+            .env("HEADWATER_SITE_DIR", self.members())
+            .output()
+            .expect("headwater starts");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "headwater {arguments:?}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Folder of the authority and its members.
+    pub fn members(&self) -> PathBuf {
+        self.folder.join("members")
+    }
+
+    /// Folder of a member of a group.
+    pub fn member(&self, group: &str, name: &str) -> PathBuf {
+        self.members().join(group).join(name)
+    }
+
+    fn write_aggregator(&self) {
+        let (tls, scheme) = match self.has_identity {
+            true => (tls(&self.member(GROUPS[0], "leader")), "https"),
+            false => (String::new(), "http"),
+        };
+        let mut text = format!(
+            "{tls}[broker]\naddress = \"{}\"\n[cloud]\nurl = \"{scheme}://localhost:{}\"\n[admin]\nlisten = \"127.0.0.1:{}\"\n",
+            self.broker(),
+            self.cloud_port,
+            self.admin_port,
+        );
+        for group in GROUPS {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "[[group]]\nsite = \"{SITE}\"\ngroup = \"{group}\"\nbundle = \"{}\"\njournal.path = \"{}\"\n",
+                shipped::bundle_path().display(),
+                self.journal(group).display(),
+            );
+            if self.has_identity {
+                let own = self.member(group, "leader").display().to_string();
+                let devices: Vec<_> = (0..DEVICES).map(|slot| format!("cam-{slot}")).collect();
+                let _ = write!(
+                    text,
+                    "devices = \"{}\"\ncertificate_file = \"{own}/certificate.pem\"\nkey_file = \"{own}/key.pem\"\n",
+                    devices.join(",")
+                );
+            }
+        }
+        std::fs::write(self.folder.join("aggregator.toml"), text).expect("the folder can be written");
+    }
+
+    /// Journal of a group.
+    pub fn journal(&self, group: &str) -> PathBuf {
+        self.journals.join(format!("{group}.jsonl"))
+    }
+
+    /// Log of a part, over all its starts.
+    pub fn log(&self, part: Part) -> PathBuf {
+        self.folder.join(format!("{}.log", part.to_string().replace([' ', '/'], "-")))
+    }
+
+    /// Every part, in the order in which they start.
+    pub fn parts() -> Vec<Part> {
+        let devices =
+            (0..GROUPS.len()).flat_map(|group| (0..DEVICES).map(move |slot| Part::Device { group, slot }));
+        [Part::Broker, Part::Cloud, Part::Aggregator].into_iter().chain(devices).collect()
+    }
+
+    /// Starts every part that does not run.
+    ///
+    /// # Panics
+    /// When a program does not start.
+    pub fn start_all(&mut self) {
+        for part in Self::parts() {
+            if !self.running.contains_key(&part) {
+                self.start(part);
+            }
+        }
+    }
+
+    /// Starts a part. One that runs is killed.
+    ///
+    /// # Panics
+    /// When the program does not start.
+    pub fn start(&mut self, part: Part) {
+        let log = File::options().append(true).create(true).open(self.log(part)).expect("a log");
+        let mut command = self.command(part);
+        command.stdout(Stdio::null()).stderr(log);
+        for (name, value) in self.environment.get(&part).into_iter().flatten() {
+            command.env(name, value);
+        }
+        self.running.remove(&part);
+        self.running.insert(part, Program::start(&mut command).expect("the program starts"));
+        if part == Part::Broker {
+            let until = Instant::now() + LIMIT;
+            while TcpStream::connect(("127.0.0.1", self.broker_port)).is_err() {
+                assert!(
+                    Instant::now() < until,
+                    "mosquitto does not listen; see {}",
+                    self.log(part).display()
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    fn command(&self, part: Part) -> Command {
+        let program = |name| Command::new(find_program(name).expect("the programs are built"));
+        let broker = self.broker().to_string();
+        match part {
+            Part::Broker => {
+                let mut command = Command::new(find_mosquitto());
+                command.arg("-c").arg(self.broker_configuration());
+                command
+            }
+            Part::Cloud => {
+                let mut command = program("headwater-cloud");
+                command.arg("--bundle").arg(shipped::bundle_path());
+                command.args([
+                    "--http-listen",
+                    &format!("127.0.0.1:{}", self.cloud_port),
+                    "--stop-delay-ms",
+                    "0",
+                ]);
+                command.args(self.tls_flags(&self.members().join("cloud")));
+                command
+            }
+            Part::Aggregator => {
+                let mut command = program("headwater-aggregator");
+                command.arg("--config").arg(self.folder.join("aggregator.toml"));
+                command
+            }
+            Part::Device { group, slot } => {
+                let name = format!("cam-{slot}");
+                let state = self.folder.join("state").join(GROUPS[group]).join(&name);
+                std::fs::create_dir_all(&state).expect("the folder can be written");
+                let mut command = program("headwater-device");
+                command.args([
+                    "--site",
+                    SITE,
+                    "--group",
+                    GROUPS[group],
+                    "--id",
+                    &name,
+                    "--slot",
+                    &slot.to_string(),
+                ]);
+                command.args([
+                    "--broker-address",
+                    &broker,
+                    "--capture",
+                    "clock",
+                    "--period-ms",
+                    &PERIOD_MS.to_string(),
+                ]);
+                command.arg("--bundle").arg(shipped::bundle_path());
+                command.arg("--source-path").arg(shipped::frames_path());
+                command.arg("--state-dir").arg(state);
+                command.args(self.tls_flags(&self.member(GROUPS[group], &name)));
+                command
+            }
+        }
+    }
+
+    /// Mosquitto's configuration by `headwater enroll`. As root it would change to a user who may not read the folder.
+    fn broker_configuration(&self) -> PathBuf {
+        let text = match self.has_identity {
+            true => std::fs::read_to_string(self.members().join("broker/mosquitto.conf"))
+                .expect("enroll wrote it"),
+            false => format!(
+                "listener {} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\npersistence true\n\
+                 persistence_location {}/\nautosave_interval 10\n",
+                self.broker_port,
+                self.folder.display()
+            ),
+        };
+        let file = self.folder.join("mosquitto.conf");
+        std::fs::write(&file, text + "user root\n").expect("the folder can be written");
+        file
+    }
+
+    /// Sends SIGKILL to a part and waits for its end.
+    pub fn kill(&mut self, part: Part) {
+        self.running.remove(&part);
+    }
+
+    /// The process of a part.
+    ///
+    /// # Panics
+    /// When the part does not run.
+    pub fn program(&self, part: Part) -> &Program {
+        self.running.get(&part).expect("the part runs")
+    }
+
+    /// Sends a signal such as `HUP` to a part.
+    ///
+    /// # Panics
+    /// When the part does not run.
+    pub fn signal(&self, part: Part, signal: &str) {
+        self.program(part).signal(signal).expect("a shell starts");
+    }
+
+    /// Counters of the aggregator, each with its labels; empty while its admin port does not answer.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut answer = String::new();
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {
+            // A port that breaks off gives what it has said.
+            let _ =
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            let _ = stream.read_to_string(&mut answer);
+        }
+        let lines = answer.lines().filter(|line| line.starts_with("headwater_"));
+        lines
+            .filter_map(|line| {
+                line.rsplit_once(' ').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+            })
+            .collect()
+    }
+
+    /// Resident memory of each running part in KiB.
+    pub fn resident_kib(&self) -> BTreeMap<Part, u64> {
+        let resident = |program: &Program| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            line.trim().trim_end_matches(" kB").parse().ok()
+        };
+        self.running.iter().filter_map(|(part, program)| Some((*part, resident(program)?))).collect()
+    }
+
+    /// What a member of a group shows the broker.
+    ///
+    /// # Panics
+    /// When the member's files cannot be used.
+    pub fn access(&self, group: &str, name: &str) -> BrokerAccess {
+        if !self.has_identity {
+            return self.broker().into();
+        }
+        let own = self.member(group, name);
+        let files = IdentityFiles {
+            authority: own.join("authority.pem"),
+            own: Some(KeyPair { certificate: own.join("certificate.pem"), key: own.join("key.pem") }),
+            revoked: None,
+        };
+        let identity = Some(ClientIdentity::new(files).expect("files of enroll"));
+        BrokerAccess { identity, ..self.broker().into() }
+    }
+
+    /// A client of a group with the operator's certificate.
+    ///
+    /// # Panics
+    /// When the broker does not take it.
+    pub async fn client(&self, group: &str) -> GroupClient {
+        let settings = ClientSettings {
+            broker: self.access(group, "operator"),
+            site: SiteId::new(SITE).expect("a name"),
+            group: GroupId::new(group).expect("a name"),
+            network: shipped::bundle().network_id(),
+            client_id: format!("check-site-{group}-{}", std::process::id()),
+            wait_limit: LIMIT,
+        };
+        GroupClient::connect(settings).await.expect("the broker takes the operator")
+    }
+
+    /// Clients of all groups, once every device is up.
+    ///
+    /// # Panics
+    /// When a device does not come up.
+    pub async fn clients(&self) -> Vec<GroupClient> {
+        let mut clients = Vec::new();
+        for group in GROUPS {
+            let mut client = self.client(group).await;
+            let all: SlotSet = Slot::first(DEVICES).collect();
+            client.wait_for_devices(all).await.expect("every device comes up");
+            clients.push(client);
+        }
+        clients
+    }
+}
+
+/// Section `[tls]` of a member.
+fn tls(own: &Path) -> String {
+    let mut text = "[tls]\n".to_owned();
+    for (key, file) in FILES {
+        let _ = writeln!(text, "{key} = \"{}\"", own.join(file).display());
+    }
+    text
+}
+
+impl Site {
+    /// Flags of the section `[tls]` of a member.
+    fn tls_flags(&self, own: &Path) -> Vec<String> {
+        let flag = |(key, file): (&str, &str)| {
+            [format!("--tls-{}", key.replace('_', "-")), own.join(file).display().to_string()]
+        };
+        let files = FILES.into_iter().filter(|_| self.has_identity);
+        files.flat_map(flag).collect()
+    }
+}
+
+/// Keys of the section `[tls]`, and the files that `headwater enroll` writes for them.
+const FILES: [(&str, &str); 4] = [
+    ("authority_file", "authority.pem"),
+    ("certificate_file", "certificate.pem"),
+    ("key_file", "key.pem"),
+    ("revoked_file", "revoked.crl"),
+];

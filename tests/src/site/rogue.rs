@@ -1,0 +1,572 @@
+//! The rogue table: what a client that speaks for others can do to a site without identity, to one with identity, and there with the valid
+//! certificate of another device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use headwater_group::GroupClient;
+use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_protocol::{
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
+    Limits, Message, NetworkId, Numbering, SampleId, SettledNotice, SiteId, Slot, SlotSet, Status, Topic,
+    Topics, encode,
+};
+use headwater_transport::BrokerAccess;
+use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::account::{Outcome, Reference, Window, outcomes, receive, sample_now};
+use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site};
+use crate::shipped;
+
+/// What the rogue client sends. Its victim is `cam-0` of the first group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// Scores of another device.
+    Summary,
+    /// An account that says that all samples are closed.
+    Settled,
+    /// Requests for the features of every device.
+    Request,
+    /// Results of samples.
+    Result,
+    /// Births of another device with another slot, and empty ones.
+    Birth,
+    /// A birth of the client itself with the slot of another device.
+    Slot,
+    /// Another device is down.
+    Status,
+    /// Another leader, with a higher term.
+    Leader,
+    /// Triggers with ids far away.
+    Trigger,
+    /// Answers of an edge.
+    EdgeAnswer,
+    /// Ten thousand messages a second as another device.
+    Flood,
+    /// Bytes without a meaning on every topic.
+    Garbage,
+    /// Births of devices that do not exist.
+    Names,
+    /// Scores and a birth of another bundle.
+    Bundle,
+    /// A message of another device, sent again later.
+    Replay,
+    /// Scores of its own view that are plausible and false.
+    Lie,
+}
+
+/// Who the rogue client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The site has no identity: everybody may connect.
+    NoIdentity,
+    /// The site has identity, the client has none.
+    Stranger,
+    /// The site has identity, the client has the certificate of the device `cam-5` of the first group.
+    OtherDevice,
+}
+
+/// Every row, in order.
+pub const ROWS: [Attack; 16] = [
+    Attack::Summary,
+    Attack::Settled,
+    Attack::Request,
+    Attack::Result,
+    Attack::Birth,
+    Attack::Slot,
+    Attack::Status,
+    Attack::Leader,
+    Attack::Trigger,
+    Attack::EdgeAnswer,
+    Attack::Flood,
+    Attack::Garbage,
+    Attack::Names,
+    Attack::Bundle,
+    Attack::Replay,
+    Attack::Lie,
+];
+
+/// What was found in one cell of the table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Why the client was not let in; `None` where it was.
+    pub refused: Option<String>,
+    /// Messages that it sent.
+    pub sent: u64,
+    /// Of these, messages that the broker passed on.
+    pub passed: u64,
+    /// Outcome of each group; the first one is attacked.
+    pub outcomes: Vec<Outcome>,
+    /// Counters of the aggregator that grew for it.
+    pub counted: BTreeMap<String, u64>,
+}
+
+impl Attack {
+    /// Name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "spoofed summary",
+            Self::Settled => "spoofed `settled`",
+            Self::Request => "spoofed `request`",
+            Self::Result => "spoofed `result`",
+            Self::Birth => "spoofed birth",
+            Self::Slot => "the slot of another device",
+            Self::Status => "spoofed status",
+            Self::Leader => "spoofed `leader`",
+            Self::Trigger => "trigger",
+            Self::EdgeAnswer => "spoofed edge answer",
+            Self::Flood => "flood",
+            Self::Garbage => "garbage",
+            Self::Names => "made-up names",
+            Self::Bundle => "another bundle",
+            Self::Replay => "a replayed old message",
+            Self::Lie => "a lie about its own view",
+        }
+    }
+
+    /// Messages of one round: topic, payload, and whether it is retained.
+    fn round(self, scene: &Scene, round: u64) -> Vec<(String, Vec<u8>, bool)> {
+        let device = |name: &str, leaf| scene.topics.device(&DeviceId::new(name).expect("a name"), leaf);
+        let json = |value: &dyn erased::Json| value.json();
+        let next = SampleId(sample_now() + 1);
+        let summary = |name: &str, boot, sample, tag: Option<NetworkId>| {
+            let scores: Vec<u8> = (0..10u8).flat_map(|class| f32::from(class == 3).to_le_bytes()).collect();
+            let payload = scene.message(&Body::Summary(&scores), (sample, boot), tag);
+            (device(name, DeviceTopic::Summary), payload, false)
+        };
+        let other = NetworkId([0x5a; 32]);
+        match self {
+            Self::Summary => vec![summary("cam-0", scene.boots[0], next, None)],
+            Self::Lie => vec![summary("cam-5", scene.boots[5], next, None)],
+            Self::Settled => {
+                let mut notice = SettledNotice::default();
+                notice.account.highest = SampleId(next.0 + 100_000);
+                notice.closed = Some(vec![(SampleId(0), SampleId(next.0 + 100_000))]);
+                vec![(scene.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))]
+            }
+            Self::Request => {
+                let all: SlotSet = Slot::first(6).collect();
+                vec![(
+                    scene.topics.name(&Topic::Request),
+                    scene.message(&Body::Request(all), (next, 0), None),
+                    false,
+                )]
+            }
+            Self::Result => match &scene.result {
+                Some(result) => vec![(scene.topics.name(&Topic::Result), result.clone(), false)],
+                None => Vec::new(),
+            },
+            Self::Birth => {
+                let birth = Birth {
+                    device: DeviceId::new("cam-0").expect("a name"),
+                    slot: Slot::new(3).expect("a slot"),
+                    boot: Boot(round as u16),
+                    software: "rogue/1".into(),
+                    network: scene.network,
+                    sample: None,
+                    numbering: Some(Numbering::Trigger),
+                    capabilities: Vec::new(),
+                };
+                let topic = device("cam-0", DeviceTopic::Birth);
+                vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
+            }
+            Self::Slot => {
+                // As the new device of a site with certificates would; `cam-5` itself runs on.
+                let birth = Birth {
+                    device: DeviceId::new("cam-5").expect("a name"),
+                    slot: Slot::new(0).expect("a slot"),
+                    boot: Boot(scene.boots[5].wrapping_add(1)),
+                    software: "rogue/1".into(),
+                    network: scene.network,
+                    sample: None,
+                    numbering: None,
+                    capabilities: Vec::new(),
+                };
+                vec![(device("cam-5", DeviceTopic::Birth), json(&birth), false)]
+            }
+            Self::Status => {
+                let down = Status { state: DeviceState::Down, boot: Boot(scene.boots[0]) };
+                vec![(device("cam-0", DeviceTopic::Status), json(&down), true)]
+            }
+            Self::Leader => {
+                let claim = LeaderClaim {
+                    instance: headwater_protocol::InstanceId(0xbad),
+                    term: 1_000_000 + round,
+                    state: DeviceState::Up,
+                    software: "rogue/1".into(),
+                    since: "2026-01-01T00:00:00Z".into(),
+                    beat: round,
+                };
+                vec![(scene.topics.name(&Topic::Leader), json(&claim), true)]
+            }
+            Self::Trigger => {
+                let trigger = |id| {
+                    let payload = scene.message(&Body::Trigger(SampleId(id)), (SampleId(id), 0), None);
+                    (scene.topics.name(&Topic::Trigger), payload, false)
+                };
+                vec![trigger(u64::MAX), trigger(1 << 40), trigger(next.0 + 5)]
+            }
+            Self::EdgeAnswer => {
+                let edge = EdgeId::new("edge-0").expect("a name");
+                let all: SlotSet = Slot::first(6).collect();
+                let body = Body::EdgeFeatures { slots: all, scores: &[0; 40], map: &[] };
+                let topic = scene.topics.name(&Topic::Edge(edge, EdgeTopic::Features));
+                vec![(topic, scene.message(&body, (next, 1), None), false)]
+            }
+            Self::Flood => (0..1000).map(|_| summary("cam-0", scene.boots[0], next, None)).collect(),
+            Self::Garbage => {
+                let bytes = |seed: u64| -> Vec<u8> {
+                    (0..64).map(|at| (seed.wrapping_mul(2_654_435_761).rotate_left(at) >> 7) as u8).collect()
+                };
+                let mut topics: Vec<_> =
+                    [Topic::Trigger, Topic::Request, Topic::Settled, Topic::Leader, Topic::Result]
+                        .iter()
+                        .map(|topic| scene.topics.name(topic))
+                        .collect();
+                topics.extend(
+                    [
+                        DeviceTopic::Summary,
+                        DeviceTopic::Features,
+                        DeviceTopic::Birth,
+                        DeviceTopic::Status,
+                        DeviceTopic::Decision,
+                    ]
+                    .map(|leaf| device("cam-0", leaf)),
+                );
+                topics
+                    .into_iter()
+                    .zip(round * 100..)
+                    .map(|(topic, seed)| (topic, bytes(seed), false))
+                    .collect()
+            }
+            Self::Names => {
+                let made_up = |number: u64| {
+                    let name = format!("ghost-{round}-{number}");
+                    let birth = Birth {
+                        device: DeviceId::new(name.as_str()).expect("a name"),
+                        slot: Slot::new((number % 6) as u8).expect("a slot"),
+                        boot: Boot(1),
+                        software: "rogue/1".into(),
+                        network: scene.network,
+                        sample: None,
+                        numbering: None,
+                        capabilities: Vec::new(),
+                    };
+                    [
+                        (device(&name, DeviceTopic::Birth), json(&birth), false),
+                        (
+                            device(&name, DeviceTopic::Status),
+                            json(&Status { state: DeviceState::Up, boot: Boot(1) }),
+                            false,
+                        ),
+                    ]
+                };
+                (0..50).flat_map(made_up).collect()
+            }
+            Self::Bundle => vec![
+                summary("cam-0", scene.boots[0], next, Some(other)),
+                summary("cam-5", scene.boots[5], next, Some(other)),
+            ],
+            Self::Replay => match &scene.old_summary {
+                Some(old) => vec![(device("cam-0", DeviceTopic::Summary), old.clone(), false)],
+                None => Vec::new(),
+            },
+        }
+    }
+}
+
+/// What the rogue client knows of the group: the worst case is that it has listened.
+struct Scene {
+    topics: Topics,
+    network: NetworkId,
+    boots: [u16; 6],
+    /// A result of the leader with another class.
+    result: Option<Vec<u8>>,
+    /// A summary of `cam-0`.
+    old_summary: Option<Vec<u8>>,
+}
+
+impl Scene {
+    fn message(
+        &self,
+        body: &Body<'_>,
+        (sample, boot): (SampleId, u16),
+        network: Option<NetworkId>,
+    ) -> Vec<u8> {
+        let network = network.unwrap_or(self.network).tag();
+        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(boot), age_ms: 0 };
+        let limits = Limits { score_bytes: 40, ..Limits::default() };
+        let mut payload = Vec::new();
+        // A body beyond the limits is garbage too.
+        let _ = encode(&Message { header, body: *body }, &limits, &mut payload);
+        payload
+    }
+}
+
+/// JSON of any value.
+mod erased {
+    pub(super) trait Json {
+        fn json(&self) -> Vec<u8>;
+    }
+
+    impl<T: serde::Serialize> Json for T {
+        fn json(&self) -> Vec<u8> {
+            serde_json::to_vec(self).expect("names and numbers have a JSON form")
+        }
+    }
+}
+
+/// Listens to everything in a group, as a person with the operator's certificate may.
+struct Listener {
+    _link: Link,
+    incoming: mpsc::Receiver<Incoming>,
+    retained: BTreeMap<String, Vec<u8>>,
+}
+
+impl Listener {
+    async fn start(site: &Site, group: &str) -> Self {
+        let filter = format!("headwater/v1/{SITE}/{group}/#");
+        let mut config =
+            LinkConfig::new(site.access(group, "operator"), format!("listener-{}", std::process::id()))
+                .subscribe(filter, QoS::AtMostOnce);
+        config.incoming_messages = 1 << 17;
+        let (link, incoming) = Link::start(config).expect("a filter");
+        let mut listener = Self { _link: link, incoming, retained: BTreeMap::new() };
+        let until = Instant::now() + LIMIT;
+        while listener.retained.len() < 13 && Instant::now() < until {
+            listener.take(|_, _| {});
+            sleep(Duration::from_millis(20)).await;
+        }
+        listener
+    }
+
+    /// Reads what has come.
+    fn take(&mut self, mut each: impl FnMut(&str, &[u8])) {
+        while let Ok(incoming) = self.incoming.try_recv() {
+            if let Incoming::Message { topic, payload, retain } = incoming {
+                if retain {
+                    self.retained.insert(topic.clone(), payload.to_vec());
+                }
+                each(&topic, &payload);
+            }
+        }
+    }
+
+    async fn scene(&mut self) -> Scene {
+        let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
+        let topics = Topics::new(&site, &group);
+        let mut boots = [0; 6];
+        for (slot, boot) in boots.iter_mut().enumerate() {
+            let device = DeviceId::new(format!("cam-{slot}")).expect("a name");
+            let birth = self.retained.get(&topics.device(&device, DeviceTopic::Birth));
+            let birth = birth.and_then(|payload| serde_json::from_slice::<Birth>(payload).ok());
+            *boot = birth.map_or(0, |birth| birth.boot.0);
+        }
+        let (mut result, mut old_summary) = (None, None);
+        let (result_topic, cam) = (topics.name(&Topic::Result), DeviceId::new("cam-0").expect("a name"));
+        let summary_topic = topics.device(&cam, DeviceTopic::Summary);
+        let until = Instant::now() + LIMIT;
+        while (result.is_none() || old_summary.is_none()) && Instant::now() < until {
+            self.take(|topic, payload| {
+                if topic == result_topic {
+                    result = forged(payload);
+                } else if topic == summary_topic && payload.len() > 40 {
+                    old_summary = Some(payload.to_vec());
+                }
+            });
+            sleep(Duration::from_millis(20)).await;
+        }
+        Scene { topics, network: shipped::bundle().network_id(), boots, result, old_summary }
+    }
+}
+
+/// A result of the leader with another class, for the next sample but one.
+fn forged(result: &[u8]) -> Option<Vec<u8>> {
+    let mut value: serde_json::Value = serde_json::from_slice(result).ok()?;
+    value["class"] = serde_json::json!((value["class"].as_u64()? + 1) % 10);
+    value["label"] = serde_json::json!("forged");
+    serde_json::to_vec(&value).ok()
+}
+
+/// What the rogue client shows the broker.
+fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
+    match column {
+        Column::NoIdentity => site.access(GROUPS[0], "cam-5"),
+        // It trusts the broker, and shows a certificate of another authority.
+        Column::Stranger => {
+            let (own, foreign) = (site.member(GROUPS[0], "cam-0"), stranger.member(GROUPS[0], "cam-0"));
+            let files = IdentityFiles {
+                authority: own.join("authority.pem"),
+                own: Some(KeyPair {
+                    certificate: foreign.join("certificate.pem"),
+                    key: foreign.join("key.pem"),
+                }),
+                revoked: None,
+            };
+            let identity = Some(ClientIdentity::new(files).expect("files of enroll"));
+            BrokerAccess { identity, ..site.access(GROUPS[0], "cam-0") }
+        }
+        Column::OtherDevice => site.access(GROUPS[0], "cam-5"),
+    }
+}
+
+/// Runs one attack on a running site, for a time.
+///
+/// # Panics
+/// When a message of the real leader cannot be read.
+pub async fn run(
+    (attack, column): (Attack, Column),
+    (site, stranger): (&Site, &Site),
+    clients: &mut [GroupClient],
+    (reference, time): (&Reference, Duration),
+) -> Cell {
+    let mut listener = Listener::start(site, GROUPS[0]).await;
+    let scene = listener.scene().await;
+    let client_id = format!("rogue-{}", std::process::id());
+    let mut config = LinkConfig::new(access(column, site, stranger), client_id);
+    config.outgoing_messages = 1 << 15;
+    // A certificate that is refused shows with the first packet.
+    config.last_will = None::<RetainedMessage>;
+    let (link, _incoming) = Link::start(config).expect("settings of the rogue client");
+    let mut failures = link.failures();
+    let connected = async {
+        while !link.is_connected() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let refused = tokio::select! {
+        () = connected => None,
+        failure = failures.wait_for(Option::is_some) => {
+            Some(failure.ok().and_then(|failure| failure.clone()).map(|failure| failure.to_string()).unwrap_or_default())
+        }
+    };
+    let (before, first) = (site.metrics(), sample_now() + 1);
+    let (mut sent, mut passed, mut forged) = (0, 0, BTreeSet::new());
+    let until = Instant::now() + time;
+    let mut round = 0;
+    while Instant::now() < until {
+        if refused.is_none() {
+            for (topic, payload, retain) in attack.round(&scene, round) {
+                forged.insert((topic.clone(), payload.clone()));
+                sent += u64::from(link.publish(topic, payload, QoS::AtMostOnce, retain).is_ok());
+            }
+        }
+        round += 1;
+        receive_all(clients, Duration::from_millis(50)).await;
+        listener.take(|topic, payload| {
+            passed += u64::from(forged.contains(&(topic.to_owned(), payload.to_vec())));
+        });
+    }
+    let last = sample_now();
+    receive_all(clients, Duration::from_millis(500)).await;
+    listener.take(|topic, payload| {
+        passed += u64::from(forged.contains(&(topic.to_owned(), payload.to_vec())));
+    });
+    link.kill();
+    let outcomes = outcomes(site, clients, &Window(first..=last), reference).await;
+    let counted = site.metrics().into_iter().filter_map(|(name, value)| {
+        let grown = value - before.get(&name).copied().unwrap_or(0.0);
+        let is_told = ["refused", "implausible", "unroutable", "replaced", "forgotten"]
+            .iter()
+            .any(|word| name.contains(word));
+        (is_told && grown > 0.0).then(|| (short(&name), grown as u64))
+    });
+    let counted = counted.collect();
+    cleanup(site, &scene, column).await;
+    Cell { refused, sent, passed, outcomes, counted }
+}
+
+/// As [`receive`], while a rogue client may have published results that contradict those of the leader or cannot be read.
+async fn receive_all(clients: &mut [GroupClient], time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        for client in clients.iter_mut() {
+            // A forged message is passed over; its contradictions are in the account.
+            while !matches!(client.try_next(), Ok(None)) {}
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Takes away what the rogue client had the broker keep, where it was let in.
+async fn cleanup(site: &Site, scene: &Scene, column: Column) {
+    if column == Column::NoIdentity {
+        let config = LinkConfig::new(site.access(GROUPS[0], "operator"), "cleanup");
+        if let Ok((link, _incoming)) = Link::start(config) {
+            let until = Instant::now() + Duration::from_secs(5);
+            while !link.is_connected() && Instant::now() < until {
+                sleep(Duration::from_millis(10)).await;
+            }
+            for topic in [Topic::Settled, Topic::Leader] {
+                // A broker that is away keeps nothing either.
+                let _ = link.publish(scene.topics.name(&topic), Vec::new(), QoS::AtLeastOnce, true);
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+    sleep(Duration::from_millis(4 * PERIOD_MS)).await;
+}
+
+/// Name of a metric in the table.
+fn short(name: &str) -> String {
+    let name = name.trim_start_matches("headwater_aggregator_");
+    let label = |key: &str| {
+        let value = name.split_once(&format!("{key}=\""))?.1;
+        Some(value.split('"').next().unwrap_or_default().to_owned())
+    };
+    let metric = name.split('{').next().unwrap_or_default().trim_end_matches("_total").to_owned();
+    match label("reason").or_else(|| label("code")) {
+        Some(reason) => format!("{metric} {reason}"),
+        None => metric,
+    }
+}
+
+impl Cell {
+    /// Whether the samples of the group that is not attacked, and with identity those of the attacked one, ended as they should.
+    pub fn is_sound(&self, attack: Attack, column: Column) -> bool {
+        let other = self.outcomes.iter().skip(1).all(Outcome::is_sound);
+        let own = self.outcomes.iter().take(1).all(Outcome::is_sound);
+        match (column, attack) {
+            (Column::NoIdentity, _) | (_, Attack::Lie | Attack::Slot) => other,
+            (Column::Stranger | Column::OtherDevice, _) => other && own,
+        }
+    }
+
+    /// The cell in words.
+    pub fn text(&self) -> String {
+        let mut text = match &self.refused {
+            Some(reason) => format!("no connection ({})", reason.split(';').next().unwrap_or_default()),
+            None => format!("{} sent, {} passed on", self.sent, self.passed),
+        };
+        for (group, outcome) in GROUPS.iter().zip(&self.outcomes) {
+            let all = outcome.decided + outcome.dropped.values().sum::<u64>() + outcome.open.len() as u64;
+            let _ = write!(
+                text,
+                "; {group}: {} of {all} decided, {} complete",
+                outcome.decided, outcome.complete
+            );
+            let wrong = outcome.wrong.len() as u64;
+            for (count, what) in [
+                (wrong, "wrong"),
+                (outcome.contradicted, "contradicted"),
+                (outcome.open.len() as u64, "open"),
+            ] {
+                if count > 0 {
+                    let _ = write!(text, ", {count} {what}");
+                }
+            }
+        }
+        for (name, count) in &self.counted {
+            let _ = write!(text, "; {name} +{count}");
+        }
+        text
+    }
+}
+
+/// Waits a little longer than a sample takes, so that an attack begins on a quiet site.
+pub async fn settle(clients: &mut [GroupClient]) {
+    receive(clients, Duration::from_secs(1)).await;
+}

@@ -1,0 +1,61 @@
+//! Two aggregator programs for one group over Mosquitto: the second one waits, and leads after SIGKILL of the first one.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use headwater_group::start::{Program, Service, find_program};
+use headwater_inference::policy::Policy;
+use headwater_link::Endpoint;
+use headwater_protocol::SampleId;
+use headwater_tests::group::{client, ids, patient, programs, site};
+use headwater_tests::other_programs::mosquitto;
+use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
+
+/// A second leader of the tests' group, with a journal of its own.
+fn second_leader(broker: &Endpoint, policy: &Policy, folder: &Path) -> Program {
+    let site = site(broker.clone());
+    let file = folder.join("second-policy.toml");
+    std::fs::write(&file, toml::to_string(policy).expect("a policy becomes TOML")).expect("a folder");
+    let mut command = Command::new(find_program("headwater-aggregator").expect("the programs are built"));
+    command.arg("--bundle").arg(shipped::bundle_path()).arg("--policy").arg(file);
+    command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
+    command.args(["--broker-address", &broker.to_string()]);
+    command.arg("--journal-path").arg(folder.join("second.jsonl")).stdout(Stdio::null());
+    Program::start(&mut command).expect("the program starts")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_leader_waits_and_leads_after_sigkill_of_the_first_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_mosquitto, broker) = mosquitto(folder.path());
+    let bundle = shipped::bundle();
+    let policy = patient(bundle.policy().clone());
+    let mut group = programs(&shipped::bundle_path(), Some(&policy), broker.clone(), folder.path());
+    group.start_all(bundle.manifest()).await.unwrap();
+    let mut client = client(broker.clone(), bundle.network_id()).await;
+    client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
+    let _second = second_leader(&broker, &policy, folder.path());
+    for sample in ids(5000, 100) {
+        client.decide(sample).await.unwrap();
+    }
+    assert_eq!(client.account().contradicted_count(), 0);
+    assert!(
+        !folder.path().join("second.jsonl").metadata().is_ok_and(|file| file.len() > 0),
+        "the second one decided"
+    );
+
+    group.kill(Service::Leader);
+    let last = client.wait_for_complete_decision(SampleId(9000)).await.unwrap();
+    for sample in ids(last.0 + 1, 20) {
+        client.decide(sample).await.unwrap();
+    }
+    assert_eq!(client.account().contradicted_count(), 0);
+
+    // The first one comes back with its journal and waits.
+    group.start(Service::Leader).unwrap();
+    for sample in ids(last.0 + 1000, 100) {
+        client.decide(sample).await.unwrap();
+    }
+    assert_eq!(client.account().contradicted_count(), 0);
+}

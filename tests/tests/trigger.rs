@@ -1,0 +1,67 @@
+//! `headwater trigger` against a running group.
+
+use std::process::{Command, Output};
+
+use headwater_group::start::find_program;
+use headwater_link::Endpoint;
+use headwater_protocol::SampleId;
+use headwater_tests::group::{client_of, embedded_broker, shipped_group, start};
+use headwater_tests::waits::Waits;
+use serde_json::Value;
+
+/// Runs the command without holding up the group in this process.
+async fn trigger(broker: &Endpoint, group: &str, arguments: &'static [&'static str]) -> Output {
+    let program = find_program("headwater").expect("the programs are built");
+    let (broker, group) = (broker.to_string(), group.to_owned());
+    let command = move || {
+        let mut command = Command::new(program);
+        command.args(["trigger", "--broker", &broker, "--site", "tests", "--group", &group]);
+        command.args(arguments).output().expect("the command starts")
+    };
+    tokio::task::spawn_blocking(command).await.expect("the command ends")
+}
+
+#[track_caller]
+fn lines(output: &Output) -> Vec<String> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn triggers_continue_from_the_newest_sample_and_results_are_printed() {
+    let settings = shipped_group();
+    let broker = settings.site.broker.clone();
+    let group = start(settings).await;
+    let mut client = client_of(&group).await;
+    client.decide(SampleId(500)).await.unwrap();
+    client.wait_for_settled(|settled| settled.highest == SampleId(500)).await.unwrap();
+
+    let watch = &["--count", "3", "--rate", "20", "--watch", "--timeout-s", "60"];
+    let text = lines(&trigger(&broker, "group", watch).await);
+    assert_eq!(text.len(), 4, "{text:?}");
+    for (line, sample) in text.iter().zip([501, 502, 503]) {
+        assert!(line.starts_with(&format!("sample {sample}  ")) && line.contains("confidence"), "{line}");
+    }
+    assert_eq!(text[3], "triggered 3 samples, 501 to 503; decided 3, without result 0");
+
+    let json =
+        lines(&trigger(&broker, "group", &["--id", "900", "--watch", "--timeout-s", "60", "--json"]).await);
+    let json: Vec<Value> = json.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!((&json[0]["sample"], &json[1]["decided"]), (&900.into(), &1.into()), "{json:?}");
+
+    let blind = lines(&trigger(&broker, "group", &[]).await);
+    assert_eq!(blind, ["triggered sample 901"]);
+    client.wait_for_decisions(&[SampleId(901)]).await.unwrap();
+    group.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_not_there_is_named_with_what_to_do() {
+    let output = trigger(&embedded_broker(), "nobody", &["--watch"]).await;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for part in ["no device of the group tests/nobody is up", "check --site and --group"] {
+        assert!(stderr.contains(part), "{part} in {stderr}");
+    }
+}

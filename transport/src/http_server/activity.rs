@@ -1,0 +1,222 @@
+//! What an open connection waits for, and since when.
+//!
+//! ```text
+//! accepted ──> Head ──> Request ──> Idle ──first byte──> Head ──> ...
+//!                        │   ▲
+//!                        ▼   │
+//!                        Body          beside each of them: an answer that the peer does not read
+//! ```
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+
+use super::ServerLimits;
+use super::accepted::Accepted;
+use super::closed::CloseReason;
+
+/// State of one connection, shared by its socket, its requests and the server.
+#[derive(Debug)]
+pub(super) struct Activity {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    phase: Phase,
+    /// Time since which the socket takes no more of an answer.
+    unread_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The head of a request is awaited: the first one, or one that has begun.
+    Head { since: Instant },
+    /// The body of a request is awaited.
+    Body { since: Instant },
+    /// A request is worked on.
+    Request,
+    /// The last request is answered, and no next one has begun.
+    Idle { since: Instant },
+}
+
+/// Order in which waiting connections are closed for new ones: the kind first, then the longest wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wait {
+    pub(super) kind: WaitKind,
+    pub(super) since: Instant,
+}
+
+/// Kind of a wait for the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WaitKind {
+    /// A head or a body has not arrived.
+    Request,
+    /// An answer is not read.
+    Reader,
+    /// A kept-alive connection has no request.
+    Idle,
+}
+
+impl Activity {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { state: Mutex::new(State { phase: Phase::Head { since: now }, unread_since: None }) }
+    }
+
+    /// The peer's present wait; `None` while the server works on a request.
+    pub(super) fn wait(&self) -> Option<Wait> {
+        let State { phase, unread_since } = self.state();
+        if let Some(since) = unread_since {
+            return Some(Wait { kind: WaitKind::Reader, since });
+        }
+        match phase {
+            Phase::Head { since } | Phase::Body { since } => Some(Wait { kind: WaitKind::Request, since }),
+            Phase::Idle { since } => Some(Wait { kind: WaitKind::Idle, since }),
+            Phase::Request => None,
+        }
+    }
+
+    /// Whether no request has arrived that could still be answered.
+    pub(super) fn awaits_head(&self) -> bool {
+        matches!(self.state().phase, Phase::Head { .. })
+    }
+
+    /// Waits until one of the limits is exceeded.
+    ///
+    /// A limit that begins after a check ends no earlier than the next check, so no event has to wake this future.
+    pub(super) async fn overdue(&self, limits: &ServerLimits) -> CloseReason {
+        let shortest = limits.head_timeout.min(limits.answer_timeout).min(limits.idle_timeout);
+        loop {
+            let now = Instant::now();
+            let check = match self.deadline(limits) {
+                Some((at, reason)) if at <= now => return reason,
+                Some((at, _)) => at.min(now + shortest),
+                None => now + shortest,
+            };
+            sleep_until(check).await;
+        }
+    }
+
+    fn deadline(&self, limits: &ServerLimits) -> Option<(Instant, CloseReason)> {
+        let State { phase, unread_since } = self.state();
+        if let Some(since) = unread_since {
+            return Some((since + limits.answer_timeout, CloseReason::AnswerTimeout));
+        }
+        match phase {
+            Phase::Head { since } => Some((since + limits.head_timeout, CloseReason::HeadTimeout)),
+            Phase::Idle { since } => Some((since + limits.idle_timeout, CloseReason::IdleTimeout)),
+            // The service bounds both.
+            Phase::Body { .. } | Phase::Request => None,
+        }
+    }
+
+    /// The head of a request has arrived, or its body.
+    pub(super) fn works(&self) {
+        self.change(|state| state.phase = Phase::Request);
+    }
+
+    /// The service begins to read the body of a request.
+    pub(super) fn awaits_body(&self) {
+        self.change(|state| state.phase = Phase::Body { since: Instant::now() });
+    }
+
+    /// The answer is ready to be written.
+    pub(super) fn answered(&self) {
+        self.change(|state| state.phase = Phase::Idle { since: Instant::now() });
+    }
+
+    /// Bytes have arrived.
+    fn read(&self) {
+        self.change(|state| {
+            if matches!(state.phase, Phase::Idle { .. }) {
+                state.phase = Phase::Head { since: Instant::now() };
+            }
+        });
+    }
+
+    /// The socket has taken all bytes of a write, or not.
+    fn wrote(&self, all: bool) {
+        self.change(|state| {
+            state.unread_since = if all { None } else { state.unread_since.or_else(|| Some(Instant::now())) };
+        });
+    }
+
+    fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A socket that notes its reads and writes.
+#[derive(Debug)]
+pub(super) struct WatchedStream {
+    stream: Accepted,
+    activity: Arc<Activity>,
+}
+
+impl WatchedStream {
+    pub(super) fn new(stream: Accepted, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+
+    fn note_write(&self, result: &Poll<io::Result<usize>>, bytes: usize) {
+        match result {
+            Poll::Ready(Ok(written)) => self.activity.wrote(*written >= bytes),
+            Poll::Pending => self.activity.wrote(false),
+            // The connection is broken and ends.
+            Poll::Ready(Err(_)) => {}
+        }
+    }
+}
+
+impl AsyncRead for WatchedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.activity.read();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for WatchedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note_write(&result, buf.len());
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.note_write(&result, bufs.iter().map(|buf| buf.len()).sum());
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

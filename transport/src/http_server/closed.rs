@@ -1,0 +1,89 @@
+//! Connections that a server closed because of its limits, by reason.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Limit for which a server closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Too many connections of one address.
+    AddressLimit,
+    /// Too many connections.
+    ConnectionLimit,
+    /// The head of a request did not arrive in time.
+    HeadTimeout,
+    /// The peer did not read an answer in time.
+    AnswerTimeout,
+    /// A kept-alive connection had no request for too long.
+    IdleTimeout,
+    /// The handshake of TLS failed: no certificate, or one that is not accepted.
+    Handshake,
+}
+
+impl CloseReason {
+    /// Every reason, in the order of the enum.
+    pub const ALL: [Self; 6] = [
+        Self::AddressLimit,
+        Self::ConnectionLimit,
+        Self::HeadTimeout,
+        Self::AnswerTimeout,
+        Self::IdleTimeout,
+        Self::Handshake,
+    ];
+
+    /// Label in metrics; it never changes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AddressLimit => "address_limit",
+            Self::ConnectionLimit => "connection_limit",
+            Self::HeadTimeout => "head_timeout",
+            Self::AnswerTimeout => "answer_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::Handshake => "handshake",
+        }
+    }
+}
+
+/// Counts of closed connections by reason.
+#[derive(Debug, Default)]
+pub struct ClosedConnections {
+    counts: [AtomicU64; CloseReason::ALL.len()],
+}
+
+impl ClosedConnections {
+    /// Connections closed for a reason.
+    pub fn count(&self, reason: CloseReason) -> u64 {
+        self.counts[reason as usize].load(Relaxed)
+    }
+
+    /// Connections closed, by the name of the reason.
+    pub fn by_name(&self) -> [(&'static str, u64); CloseReason::ALL.len()] {
+        array::from_fn(|index| (CloseReason::ALL[index].name(), self.count(CloseReason::ALL[index])))
+    }
+
+    pub(super) fn note(&self, reason: CloseReason) {
+        self.counts[reason as usize].fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_counted_under_its_name() {
+        let closed = ClosedConnections::default();
+        for (times, reason) in CloseReason::ALL.into_iter().enumerate() {
+            (0..times).for_each(|_| closed.note(reason));
+        }
+        let expected = [
+            "address_limit",
+            "connection_limit",
+            "head_timeout",
+            "answer_timeout",
+            "idle_timeout",
+            "handshake",
+        ];
+        assert_eq!(closed.by_name(), array::from_fn(|index| (expected[index], index as u64)));
+    }
+}

@@ -1,0 +1,129 @@
+//! The open connections of a server: how many there are, by address too, and which is closed for a new one.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, Id};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::ServerLimits;
+use super::activity::{Activity, Wait};
+use super::closed::{CloseReason, ClosedConnections};
+
+/// Time that an address may keep a connection waiting before a newer connection of the same address takes its place.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time between two lines in the log about closed connections.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Open connections.
+#[derive(Debug)]
+pub(super) struct Connections {
+    limits: ServerLimits,
+    closed: Arc<ClosedConnections>,
+    open: HashMap<Id, Open>,
+    by_address: HashMap<IpAddr, usize>,
+    /// Connections closed since the last line in the log.
+    unlogged: u64,
+    logged: Option<Instant>,
+}
+
+/// One open connection.
+#[derive(Debug)]
+struct Open {
+    address: IpAddr,
+    activity: Arc<Activity>,
+    task: AbortHandle,
+}
+
+impl Connections {
+    pub(super) fn new(limits: ServerLimits, closed: Arc<ClosedConnections>) -> Self {
+        let (open, by_address) = (HashMap::new(), HashMap::new());
+        Self { limits, closed, open, by_address, unlogged: 0, logged: None }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Makes room for a new connection where a limit is reached. Returns whether the new connection may stay.
+    ///
+    /// Connections with a running request are never closed. Of the others the one that waits longest is closed: first those that owe
+    /// a request, then those that do not read their answer, then idle ones.
+    pub(super) fn admits(&mut self, peer: SocketAddr, now: Instant) -> bool {
+        let address = peer.ip().to_canonical();
+        let of_address = self.by_address.get(&address).copied().unwrap_or(0);
+        if of_address >= self.limits.max_connections_per_address {
+            self.note(CloseReason::AddressLimit, peer, now);
+            let is_of_address = |open: &Open| open.address == address;
+            // A burst of connections does not drive out its own beginning.
+            let patient = |wait: Wait| now.saturating_duration_since(wait.since) >= PATIENCE;
+            return self.close_longest_wait(is_of_address, patient);
+        }
+        if self.open.len() >= self.limits.max_connections {
+            self.note(CloseReason::ConnectionLimit, peer, now);
+            return self.close_longest_wait(|_| true, |_| true);
+        }
+        true
+    }
+
+    pub(super) fn add(&mut self, peer: SocketAddr, activity: Arc<Activity>, task: AbortHandle) {
+        let address = peer.ip().to_canonical();
+        *self.by_address.entry(address).or_default() += 1;
+        self.open.insert(task.id(), Open { address, activity, task });
+    }
+
+    /// Closes every connection without a request, for a stop.
+    pub(super) fn close_awaiting_heads(&self) {
+        let waiting = self.open.values().filter(|open| open.activity.awaits_head());
+        waiting.for_each(|open| open.task.abort());
+    }
+
+    /// Forgets a connection whose task has ended; `reason` where a limit of time ended it.
+    pub(super) fn ended(&mut self, task: Id, reason: Option<CloseReason>) {
+        if let Some(reason) = reason {
+            self.closed.note(reason);
+        }
+        self.remove(task);
+    }
+
+    fn close_longest_wait(
+        &mut self,
+        may_close: impl Fn(&Open) -> bool,
+        waits: impl Fn(Wait) -> bool,
+    ) -> bool {
+        let waiting = self.open.iter().filter(|(_, open)| may_close(open));
+        let waiting = waiting.filter_map(|(id, open)| Some((open.activity.wait()?, *id)));
+        let longest = waiting.filter(|(wait, _)| waits(*wait)).min_by_key(|(wait, _)| *wait);
+        let Some((_, id)) = longest else { return false };
+        if let Some(open) = self.remove(id) {
+            open.task.abort();
+        }
+        true
+    }
+
+    fn remove(&mut self, task: Id) -> Option<Open> {
+        let open = self.open.remove(&task)?;
+        if let Some(count) = self.by_address.get_mut(&open.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&open.address);
+            }
+        }
+        Some(open)
+    }
+
+    /// Counts a closed connection. A flood of connections is one line a minute.
+    fn note(&mut self, reason: CloseReason, peer: SocketAddr, now: Instant) {
+        self.closed.note(reason);
+        self.unlogged += 1;
+        if self.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= LOG_PAUSE) {
+            let (connections, reason) = (self.unlogged, reason.name());
+            warn!(connections, reason, last = %peer.ip(), "connections over a limit are closed");
+            (self.unlogged, self.logged) = (0, Some(now));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! HTTP/1 server that slow peers cannot shut: bounds on connections, on heads, on unread answers, and on shutdown.
+
+mod accepted;
+mod activity;
+mod closed;
+mod connections;
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
+
+use self::accepted::Accepted;
+use self::activity::{Activity, WatchedStream};
+pub use self::closed::{CloseReason, ClosedConnections};
+use self::connections::Connections;
+use crate::tls::{Certificate, ServerIdentity, ServerSession};
+
+/// Bounds of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Open connections. For one more, the connection that waits longest for a request is closed; where all have one, the new one.
+    pub max_connections: usize,
+    /// Open connections of one address. For one more, a connection of the address that has waited a second is closed, else the new one.
+    pub max_connections_per_address: usize,
+    /// Longest time for a request's head, from the connection or from the head's first byte.
+    pub head_timeout: Duration,
+    /// Longest time in which the peer must read an answer.
+    pub answer_timeout: Duration,
+    /// Longest time of a kept-alive connection between an answer and the next request.
+    pub idle_timeout: Duration,
+    /// Longest time that shutdown waits for requests in flight.
+    pub grace: Duration,
+}
+
+/// A bound address, with TLS or without.
+#[derive(Debug)]
+pub struct HttpListener {
+    /// Accepts connections.
+    pub tcp: TcpListener,
+    /// Own certificate and accepted clients; `None` without TLS.
+    pub identity: Option<ServerIdentity>,
+}
+
+impl From<TcpListener> for HttpListener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, identity: None }
+    }
+}
+
+/// The connection of a request, among the request's extensions.
+#[derive(Clone, Debug)]
+pub struct RequestConnection {
+    peer: SocketAddr,
+    /// The certificate that the client showed.
+    certificate: Option<Arc<Certificate>>,
+    activity: Arc<Activity>,
+}
+
+impl RequestConnection {
+    /// Address of the peer.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The certificate that the client showed; `None` without one.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_deref()
+    }
+
+    /// Runs a future that reads the body of the request. Meanwhile the connection counts as one that owes a request.
+    pub async fn while_reading<T>(&self, reading: impl Future<Output = T>) -> T {
+        self.activity.awaits_body();
+        let read = reading.await;
+        self.activity.works();
+        read
+    }
+}
+
+/// Pause after a failed accept, for example without free file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Listens on an address; port 0 takes a free one.
+///
+/// # Errors
+/// The system's error, with the address and, where there is one, a remedy.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => ": another process listens there; stop it or choose another address",
+            io::ErrorKind::PermissionDenied => ": ports below 1024 need rights; choose another",
+            io::ErrorKind::AddrNotAvailable => ": no interface of this machine has that address",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("listening on {address}: {error}{hint}"))
+    })
+}
+
+/// Serves until `stop` ends; then closes the listener and lets requests in flight finish. Connections that are left after the grace
+/// time are cut.
+///
+/// `service` is called once for each accepted connection. Each request carries its [`RequestConnection`]. Connections that a limit
+/// closes are counted in `closed`. Dropping the future cuts every connection at once.
+pub async fn serve<S, B>(
+    listener: impl Into<HttpListener>,
+    mut service: impl FnMut() -> S,
+    limits: ServerLimits,
+    closed: Arc<ClosedConnections>,
+    stop: impl Future<Output = ()>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
+    S: Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    let HttpListener { tcp: listener, identity } = listener.into();
+    let mut open = Connections::new(limits, closed);
+    let (graceful, mut tasks, mut stop) = (GracefulShutdown::new(), JoinSet::new(), pin!(stop));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(end) = tasks.join_next_with_id() => match end {
+                Ok((task, reason)) => open.ended(task, reason),
+                Err(end) => open.ended(end.id(), None),
+            },
+            accepted = listener.accept() => match accepted {
+                Ok((socket, peer)) if open.admits(peer, Instant::now()) => {
+                    let activity = Arc::new(Activity::new(Instant::now()));
+                    let connection = RequestConnection { peer, certificate: None, activity: Arc::clone(&activity) };
+                    let service = Watched { service: service(), connection };
+                    let session = identity.as_ref().map(ServerIdentity::session);
+                    let (watcher, watch) = (graceful.watcher(), Arc::clone(&activity));
+                    let task = tasks.spawn(async move {
+                        tokio::select! {
+                            reason = run_connection(socket, session, service, watcher) => reason,
+                            reason = watch.overdue(&limits) => Some(reason),
+                        }
+                    });
+                    open.add(peer, activity, task);
+                }
+                // Dropping the socket closes the connection.
+                Ok((_, peer)) => debug!(%peer, "refused: too many connections"),
+                Err(error) => {
+                    warn!(%error, "the system refused a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    open.close_awaiting_heads();
+    let open = open.len();
+    if timeout(limits.grace, graceful.shutdown()).await.is_err() {
+        warn!(open, "the grace time is over: cutting connections");
+    }
+}
+
+/// Runs a connection from its handshake to its end. Gives the reason where the handshake failed.
+async fn run_connection<S, B>(
+    socket: TcpStream,
+    session: Option<ServerSession>,
+    mut service: Watched<S>,
+    watcher: Watcher,
+) -> Option<CloseReason>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
+    S: Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    let peer = service.connection.peer;
+    match Accepted::new(socket, session).await {
+        Ok((stream, certificate)) => {
+            service.connection.certificate = certificate.map(Arc::new);
+            let activity = Arc::clone(&service.connection.activity);
+            if let Err(error) = watcher.watch(http_connection(stream, service, &activity)).await {
+                debug!(%peer, %error, "a connection broke");
+            }
+            None
+        }
+        Err(error) => {
+            debug!(%peer, %error, "no TLS with this client");
+            Some(CloseReason::Handshake)
+        }
+    }
+}
+
+/// HTTP/1 on a stream, whose reads and writes the activity notes.
+fn http_connection<S, B>(
+    stream: Accepted,
+    service: S,
+    activity: &Arc<Activity>,
+) -> http1::Connection<TokioIo<WatchedStream>, S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
+    B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+{
+    let stream = WatchedStream::new(stream, Arc::clone(activity));
+    // The activity has the times: hyper's own limit does not tell an idle connection from a slow head.
+    http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service)
+}
+
+/// A service that gives its connection to every request, and notes when requests begin and end.
+struct Watched<S> {
+    service: S,
+    connection: RequestConnection,
+}
+
+impl<S> Service<Request<Incoming>> for Watched<S>
+where
+    S: Service<Request<Incoming>, Future: Send + 'static>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.connection.activity.works();
+        request.extensions_mut().insert(self.connection.clone());
+        let (answer, activity) = (self.service.call(request), Arc::clone(&self.connection.activity));
+        Box::pin(async move {
+            let answer = answer.await;
+            activity.answered();
+            answer
+        })
+    }
+}
+
+#[cfg(test)]
+mod slow_peers;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_in_use_is_named_with_a_remedy() {
+        let first = listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+        let address = first.local_addr().expect("bound");
+        let error = listen(address).await.expect_err("taken").to_string();
+        assert!(error.contains(&address.to_string()) && error.contains("another process"), "{error}");
+    }
+}

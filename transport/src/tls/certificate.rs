@@ -1,0 +1,138 @@
+//! What a certificate says: its subject, its number, and when it expires.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use x509_cert::TbsCertificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::crl::CertificateList;
+use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::{Decode, Tagged};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::error::TlsError;
+use super::files::{certificates, revocation_lists};
+
+/// Object identifiers of the subject's parts (X.520).
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+const ORGANISATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+const ORGANISATIONAL_UNIT: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.11");
+
+/// Beginning of the alternative name that tells the holder's role.
+pub const ROLE_PREFIX: &str = "urn:headwater:";
+
+/// What a certificate says about its holder. Subject: `O` is the site, `OU` the group, `CN` the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Site of the holder.
+    pub site: Option<String>,
+    /// Group of the holder; `None` for what serves all groups.
+    pub group: Option<String>,
+    /// Name of the holder.
+    pub name: Option<String>,
+    /// Role of the holder, from the alternative name `urn:headwater:{role}`; `None` for certificates of other authorities than
+    /// `headwater enroll`.
+    pub role: Option<String>,
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// End of its validity.
+    pub expires: SystemTime,
+}
+
+impl Certificate {
+    /// Reads the first certificate of a PEM file.
+    ///
+    /// # Errors
+    /// [`TlsError::File`]: the file has none.
+    pub fn read(file: &Path) -> Result<Self, TlsError> {
+        let certificates = certificates(file)?;
+        let first = certificates.first().ok_or_else(|| TlsError::file(file, &"no certificate"))?;
+        Self::parse(first).map_err(|reason| TlsError::file(file, &reason))
+    }
+
+    /// Parses a certificate in DER.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(der: &[u8]) -> Result<Self, String> {
+        let certificate =
+            x509_cert::Certificate::from_der(der).map_err(|error| format!("certificate: {error}"))?;
+        let content = certificate.tbs_certificate;
+        let parts: Vec<&AttributeTypeAndValue> =
+            content.subject.0.iter().flat_map(|part| part.0.iter()).collect();
+        let part = |id| parts.iter().find(|part| part.oid == id).and_then(|part| text(part));
+        let expires: Duration = content.validity.not_after.to_unix_duration();
+        let serial = hex(content.serial_number.as_bytes());
+        let role = role(&content);
+        Ok(Self {
+            site: part(ORGANISATION),
+            group: part(ORGANISATIONAL_UNIT),
+            name: part(COMMON_NAME),
+            role,
+            serial,
+            expires: SystemTime::UNIX_EPOCH + expires,
+        })
+    }
+
+    /// Who holds it, for people: group, name and role as far as it says; `None` where it says nothing.
+    pub fn holder(&self) -> Option<String> {
+        let name = [&self.group, &self.name].into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
+        let name = (!name.is_empty()).then(|| name.join("/"))?;
+        Some(match &self.role {
+            Some(role) => format!("{role} {name}"),
+            None => name,
+        })
+    }
+
+    /// Seconds from 1970 to the end of its validity.
+    pub fn expires_unix_s(&self) -> u64 {
+        self.expires.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+}
+
+/// The role that a certificate names.
+fn role(content: &TbsCertificate) -> Option<String> {
+    let (_, names) = content.get::<SubjectAltName>().ok()??;
+    names.0.iter().find_map(|name| match name {
+        GeneralName::UniformResourceIdentifier(uri) => {
+            uri.as_str().strip_prefix(ROLE_PREFIX).map(str::to_owned)
+        }
+        _ => None,
+    })
+}
+
+/// Serial numbers in the revocation lists of a PEM file.
+///
+/// # Errors
+/// [`TlsError::File`]: the file has none, or one that cannot be read.
+pub(super) fn revoked_serials(file: &Path) -> Result<BTreeSet<String>, TlsError> {
+    let mut serials = BTreeSet::new();
+    for list in revocation_lists(file)? {
+        let list = CertificateList::from_der(&list)
+            .map_err(|error| TlsError::file(file, &format!("revocation list: {error}")))?;
+        let revoked = list.tbs_cert_list.revoked_certificates.unwrap_or_default();
+        serials.extend(revoked.iter().map(|entry| hex(entry.serial_number.as_bytes())));
+    }
+    Ok(serials)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The text of a part; `None` for other types of strings than UTF-8 and printable ones.
+fn text(part: &AttributeTypeAndValue) -> Option<String> {
+    use x509_cert::der::Tag;
+    match part.value.tag() {
+        Tag::Utf8String => {
+            part.value.decode_as::<Utf8StringRef<'_>>().ok().map(|text| text.as_str().to_owned())
+        }
+        Tag::PrintableString => {
+            part.value.decode_as::<PrintableStringRef<'_>>().ok().map(|text| text.as_str().to_owned())
+        }
+        _ => None,
+    }
+}

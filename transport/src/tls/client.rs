@@ -1,0 +1,117 @@
+//! The client's end of TLS.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::WebPkiServerVerifier;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::PROVIDER;
+use super::certificate::Certificate;
+use super::error::{HandshakeRefused, TlsError};
+use super::files::{IdentityFiles, Material};
+use crate::reloading::Reloading;
+
+/// Identity for connections that are opened; clones share it.
+#[derive(Clone)]
+pub struct ClientIdentity {
+    files: IdentityFiles,
+    config: Arc<Reloading<ClientConfig>>,
+}
+
+/// The identity of one handshake.
+pub struct ClientSession(TlsConnector);
+
+impl ClientIdentity {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`]: a file, or files that do not fit each other.
+    pub fn new(files: IdentityFiles) -> Result<Self, TlsError> {
+        let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
+        let config = Reloading::new("certificates", paths, move || config(&of_config))?;
+        Ok(Self { files, config: Arc::new(config) })
+    }
+
+    /// The own certificate as its file has it; `None` without one.
+    pub fn certificate(&self) -> Option<Certificate> {
+        let own = self.files.own.as_ref()?;
+        Certificate::read(&own.certificate).ok()
+    }
+
+    /// The identity for the next handshake, from the files as they are now.
+    pub(crate) fn session(&self) -> io::Result<ClientSession> {
+        Ok(ClientSession(TlsConnector::from(self.config.get())))
+    }
+}
+
+impl ClientSession {
+    /// Shakes hands over a connected socket; the certificate must name `host`.
+    ///
+    /// # Errors
+    /// The reason why either end refused.
+    pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        host: &str,
+        socket: S,
+    ) -> io::Result<TlsStream<S>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {host:?} is no host name"))
+        })?;
+        self.0.connect(name, socket).await.map_err(|error| explained(&error, host))
+    }
+}
+
+/// The error of a handshake, with the peer and a remedy where there is one.
+fn explained(error: &io::Error, host: &str) -> io::Error {
+    use rustls::CertificateError::{
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Revoked,
+        UnknownIssuer,
+    };
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+    if reason.is_none() {
+        return io::Error::new(error.kind(), format!("TLS with {host}: {error}"));
+    }
+    let remedy = match reason {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
+            "; it is of another authority than `tls.authority_file`"
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+            "; call the server by a name of its certificate, or renew the certificate with this name"
+        }
+        Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => "; renew it",
+        Some(rustls::Error::InvalidCertificate(Revoked)) => "; the server needs a new one",
+        Some(_) | None => "",
+    };
+    io::Error::new(error.kind(), HandshakeRefused(format!("TLS with {host}: {error}{remedy}")))
+}
+
+fn config(files: &IdentityFiles) -> Result<ClientConfig, TlsError> {
+    let Material { roots, own, revoked } = files.read()?;
+    let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))
+        .with_crls(revoked)
+        .only_check_end_entity_revocation()
+        .allow_unknown_revocation_status()
+        .build()
+        .map_err(|error| fit(&error))?;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| fit(&error))?
+        .with_webpki_verifier(verifier);
+    match own {
+        None => Ok(builder.with_no_client_auth()),
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| fit(&error)),
+    }
+}
+
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientIdentity").field(&self.files).finish()
+    }
+}

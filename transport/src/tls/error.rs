@@ -1,0 +1,72 @@
+//! Errors of an identity.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustls::AlertDescription as Alert;
+
+use thiserror::Error;
+
+/// A file of an identity, or files that do not fit each other. No message repeats a key.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// The file cannot be read.
+    #[error("{}: {reason}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason, or what is wrong with the content.
+        reason: String,
+    },
+    /// Certificate, key, authority and revocation list do not fit each other.
+    #[error("{}: {reason}", .file.display())]
+    Fit {
+        /// The file of the certificate, or of the authority.
+        file: PathBuf,
+        /// The reason of rustls.
+        reason: String,
+    },
+}
+
+impl TlsError {
+    pub(super) fn file(file: impl Into<PathBuf>, reason: &dyn fmt::Display) -> Self {
+        Self::File { file: file.into(), reason: reason.to_string() }
+    }
+
+    pub(super) fn fit(file: impl Into<PathBuf>, reason: &dyn fmt::Display) -> Self {
+        Self::Fit { file: file.into(), reason: reason.to_string() }
+    }
+}
+
+/// A handshake that one end refused; it is refused again until a file changes. Inside an [`io::Error`].
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct HandshakeRefused(pub(super) String);
+
+impl HandshakeRefused {
+    /// Whether an error is of this kind.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
+    }
+
+    /// The error of a read; a peer's refusal of the own certificate becomes one of this kind.
+    pub(crate) fn of_alert(error: io::Error) -> io::Error {
+        let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+        let Some(rustls::Error::AlertReceived(alert)) = reason else { return error };
+        let advice = match alert {
+            Alert::CertificateRequired | Alert::HandshakeFailure => {
+                "it wants a certificate: set `tls.certificate_file` and `tls.key_file`"
+            }
+            Alert::CertificateRevoked => "the own certificate is revoked: it needs a new one",
+            Alert::CertificateExpired => "the own certificate has expired: renew it",
+            Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown | Alert::DecryptError => {
+                "the own certificate is not of an authority that it trusts, or is revoked"
+            }
+            Alert::AccessDenied => "it does not admit the holder of the own certificate",
+            _ => return error,
+        };
+        let text = format!("TLS: the peer refuses the connection ({alert:?}); {advice}");
+        io::Error::new(io::ErrorKind::ConnectionRefused, Self(text))
+    }
+}

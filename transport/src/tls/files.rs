@@ -1,0 +1,102 @@
+//! The files of an identity, in PEM.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+
+use super::error::TlsError;
+
+/// Largest file of an identity, bytes; a list of revoked certificates takes about 40 bytes for each.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// Names of the files of an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFiles {
+    /// Certificates of the authorities whose peers are trusted.
+    pub authority: PathBuf,
+    /// Certificate and key of this end; `None` for a client without a certificate.
+    pub own: Option<KeyPair>,
+    /// Certificates that the authority has revoked.
+    pub revoked: Option<PathBuf>,
+}
+
+/// Names of a certificate's file, with its chain, and of its key's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPair {
+    /// The certificate, then those between it and the authority.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Content of the files.
+pub(super) struct Material {
+    pub(super) roots: Arc<RootCertStore>,
+    pub(super) own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+impl IdentityFiles {
+    /// Every file.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
+        let own = self.own.iter().flat_map(|own| [&own.certificate, &own.key]);
+        own.chain([&self.authority]).chain(&self.revoked).map(PathBuf::as_path)
+    }
+
+    /// The file that an error about the fit of all files names.
+    pub(super) fn main_file(&self) -> &Path {
+        self.own.as_ref().map_or(&self.authority, |own| &own.certificate)
+    }
+
+    pub(super) fn read(&self) -> Result<Material, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.authority)? {
+            roots.add(certificate).map_err(|error| TlsError::file(&self.authority, &error))?;
+        }
+        let own = self.own.as_ref().map(|own| Ok((certificates(&own.certificate)?, key(&own.key)?)));
+        let revoked = match &self.revoked {
+            None => Vec::new(),
+            Some(file) => revocation_lists(file)?,
+        };
+        Ok(Material { roots: Arc::new(roots), own: own.transpose()?, revoked })
+    }
+}
+
+/// The certificates of a file, at least one.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    all_in(file, "a certificate (CERTIFICATE)")
+}
+
+/// The revocation lists of a file, at least one.
+pub(super) fn revocation_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    all_in(file, "a revocation list (X509 CRL)")
+}
+
+fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&content(file)?)
+        .map_err(|_| TlsError::file(file, &"expected a private key in PEM, found none"))
+}
+
+/// Every item of a kind in a file, at least one.
+fn all_in<T: PemObject>(file: &Path, what: &str) -> Result<Vec<T>, TlsError> {
+    let items: Result<Vec<T>, _> = T::pem_slice_iter(&content(file)?).collect();
+    let items = items.map_err(|error| TlsError::file(file, &format!("expected {what} in PEM: {error}")))?;
+    if items.is_empty() {
+        Err(TlsError::file(file, &format!("expected {what} in PEM, found none")))
+    } else {
+        Ok(items)
+    }
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let of = |error: std::io::Error| TlsError::file(file, &error);
+    let bytes = std::fs::metadata(file).map_err(of)?.len();
+    if bytes > MAX_FILE_BYTES {
+        let reason = format!("expected at most {MAX_FILE_BYTES} bytes, found {bytes}");
+        return Err(TlsError::file(file, &reason));
+    }
+    std::fs::read(file).map_err(of)
+}

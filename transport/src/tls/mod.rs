@@ -1,0 +1,24 @@
+//! TLS by rustls: the identity of a tier, for connections that it opens and for connections that it accepts.
+//!
+//! The files of an identity may be replaced at any time ([`Reloading`](crate::Reloading)). Connections that are open go on; the next handshake
+//! takes the new files.
+
+mod certificate;
+mod client;
+mod error;
+mod files;
+mod server;
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+
+pub use certificate::{Certificate, ROLE_PREFIX};
+pub use client::{ClientIdentity, ClientSession};
+pub use error::{HandshakeRefused, TlsError};
+pub use files::{IdentityFiles, KeyPair};
+pub use server::{ServerIdentity, ServerSession};
+
+/// The cryptography of every session: ring.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));

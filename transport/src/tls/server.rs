@@ -1,0 +1,121 @@
+//! The server's end of TLS.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::PROVIDER;
+use super::certificate::{Certificate, revoked_serials};
+use super::error::TlsError;
+use super::files::{IdentityFiles, Material};
+use crate::reloading::Reloading;
+
+/// Identity for connections that are accepted; clones share it.
+#[derive(Clone)]
+pub struct ServerIdentity {
+    files: IdentityFiles,
+    config: Arc<Reloading<Served>>,
+}
+
+/// What the files give.
+struct Served {
+    config: Arc<ServerConfig>,
+    /// Serial numbers of revoked certificates.
+    revoked: BTreeSet<String>,
+}
+
+/// The identity of one handshake.
+pub struct ServerSession(TlsAcceptor);
+
+impl ServerIdentity {
+    /// Reads the files. Clients need a certificate of the authority.
+    ///
+    /// # Errors
+    /// [`TlsError`]: a file, or files that do not fit each other.
+    pub fn mutual(files: IdentityFiles) -> Result<Self, TlsError> {
+        Self::new(files, true)
+    }
+
+    /// Reads the files. Clients may come without a certificate; one that they show must be of the authority.
+    ///
+    /// # Errors
+    /// [`TlsError`]: a file, or files that do not fit each other.
+    pub fn one_sided(files: IdentityFiles) -> Result<Self, TlsError> {
+        Self::new(files, false)
+    }
+
+    fn new(files: IdentityFiles, needs_client: bool) -> Result<Self, TlsError> {
+        let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
+        let make = move || {
+            let config = Arc::new(config(&of_config, needs_client)?);
+            let revoked = of_config.revoked.as_deref().map(revoked_serials).transpose()?.unwrap_or_default();
+            Ok::<_, TlsError>(Served { config, revoked })
+        };
+        Ok(Self { config: Arc::new(Reloading::new("certificates", paths, make)?), files })
+    }
+
+    /// Whether a certificate that was accepted before is still valid: not revoked since, and not expired.
+    pub fn still_accepts(&self, certificate: &Certificate) -> bool {
+        certificate.expires > SystemTime::now() && !self.config.get().revoked.contains(&certificate.serial)
+    }
+
+    /// The own certificate as its file has it.
+    pub fn certificate(&self) -> Option<Certificate> {
+        let own = self.files.own.as_ref()?;
+        Certificate::read(&own.certificate).ok()
+    }
+
+    /// The identity for the next handshake, from the files as they are now.
+    pub fn session(&self) -> ServerSession {
+        ServerSession(TlsAcceptor::from(Arc::clone(&self.config.get().config)))
+    }
+}
+
+impl ServerSession {
+    /// Shakes hands over an accepted socket. Gives the client's certificate, if it showed one.
+    ///
+    /// # Errors
+    /// The reason why either end refused.
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        socket: S,
+    ) -> io::Result<(TlsStream<S>, Option<Certificate>)> {
+        let stream = self.0.accept(socket).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let client = shown.map(|certificate| Certificate::parse(certificate)).transpose();
+        let client = client.map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        Ok((stream, client))
+    }
+}
+
+fn config(files: &IdentityFiles, needs_client: bool) -> Result<ServerConfig, TlsError> {
+    let Material { roots, own, revoked } = files.read()?;
+    let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
+    let (chain, key) = own.ok_or_else(|| fit(&"a server needs a certificate and a key"))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))
+        .with_crls(revoked)
+        .only_check_end_entity_revocation()
+        .allow_unknown_revocation_status();
+    let verifier = if needs_client { verifier } else { verifier.allow_unauthenticated() };
+    let verifier = verifier.build().map_err(|error| fit(&error))?;
+    ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| fit(&error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| fit(&error))
+}
+
+impl fmt::Debug for ServerIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerIdentity").field("files", &self.files).finish()
+    }
+}
