@@ -219,11 +219,13 @@ fn list(site: &Site, json: bool) -> Result<()> {
     let mut text =
         format!("site {}\n{:<10} {:<28} {:<22} {}\n", site.name(), "role", "member", "expires", "state");
     let issued = site.issued();
-    for (index, Issued { member, expires, revoked, .. }) in issued.iter().enumerate() {
+    for (index, certificate) in issued.iter().enumerate() {
+        let Issued { member, expires, revoked, .. } = certificate;
         let day = expires.split('T').next().unwrap_or_default();
         let is_renewed = issued[index + 1..].iter().any(|later| later.member == *member);
         let state = match revoked {
             Some(at) => format!("revoked {at}"),
+            None if certificate.has_expired() => "expired".to_owned(),
             None if is_renewed => "valid, renewed since".to_owned(),
             None => "valid".to_owned(),
         };

@@ -5,11 +5,12 @@
 //! | no | no | everybody |
 //! | no | yes | who shows a key |
 //! | yes | no | who shows a certificate; others get no connection |
-//! | yes | yes | who shows either |
+//! | yes | yes | who shows either; a key does not make a certificate good that is refused |
 //!
 //! Health is told to everybody who gets a connection.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use axum::extract::{Request, State};
@@ -62,6 +63,9 @@ impl Admission {
             None => ServerIdentity::mutual(files),
         });
         let identity = identity.transpose().map_err(|error| format!("tls: {error}"))?;
+        if let Some(own) = identity.as_ref().and_then(ServerIdentity::certificate) {
+            own.check_holder("cloud", &[]).map_err(|mistake| format!("tls.certificate_file: {mistake}"))?;
+        }
         Ok(Self { identity, keys })
     }
 
@@ -82,6 +86,10 @@ impl Admission {
             }
             (Some(_), Some(_)) => Ok(()),
             (Some(_) | None, _) => match &self.keys {
+                // The handshake has refused such a client already.
+                None if self.identity.is_some() => {
+                    refuse("expected a certificate of this service's authority")
+                }
                 None => Ok(()),
                 Some(keys) => {
                     let shown = authorization.and_then(|value| value.strip_prefix("Bearer "));
@@ -105,27 +113,43 @@ impl Keys {
     }
 }
 
-/// Keys of a file, one a line; empty lines and those that begin with `#` are passed over.
+/// Keys of a file, one a line; empty lines and those that begin with `#` are passed over. When the file changes, keys that are gone are
+/// refused: an empty file and a missing one leave none.
 fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
-    Reloading::new("keys of clients", vec![file.clone()], move || read_keys(&file))
+    let at_start = read_keys(&file)?;
+    if at_start.0.is_empty() {
+        return Err(format!("{}: expected a key in each line, found none", file.display()));
+    }
+    Reloading::new("keys of clients", vec![file.clone()], move || match std::fs::metadata(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Keys(Vec::new())),
+        Ok(_) | Err(_) => read_keys(&file),
+    })
 }
 
 fn read_keys(file: &Path) -> Result<Keys, String> {
     let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
-    let bytes = std::fs::metadata(file).map_err(|error| of(&error))?.len();
-    if bytes > MAX_FILE_BYTES {
-        return Err(of(&format!("expected at most {MAX_FILE_BYTES} bytes, found {bytes}")));
+    let metadata = std::fs::metadata(file).map_err(|error| of(&error))?;
+    if !metadata.is_file() {
+        return Err(of(&"expected a file, found something else"));
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(of(&format!("expected at most {MAX_FILE_BYTES} bytes, found {}", metadata.len())));
     }
     let text = std::fs::read_to_string(file).map_err(|error| of(&error))?;
-    let lines = text.lines().map(str::trim).zip(1..);
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).zip(1..);
     let keys = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).map(|(key, line)| {
+        let refuse = |reason: String| Err(of(&format!("line {line}: {reason}")));
+        if key.starts_with("-----BEGIN") {
+            return refuse(
+                "expected keys, one a line, found a file of a certificate or a private key".into(),
+            );
+        }
         if key.len() < MIN_KEY_BYTES {
-            return Err(of(&format!("line {line}: expected a key of {MIN_KEY_BYTES} characters or more")));
+            return refuse(format!("expected a key of {MIN_KEY_BYTES} characters or more"));
         }
         Ok(key.to_owned())
     });
-    let keys: Vec<_> = keys.collect::<Result<_, _>>()?;
-    if keys.is_empty() { Err(of(&"expected a key in each line, found none")) } else { Ok(Keys(keys)) }
+    keys.collect::<Result<_, _>>().map(Keys)
 }
 
 /// Refuses requests of clients that are not admitted; counts them.
@@ -176,9 +200,32 @@ mod tests {
 
     #[test]
     fn a_file_of_keys_that_cannot_work_is_named() {
-        for (text, reason) in [("# none\n", "expected a key"), ("short\n", "line 1: expected a key of 16")] {
+        for (text, reason) in [
+            ("# none\n", "expected a key"),
+            ("short\n", "line 1: expected a key of 16"),
+            ("-----BEGIN PRIVATE KEY-----\n", "found a file of a certificate"),
+        ] {
             let refused = with_keys(text).unwrap_err();
             assert!(refused.contains(reason) && !refused.contains("short"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_last_key_can_be_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        for is_removed in [false, true] {
+            std::fs::write(&file, "\u{feff}0123456789abcdef\n").unwrap();
+            let admission = Admission { identity: None, keys: Some(keys(file.clone()).unwrap()) };
+            let check = || admission.check(None, Some("Bearer 0123456789abcdef"));
+            assert_eq!(check(), Ok(()));
+            if is_removed {
+                std::fs::remove_file(&file).unwrap();
+            } else {
+                std::fs::write(&file, "# 0123456789abcdef\n").unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(1100));
+            assert!(check().is_err(), "removed: {is_removed}");
         }
     }
 

@@ -22,18 +22,18 @@ pub(crate) struct RefusedClients {
 }
 
 /// Why a client is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Reason {
     /// It asks for this network, which the service does not have.
     Network(NetworkId),
-    /// It shows no certificate and no key that are taken.
-    Unauthorized,
+    /// It shows no certificate and no key that are taken; with the holder of the certificate.
+    Unauthorized(String),
 }
 
 impl RefusedClients {
     /// Logs a request for another network than those that are served.
     pub(crate) fn log_network(&self, client: IpAddr, asked: NetworkId, served: &str) {
-        if self.is_time(client, Reason::Network(asked), Instant::now()) {
+        if self.is_time(client, &Reason::Network(asked), Instant::now()) {
             let asked = asked.short();
             warn!(
                 %client, asked, served,
@@ -44,23 +44,23 @@ impl RefusedClients {
 
     /// Logs a request of a client that is not admitted; `holder` of its certificate, if it showed one.
     pub(crate) fn log_unauthorized(&self, client: IpAddr, holder: &str, reason: &str) {
-        if self.is_time(client, Reason::Unauthorized, Instant::now()) {
+        if self.is_time(client, &Reason::Unauthorized(holder.to_owned()), Instant::now()) {
             warn!(%client, holder, reason, "a client is not admitted");
         }
     }
 
-    fn is_time(&self, client: IpAddr, reason: Reason, now: Instant) -> bool {
+    fn is_time(&self, client: IpAddr, reason: &Reason, now: Instant) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() >= MAX_CLIENTS {
             logged.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
         }
-        let last = logged.get(&(client, reason));
+        let last = logged.get(&(client, reason.clone()));
         let is_time = match last {
             Some(last) => now.saturating_duration_since(*last) >= PAUSE,
             None => logged.len() < MAX_CLIENTS,
         };
         if is_time {
-            logged.insert((client, reason), now);
+            logged.insert((client, reason.clone()), now);
         }
         is_time
     }
@@ -80,18 +80,19 @@ mod tests {
     fn each_client_and_reason_has_a_line_a_minute() {
         let (networks, now) = (RefusedClients::default(), Instant::now());
         let [first, second] = [1, 2].map(|byte| Reason::Network(NetworkId([byte; 32])));
-        assert!(networks.is_time(client(1), first, now));
-        assert!(!networks.is_time(client(1), first, now + PAUSE - Duration::from_millis(1)));
-        assert!(networks.is_time(client(1), second, now) && networks.is_time(client(2), first, now));
-        assert!(networks.is_time(client(1), first, now + PAUSE));
+        assert!(networks.is_time(client(1), &first, now));
+        assert!(!networks.is_time(client(1), &first, now + PAUSE - Duration::from_millis(1)));
+        assert!(networks.is_time(client(1), &second, now) && networks.is_time(client(2), &first, now));
+        assert!(networks.is_time(client(1), &first, now + PAUSE));
     }
 
     #[test]
     fn a_flood_of_clients_takes_bounded_memory_and_log() {
         let (networks, now) = (RefusedClients::default(), Instant::now());
-        let asked = Reason::Unauthorized;
-        let lines =
-            |from: usize, at| (from..from + 1000).filter(|&n| networks.is_time(client(n), asked, at)).count();
+        let asked = Reason::Unauthorized(String::new());
+        let lines = |from: usize, at| {
+            (from..from + 1000).filter(|&n| networks.is_time(client(n), &asked, at)).count()
+        };
         assert_eq!((lines(0, now), lines(1000, now)), (MAX_CLIENTS, 0));
         assert_eq!(lines(2000, now + PAUSE), MAX_CLIENTS);
         assert_eq!(networks.logged.lock().unwrap().len(), MAX_CLIENTS);

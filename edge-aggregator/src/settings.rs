@@ -9,7 +9,7 @@ use headwater_settings::{
     Bounded, CommandLine, Conf, List, SecuritySettings, Settings, Sources, Stop, TlsSettings,
     load_with_tables, word,
 };
-use headwater_transport::tls::ClientIdentity;
+use headwater_transport::tls::{Certificate, ClientIdentity};
 use serde::Deserialize;
 
 use crate::config::{
@@ -242,6 +242,9 @@ impl GroupSettings {
         let policy = self.policy.as_deref().map(Policy::read).transpose();
         let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
+        if let Some(role) = &role {
+            mistakes.extend(self.certificate_mistake(security, role));
+        }
         let Some((networks, role)) = networks.zip(role).filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
         };
@@ -258,6 +261,19 @@ impl GroupSettings {
             limits: self.limits,
             ..GroupConfig::new(self.site.clone(), self.group.clone(), networks)
         })
+    }
+
+    /// A certificate of `headwater enroll` that is not that of this group's leader or edge.
+    fn certificate_mistake(&self, security: &SecuritySettings, role: &Role) -> Option<String> {
+        let file = self.certificate_file.as_ref().or(security.tls.certificate_file.as_ref())?;
+        // A file that cannot be read is a mistake of its own.
+        let own = Certificate::read(file).ok()?;
+        let (site, group) = (self.site.as_str(), self.group.as_str());
+        let fits = match role {
+            Role::Leader { .. } => own.check_holder("leader", &[site, group]),
+            Role::Edge { id, .. } => own.check_holder("edge", &[site, group, id.as_str()]),
+        };
+        fits.err().map(|mistake| format!("certificate_file: {mistake}"))
     }
 
     /// Certificate of the group with the authority of the process; `None` where the group has none of its own.

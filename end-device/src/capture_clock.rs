@@ -73,7 +73,7 @@ pub(crate) enum ClockStep {
     },
     /// It was set back.
     Back {
-        /// Microseconds between the wall clock before and after.
+        /// Microseconds from the wall clock to the schedule, which goes on, or by which the clock moved, whichever is more.
         by_us: u64,
     },
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use headwater_inference::bundle::Bundle;
 use headwater_link::Link;
 use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, Slot};
+#[cfg(feature = "admin")]
 use headwater_transport::tls::ClientIdentity;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -39,6 +40,7 @@ pub struct DeviceHandle {
     boot: Boot,
     pub(crate) link: Link,
     /// What the device shows the broker.
+    #[cfg(feature = "admin")]
     pub(crate) identity: Option<ClientIdentity>,
     pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
@@ -115,9 +117,10 @@ impl Device {
             start_ms = clock.now().us / 1000, "device ready"
         );
         let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        let (device, slot, identity) = (config.id, config.slot, config.broker.identity);
+        let (device, slot) = (config.id, config.slot);
         Ok(DeviceHandle {
-            identity,
+            #[cfg(feature = "admin")]
+            identity: config.broker.identity,
             device,
             slot,
             boot,

@@ -1,9 +1,10 @@
 //! Writing files: whole or not at all, keys for their owner alone.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::error::EnrollError;
 
@@ -24,11 +25,47 @@ pub(crate) fn write(path: &Path, content: &str, rights: u32) -> Result<(), Enrol
     fs::rename(&beside, path).map_err(of)
 }
 
-/// Makes a folder, readable by its owner alone.
+/// Makes a folder, readable by its owner alone; one that exists stays as it is.
 pub(crate) fn make_folder(path: &Path) -> Result<(), EnrollError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| EnrollError::file(path, error))
+}
+
+/// Makes a folder, readable by its owner alone, or takes an empty one.
+pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
+    make_folder(path)?;
     let of = |error: std::io::Error| EnrollError::file(path, error);
-    fs::create_dir_all(path).map_err(of)?;
+    if fs::read_dir(path).map_err(of)?.next().is_some() {
+        return Err(EnrollError::file(path, "expected a new or an empty folder, found files in it"));
+    }
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(of)
+}
+
+/// Longest wait for another program that changes the same site.
+const LOCK_LIMIT: Duration = Duration::from_secs(20);
+
+/// Time between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until no other program holds the lock; it is held until the file is dropped.
+pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
+    let of = |error: std::io::Error| EnrollError::file(path, error);
+    let file =
+        OpenOptions::new().create(true).write(true).truncate(false).mode(SECRET).open(path).map_err(of)?;
+    let until = Instant::now() + LOCK_LIMIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(EnrollError::file(
+                    path,
+                    "another program changes this site; try again when it has ended",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(of(error)),
+        }
+    }
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, EnrollError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hall/                           folder of the site
-//!   site.json                     every certificate that was issued
+//!   site.json  site.lock          every certificate that was issued; one program at a time
 //!   authority.crt  authority.key  revoked.crl
 //!   broker/                       mosquitto.conf  access.rules, and those of every member:
 //!   cloud/                        certificate.pem  key.pem  authority.pem  revoked.crl

@@ -83,6 +83,14 @@ impl Member {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
             return refused(format!("expected 1 to {MAX_NAME_BYTES} of a-z A-Z 0-9 . _ -"));
         }
+        // Each is the name of a folder.
+        if [Some(name.as_str()), group.as_ref().map(GroupId::as_str)]
+            .iter()
+            .flatten()
+            .any(|name| matches!(*name, "." | ".."))
+        {
+            return refused("expected a name, found a folder".into());
+        }
         match (&group, role.has_group()) {
             (None, true) => refused("expected a group".into()),
             (Some(group), false) => refused(format!("serves all groups, found the group {group}")),
@@ -123,6 +131,9 @@ mod tests {
             (Role::Device, None, "cam-0", "expected a group"),
             (Role::Cloud, group(), "cloud", "serves all groups"),
             (Role::Device, group(), "", "expected 1 to 64"),
+            (Role::Device, group(), "..", "found a folder"),
+            (Role::Device, Some("..".parse().unwrap()), "cam-0", "found a folder"),
+            (Role::Cloud, None, ".", "found a folder"),
             (Role::Device, group(), "a,O=other", "expected 1 to 64"),
             (Role::Device, group(), &"x".repeat(65), "expected 1 to 64"),
         ] {

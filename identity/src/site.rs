@@ -1,6 +1,7 @@
 //! The folder of a site: the authority, what it issued, and the files that follow from it.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{GroupId, SiteId};
@@ -19,6 +20,7 @@ use crate::mosquitto::{self, BrokerOptions};
 const FORMAT: u32 = 1;
 
 /// Names of the site's files.
+const LOCK: &str = "site.lock";
 const SITE: &str = "site.json";
 const AUTHORITY: &str = "authority.crt";
 const AUTHORITY_KEY: &str = "authority.key";
@@ -46,11 +48,20 @@ pub struct Issued {
     pub revoked: Option<String>,
 }
 
+impl Issued {
+    /// Whether its validity is over.
+    pub fn has_expired(&self) -> bool {
+        OffsetDateTime::parse(&self.expires, &Rfc3339).is_ok_and(|end| end <= OffsetDateTime::now_utc())
+    }
+}
+
 /// The folder of a site.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
     record: Record,
+    /// Held until the end, so that no other program changes the site meanwhile.
+    _lock: File,
 }
 
 /// Content of `site.json`.
@@ -82,10 +93,11 @@ impl Site {
         days: u32,
     ) -> Result<Self, EnrollError> {
         if folder.join(SITE).exists() {
-            let site = Self::open(folder)?.record.site.to_string();
+            let site = read_record(&folder.join(SITE))?.site.to_string();
             return Err(EnrollError::SiteExists { folder: folder.into(), site });
         }
-        files::make_folder(folder)?;
+        files::make_empty_folder(folder)?;
+        let lock = files::lock(&folder.join(LOCK))?;
         let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
         let serial = serial_after(0);
         let (_, credentials) = Authority::generate(&site, serial)?;
@@ -101,7 +113,7 @@ impl Site {
             serial,
             issued: Vec::new(),
         };
-        let mut site = Self { folder, record };
+        let mut site = Self { folder, record, _lock: lock };
         let broker = Member::new(Role::Broker, None, Role::Broker.name())?;
         site.enroll(broker, hosts, days)?;
         Ok(site)
@@ -116,14 +128,10 @@ impl Site {
         if !path.exists() {
             return Err(EnrollError::file(&path, "no site is here; make one with `headwater enroll init`"));
         }
-        let record: Record =
-            serde_json::from_str(&files::read(&path)?).map_err(|error| EnrollError::file(&path, error))?;
-        if record.format != FORMAT {
-            let reason = format!("expected format {FORMAT}, found {}", record.format);
-            return Err(EnrollError::file(&path, reason));
-        }
+        let lock = files::lock(&folder.join(LOCK))?;
+        let record = read_record(&path)?;
         let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
-        Ok(Self { folder, record })
+        Ok(Self { folder, record, _lock: lock })
     }
 
     /// Name of the site.
@@ -169,6 +177,20 @@ impl Site {
                 None => EnrollError::Taken { name, role: holder.member.role.name() },
             });
         }
+        let taken = self.record.issued.iter().map(|issued| &issued.member).find(|other| {
+            match (&member.group, &other.group) {
+                // The folder of a group and that of a member of the whole site would be one.
+                (Some(group), None) => group.as_str() == other.name,
+                (None, Some(group)) => group.as_str() == member.name,
+                (Some(_), Some(_)) | (None, None) => false,
+            }
+        });
+        if let Some(other) = taken {
+            let (name, other) = (&member, other.role.name());
+            return Err(EnrollError::Name(format!(
+                "{name}: a group and the {other} would have one folder; choose another name"
+            )));
+        }
         let hosts: BTreeSet<String> = hosts.iter().cloned().collect();
         if member.role.is_server() == hosts.is_empty() {
             let expected = if hosts.is_empty() {
@@ -202,24 +224,18 @@ impl Site {
         self.issue(member, hosts, days)
     }
 
-    /// Revokes every certificate of a member; its name is not given again.
+    /// Revokes every certificate of a member; the name of a member that is no server is not given again. A second time it writes the same
+    /// files again, for a run that was interrupted.
     ///
     /// # Errors
-    /// [`EnrollError`]: no such member, a revoked one, or a file that cannot be written.
+    /// [`EnrollError`]: no such member, or a file that cannot be written.
     pub fn revoke(&mut self, member: &Member) -> Result<(), EnrollError> {
-        self.valid(member)?;
+        self.newest(member)?;
         let now = text(OffsetDateTime::now_utc());
-        let of_member = self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member));
-        of_member.for_each(|issued| issued.revoked = Some(now.clone()));
-        self.write()
-    }
-
-    /// The newest certificate of a member that is not revoked.
-    fn valid(&self, member: &Member) -> Result<&Issued, EnrollError> {
-        match self.newest(member)? {
-            Issued { revoked: Some(_), .. } => Err(EnrollError::Revoked(member.to_string())),
-            issued => Ok(issued),
+        for issued in self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member)) {
+            issued.revoked.get_or_insert_with(|| now.clone());
         }
+        self.write()
     }
 
     /// The newest certificate of a member.
@@ -255,8 +271,9 @@ impl Site {
     fn write(&mut self) -> Result<(), EnrollError> {
         let validity = self.next_validity(LIST_DAYS);
         let revoked = self.record.issued.iter().filter_map(|issued| {
-            let at = OffsetDateTime::parse(issued.revoked.as_ref()?, &Rfc3339).ok()?;
-            Some(Revoked { serial: issued.serial, at })
+            // A date that cannot be read revokes all the same.
+            let at = OffsetDateTime::parse(issued.revoked.as_ref()?, &Rfc3339);
+            Some(Revoked { serial: issued.serial, at: at.unwrap_or(OffsetDateTime::UNIX_EPOCH) })
         });
         let list = self.authority()?.revocation_list(revoked, validity)?;
         let record = serde_json::to_string_pretty(&self.record)
@@ -264,9 +281,6 @@ impl Site {
         files::write(&self.folder.join(SITE), &record, PUBLIC)?;
         files::write(&self.folder.join(REVOKED), &list, PUBLIC)?;
         let holders = || self.record.issued.iter().filter(|issued| issued.revoked.is_none());
-        for Issued { member, .. } in holders() {
-            files::write(&self.folder_of(member).join(REVOKED), &list, PUBLIC)?;
-        }
         let mut users: Vec<&Member> = Vec::new();
         for Issued { member, .. } in holders() {
             if !users.iter().any(|user| user.has_subject_of(member)) {
@@ -279,7 +293,11 @@ impl Site {
         files::write(&own.join("access.rules"), &access::rules(site, users), PUBLIC)?;
         let options = BrokerOptions { port: *broker_port, address: broker_address.clone(), folder: None };
         let folder = broker_folder.as_ref().unwrap_or(&own);
-        files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC)
+        files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC)?;
+        files::write(&own.join(REVOKED), &list, PUBLIC)?;
+        // A member whose folder was moved to its machine takes the list there.
+        let folders = holders().map(|issued| self.folder_of(&issued.member)).filter(|folder| folder.exists());
+        folders.into_iter().try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC))
     }
 
     fn authority(&self) -> Result<Authority, EnrollError> {
@@ -290,6 +308,17 @@ impl Site {
         self.record.serial = serial_after(self.record.serial);
         let expires = OffsetDateTime::now_utc() + Duration::days(days.into());
         Validity { serial: self.record.serial, expires }
+    }
+}
+
+fn read_record(path: &Path) -> Result<Record, EnrollError> {
+    let record: Record =
+        serde_json::from_str(&files::read(path)?).map_err(|error| EnrollError::file(path, error))?;
+    if record.format == FORMAT {
+        Ok(record)
+    } else {
+        let reason = format!("expected format {FORMAT}, found {}", record.format);
+        Err(EnrollError::file(path, reason))
     }
 }
 

@@ -199,7 +199,10 @@ fn keys_are_for_their_owner_alone_and_names_are_given_once() {
     hall.site.revoke(&member(Role::Device, "cam-0")).unwrap();
     let rules = fs::read_to_string(folder.join("broker/access.rules")).unwrap();
     assert!(!rules.contains("cam-0"), "{rules}");
-    assert_eq!(Site::open(folder).unwrap().issued(), hall.site.issued());
+    let Hall { site, .. } = hall;
+    let issued = site.issued().to_vec();
+    drop(site);
+    assert_eq!(Site::open(folder).unwrap().issued(), issued);
 }
 
 #[test]
@@ -233,4 +236,62 @@ fn the_brokers_folder_has_all_that_it_needs_for_another_machine() {
         );
     }
     assert!(!configuration.contains("authority.key"));
+}
+
+#[test]
+fn a_member_whose_folder_was_moved_away_stops_no_revocation() {
+    let mut hall = Hall::new();
+    let (device, other) = (hall.device("cam-0"), hall.device("cam-1"));
+    fs::rename(&device, device.with_file_name("moved")).unwrap();
+    hall.site.revoke(&member(Role::Device, "cam-1")).unwrap();
+    let broker = device.parent().unwrap().parent().unwrap().join("broker");
+    let rules = || fs::read_to_string(broker.join("access.rules")).unwrap();
+    assert!(rules().contains("cam-0") && !rules().contains("cam-1"), "{}", rules());
+    // A run that was interrupted is made good by a second one, and the first date stays.
+    let revoked = hall.site.issued().iter().find(|issued| issued.member.name == "cam-1").unwrap().clone();
+    fs::write(broker.join("access.rules"), "").unwrap();
+    hall.site.revoke(&member(Role::Device, "cam-1")).unwrap();
+    assert!(rules().contains("cam-0") && !rules().contains("cam-1"), "{}", rules());
+    assert!(hall.site.issued().contains(&revoked), "{revoked:?}");
+    hall.device("cam-2");
+    drop(other);
+}
+
+#[test]
+fn names_that_share_a_folder_are_refused() {
+    let mut hall = Hall::new();
+    hall.device("cam-0");
+    let folder = |role, group: Option<&str>, name: &str| {
+        Member::new(role, group.map(|group| group.parse().unwrap()), name).unwrap()
+    };
+    for (member, hosts) in [
+        (folder(Role::Device, Some("broker"), "cam-0"), vec![]),
+        (folder(Role::Cloud, None, "gate"), vec!["localhost".to_owned()]),
+    ] {
+        let refused = hall.site.enroll(member, &hosts, DAYS).unwrap_err().to_string();
+        assert!(refused.contains("one folder"), "{refused}");
+    }
+}
+
+#[test]
+fn a_site_is_made_in_an_empty_folder_alone_and_changed_by_one_program_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("authority.key"), "that of another site").unwrap();
+    let (name, hosts) = ("hall".parse().unwrap(), ["localhost".to_owned()]);
+    let options = BrokerOptions::default();
+    let refused = Site::create(folder.path(), name, &hosts, &options, DAYS).unwrap_err().to_string();
+    assert!(refused.contains("an empty folder"), "{refused}");
+    let site = folder.path().join("new");
+    drop(Site::create(&site, "hall".parse().unwrap(), &hosts, &options, DAYS).unwrap());
+    let adds: Vec<_> = (0..8)
+        .map(|number| {
+            let site = site.clone();
+            std::thread::spawn(move || {
+                let device = member(Role::Device, &format!("cam-{number}"));
+                Site::open(&site).unwrap().enroll(device, &[], DAYS).unwrap();
+            })
+        })
+        .collect();
+    adds.into_iter().for_each(|add| add.join().unwrap());
+    assert_eq!(Site::open(&site).unwrap().issued().len(), 9, "the broker and eight devices");
 }

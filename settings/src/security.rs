@@ -10,7 +10,7 @@ use headwater_transport::{BrokerAccess, Endpoint};
 use tracing::warn;
 
 use crate::sections::BrokerSettings;
-use crate::values::List;
+use crate::values::{List, Mistake};
 
 /// Settings of links that others could read or forge.
 #[derive(Clone, Debug, Default, Conf)]
@@ -20,7 +20,7 @@ pub struct SecuritySettings {
     pub insecure: bool,
     /// Public keys of `headwater sign`, with commas between. Bundles without a signature by one of them are refused. Left out: every bundle
     /// is taken.
-    #[conf(long, env)]
+    #[conf(long, env, value_parser = public_keys)]
     pub trusted_keys: Option<List<VerifyingKey>>,
     /// Section `[tls]`.
     #[conf(flatten, prefix)]
@@ -162,6 +162,14 @@ impl SecuritySettings {
     }
 }
 
+/// Reads public keys. A mistake does not repeat the text: it may be the private half.
+fn public_keys(text: &str) -> Result<List<VerifyingKey>, Mistake> {
+    text.parse().map_err(|_: Mistake| {
+        let found = text.chars().count();
+        Mistake(format!("expected public keys of 64 hex digits, with commas between, found {found} characters that are none"))
+    })
+}
+
 /// Whether a host is this machine by its name or address.
 fn is_own_host(endpoint: &Endpoint) -> bool {
     let host = endpoint.host();
@@ -232,6 +240,14 @@ mod tests {
         assert!(check("0.0.0.0:8600", false, false).unwrap_err().contains("--insecure allows it"));
         assert_eq!(check("0.0.0.0:8600", true, false), Ok(()));
         assert_eq!(check("0.0.0.0:8600", false, true), Ok(()));
+    }
+
+    #[test]
+    fn a_mistake_in_trusted_keys_does_not_repeat_them() {
+        let key = "c0ffee".repeat(10) + "c0ff";
+        assert_eq!(public_keys(&format!("{key},{key}")).unwrap().0.len(), 2);
+        let Mistake(refused) = public_keys("MFECAQEwBQYDK2Vw").unwrap_err();
+        assert!(refused.contains("64 hex digits") && !refused.contains("MFEC"), "{refused}");
     }
 
     #[test]

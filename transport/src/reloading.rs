@@ -1,9 +1,10 @@
 //! A value that is made from files, and made anew when one of them changes.
 
 use std::fmt::{self, Display};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
@@ -25,10 +26,13 @@ struct State<T> {
     value: Arc<T>,
     versions: Vec<Version>,
     checked: Instant,
+    /// Whether the files of these versions could not be used: rights, or a moment between two writes.
+    has_failed: bool,
 }
 
-/// What tells two versions of a file apart; `None` for a file that is not there.
-type Version = Option<(SystemTime, u64)>;
+/// What tells two versions of a file apart: its number, size, and times of change in seconds and nanoseconds; `None` for a file that is not
+/// there.
+type Version = Option<[i64; 6]>;
 
 impl<T> Reloading<T> {
     /// Makes the value for the first time. `what` names it in the log.
@@ -42,7 +46,7 @@ impl<T> Reloading<T> {
     ) -> Result<Self, E> {
         let versions = versions(&files);
         let value = Arc::new(make()?);
-        let state = Mutex::new(State { value, versions, checked: Instant::now() });
+        let state = Mutex::new(State { value, versions, checked: Instant::now(), has_failed: false });
         let make = Box::new(move || make().map_err(|reason| reason.to_string()));
         Ok(Self { what, files, make, state })
     }
@@ -53,17 +57,21 @@ impl<T> Reloading<T> {
         if state.checked.elapsed() >= CHECK_EVERY {
             state.checked = Instant::now();
             let versions = versions(&self.files);
-            if versions != state.versions {
-                // A version that cannot be used is reported once.
+            let is_new = versions != state.versions;
+            if is_new || state.has_failed {
                 state.versions = versions;
-                match (self.make)() {
-                    Ok(value) => {
-                        state.value = Arc::new(value);
-                        info!(files = ?self.files, "{} replaced", self.what);
-                    }
-                    Err(reason) => {
+                let made = (self.make)();
+                match &made {
+                    Ok(_) => info!(files = ?self.files, "{} replaced", self.what),
+                    // A version that cannot be used is reported once, and tried again.
+                    Err(reason) if is_new => {
                         error!(reason, "replaced {} cannot be used; the earlier ones stay in use", self.what);
                     }
+                    Err(_) => {}
+                }
+                state.has_failed = made.is_err();
+                if let Ok(value) = made {
+                    state.value = Arc::new(value);
                 }
             }
         }
@@ -82,8 +90,52 @@ impl<T> fmt::Debug for Reloading<T> {
 
 fn versions(files: &[PathBuf]) -> Vec<Version> {
     let version = |file: &Path| {
-        let metadata = std::fs::metadata(file).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+        let of = std::fs::metadata(file).ok()?;
+        Some([
+            of.ino().cast_signed(),
+            of.size().cast_signed(),
+            of.mtime(),
+            of.mtime_nsec(),
+            of.ctime(),
+            of.ctime_nsec(),
+        ])
     };
     files.iter().map(|file| version(file)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The value once it has been looked at again.
+    fn later(value: &Reloading<String>) -> String {
+        std::thread::sleep(CHECK_EVERY + Duration::from_millis(50));
+        (*value.get()).clone()
+    }
+
+    #[test]
+    fn a_file_of_the_same_size_is_read_again_and_one_that_cannot_be_used_is_tried_again() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (file, gate) = (folder.path().join("value"), folder.path().join("gate"));
+        fs::write(&file, "one").expect("writes");
+        fs::write(&gate, "").expect("writes");
+        let (path, is_open) = (file.clone(), gate.clone());
+        let make = move || match is_open.exists() {
+            true => fs::read_to_string(&path).map_err(|error| error.to_string()),
+            false => Err("closed".to_owned()),
+        };
+        let value = Reloading::new("values", vec![file.clone()], make).expect("a value");
+        let modified = fs::metadata(&file).and_then(|of| of.modified()).expect("a time");
+        fs::write(&file, "two").expect("writes");
+        fs::File::open(&file).and_then(|file| file.set_modified(modified)).expect("sets the time");
+        assert_eq!(later(&value), "two");
+        // The reason passes without a change of the file, as with its rights or those of a folder.
+        fs::remove_file(&gate).expect("removes");
+        fs::write(&file, "six").expect("writes");
+        assert_eq!(later(&value), "two");
+        fs::write(&gate, "").expect("writes");
+        assert_eq!(later(&value), "six");
+    }
 }

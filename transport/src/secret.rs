@@ -52,7 +52,11 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 fn first_line(file: &Path) -> Result<String, String> {
     let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
-    let bytes = std::fs::metadata(file).map_err(|error| of(&error))?.len();
+    let metadata = std::fs::metadata(file).map_err(|error| of(&error))?;
+    if !metadata.is_file() {
+        return Err(of(&"expected a file, found something else"));
+    }
+    let bytes = metadata.len();
     if bytes > MAX_BYTES {
         return Err(of(&format!("expected at most {MAX_BYTES} bytes, found {bytes}")));
     }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The broker puts all claims into one order, so that of two claims with one term the first one counts. A leader publishes its claim
-//! every [`BEAT`]; a claim that nobody has renewed for [`SILENT`] belongs to a dead leader.
+//! every [`BEAT`]. A leader that is silent for [`SILENT`] is named; its claim is followed only by a process with its journal, where it never led, or
+//! by `--take-over`.
 
 mod held;
 mod instance;
@@ -29,7 +30,7 @@ use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
 /// Time between two publications of a leader's claim.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
-/// A claim that was not published for this time belongs to a dead leader.
+/// A leader whose claim was not published for this time is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(20);
 
 /// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later still precedes the own one.

@@ -200,6 +200,7 @@ impl Agent {
             Submitted::Shed(job) => {
                 debug!(sample = %job.sample, "view shed: the section is behind");
                 self.publisher.report().shed += 1;
+                self.give_up(job.sample, GiveUpReason::SHED, "the section is behind");
             }
         }
     }

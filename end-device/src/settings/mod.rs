@@ -12,6 +12,7 @@ use headwater_settings::{
     AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Mistake,
     SecuritySettings, Settings, Sources, Stop, word,
 };
+use headwater_transport::tls::ClientIdentity;
 use serde::Deserialize;
 
 use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
@@ -237,6 +238,11 @@ impl DeviceSettings {
         let policy = policy.map_err(|reason| DeviceError::Unfit(format!("policy: {reason}")))?;
         let broker = self.security.broker_access(&self.broker);
         let broker = broker.map_err(|mistakes| DeviceError::Unfit(mistakes.join("; ")))?;
+        if let Some(own) = broker.identity.as_ref().and_then(ClientIdentity::certificate) {
+            let holder = [self.site.as_str(), self.group.as_str(), self.id.as_str()];
+            let fits = own.check_holder("device", &holder);
+            fits.map_err(|mistake| DeviceError::Unfit(format!("tls.certificate_file: {mistake}")))?;
+        }
         Ok(DeviceConfig {
             site: self.site.clone(),
             group: self.group.clone(),

@@ -40,6 +40,8 @@ impl GiveUpReason {
     pub(crate) const DISK: Self = Self("disk");
     /// It could not be written because the disk is full.
     pub(crate) const DISK_FULL: Self = Self("disk_full");
+    /// The section was too slow for its view.
+    pub(crate) const SHED: Self = Self("shed");
     /// It is larger than the broker takes.
     pub(crate) const REFUSED: Self = Self("refused");
 

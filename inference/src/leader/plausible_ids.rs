@@ -184,8 +184,13 @@ impl PlausibleIds {
         }
         let numbering = self.numbering.unwrap_or(Numbering::Source);
         let limit = Limit::Clock { difference_ms, is_behind, max_ms, numbering };
-        // An id that runs ahead after a clock was set back becomes plausible with time.
-        let is_final = late && difference_ms > MAX_LATE_MS && !doubts_wall;
+        // An id that runs ahead becomes plausible with time. Where a decided sample vouches for the wall clock it must not: its device has a
+        // wrong clock, and would decide the future alone.
+        let vouched = self.confirmed.is_some_and(|sample| {
+            sample.0.saturating_mul(period_ms).abs_diff(wall_ms) <= self.max_clock_difference_ms
+        });
+        let is_impossible = difference_ms > MAX_LATE_MS || (vouched && !is_behind);
+        let is_final = late && is_impossible && !doubts_wall;
         Err(Implausible { sample, limit, is_final })
     }
 
@@ -370,6 +375,9 @@ mod tests {
             ] {
                 assert_eq!(ids.takes_late(at(ms)), expected, "{numbering}, {ms} ms late");
             }
+            ids.confirm(SampleId(at(WALL_MS - MAX_MS)));
+            let ahead = at(WALL_MS + MAX_MS + period_ms);
+            assert_eq!(ids.takes_late(ahead), Err(true), "{numbering}: the future is not decided alone");
         }
     }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headwater_group::GroupClient;
+use headwater_group::{GroupClient, GroupError};
 use headwater_protocol::{Decision, Dropped, Exit, SampleId, SlotPresence};
 use tokio::time::sleep;
 
-use super::{GROUPS, LIMIT, PERIOD_MS, Site};
+use super::{DEVICES, GROUPS, LIMIT, PERIOD_MS, Part, Site};
 use crate::journal_contents::JournalContents;
 
 /// Frames of the shipped archive; a sample's id picks one.
@@ -20,9 +20,45 @@ const SEEN_WITHIN: Duration = Duration::from_secs(5);
 /// Answers of complete samples by frame, from a time without faults.
 pub type Reference = BTreeMap<u64, (Exit, u16)>;
 
-/// Sample ids of a stretch of time.
+/// A stretch of time.
 #[derive(Clone, Debug)]
-pub struct Window(pub RangeInclusive<u64>);
+pub struct Window {
+    /// Its sample ids.
+    pub samples: RangeInclusive<u64>,
+    /// Captures that every device of a group had missed before, by group.
+    missed_before: Vec<u64>,
+}
+
+impl Window {
+    /// Begins with the next sample and has so many.
+    pub fn begin(site: &Site, samples: u64) -> Self {
+        let first = sample_now() + 1;
+        let missed_before = GROUPS.iter().map(|group| site.missed_by_all(group)).collect();
+        Self { samples: first..=first + samples - 1, missed_before }
+    }
+
+    /// Ends it with the present sample.
+    #[must_use]
+    pub fn ended_now(self) -> Self {
+        Self { samples: *self.samples.start()..=sample_now(), ..self }
+    }
+}
+
+impl Site {
+    /// Captures that the device of a group with the fewest misses has counted in its log.
+    fn missed_by_all(&self, group: &str) -> u64 {
+        let index = GROUPS.iter().position(|name| *name == group).unwrap_or_default();
+        let missed = (0..DEVICES).map(|slot| {
+            let log =
+                std::fs::read_to_string(self.log(Part::Device { group: index, slot })).unwrap_or_default();
+            let counts = log.lines().filter(|line| line.contains("captures missed"));
+            let counts = counts
+                .filter_map(|line| line.split_once("missed=")?.1.split(' ').next()?.parse::<u64>().ok());
+            counts.sum()
+        });
+        missed.min().unwrap_or_default()
+    }
+}
 
 /// How the samples of a group ended.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +71,8 @@ pub struct Outcome {
     pub dropped: BTreeMap<Dropped, u64>,
     /// Samples without an end.
     pub open: Vec<u64>,
+    /// Captures that every device of the group has missed by its own count: a busy machine can be late for a sample at all of them.
+    pub missed: u64,
     /// Samples with two different decisions.
     pub contradicted: u64,
     /// Complete samples with another answer or exit than in the reference.
@@ -44,9 +82,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Samples without an end that some device may have captured.
+    pub fn lost(&self) -> u64 {
+        (self.open.len() as u64).saturating_sub(self.missed)
+    }
+
     /// Whether each sample has one end, and no answer is wrong.
     pub fn is_sound(&self) -> bool {
-        self.open.is_empty() && self.contradicted == 0 && self.wrong.is_empty()
+        self.lost() == 0 && self.contradicted == 0 && self.wrong.is_empty()
     }
 }
 
@@ -56,20 +99,26 @@ pub fn sample_now() -> u64 {
     now.as_millis() as u64 / PERIOD_MS
 }
 
-/// Receives messages of every client for a time.
+/// Receives messages of every client for a time. Messages that cannot be read are passed over: rogue clients send them.
 ///
 /// # Panics
-/// For a message of a leader that cannot be read, and when a client has ended.
+/// When a client has ended.
 pub async fn receive(clients: &mut [GroupClient], time: Duration) {
     let until = Instant::now() + time;
     loop {
         for client in clients.iter_mut() {
-            while client.try_next().expect("messages of the leader").is_some() {}
+            loop {
+                match client.try_next() {
+                    Ok(None) => break,
+                    Ok(Some(_)) | Err(GroupError::Message { .. }) => {}
+                    Err(ended) => panic!("a client: {ended}"),
+                }
+            }
         }
         if Instant::now() >= until {
             return;
         }
-        sleep(Duration::from_millis(10)).await;
+        sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -80,7 +129,7 @@ pub async fn receive(clients: &mut [GroupClient], time: Duration) {
 pub async fn outcomes(
     site: &Site,
     clients: &mut [GroupClient],
-    window: &Window,
+    Window { samples: window, missed_before }: Window,
     reference: &Reference,
 ) -> Vec<Outcome> {
     let (until, mut ended) = (Instant::now() + LIMIT, None);
@@ -89,11 +138,15 @@ pub async fn outcomes(
         let outcomes: Vec<_> = GROUPS
             .iter()
             .zip(clients.iter())
-            .map(|(group, client)| {
-                outcome(&JournalContents::read(&site.journal(group)), client, window, reference)
+            .zip(&missed_before)
+            .map(|((group, client), before)| {
+                let mut outcome =
+                    outcome(&JournalContents::read(&site.journal(group)), client, &window, reference);
+                outcome.missed = site.missed_by_all(group).saturating_sub(*before);
+                outcome
             })
             .collect();
-        let have_ended = outcomes.iter().all(|outcome| outcome.open.is_empty());
+        let have_ended = outcomes.iter().all(|outcome| outcome.lost() == 0);
         let are_seen = outcomes.iter().all(|outcome| outcome.unseen == 0);
         // What a client has not received by then it never will.
         let seen_until = if have_ended { *ended.get_or_insert(Instant::now() + SEEN_WITHIN) } else { until };
@@ -106,11 +159,13 @@ pub async fn outcomes(
 fn outcome(
     journal: &JournalContents,
     client: &GroupClient,
-    Window(window): &Window,
+    window: &RangeInclusive<u64>,
     reference: &Reference,
 ) -> Outcome {
-    let mut outcome = Outcome { contradicted: client.account().contradicted_count(), ..Outcome::default() };
+    let mut outcome = Outcome::default();
     for sample in window.clone().map(SampleId) {
+        let is_contradicted = client.account().sample(sample).is_some_and(|sample| sample.is_contradicted);
+        outcome.contradicted += u64::from(is_contradicted);
         match (journal.decided.get(&sample), journal.dropped.get(&sample)) {
             (Some(decision), None) => {
                 outcome.decided += 1;

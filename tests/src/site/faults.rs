@@ -148,7 +148,7 @@ impl Row {
     pub fn line(&self) -> String {
         let name = self.fault.name();
         if let Some(reason) = &self.skipped {
-            return format!("| {name} | not run: {reason} | | | | | | | |");
+            return format!("| {name} | not run: {reason} | | | | | | | | |");
         }
         let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>();
         let mut dropped = BTreeMap::new();
@@ -161,12 +161,13 @@ impl Row {
         }
         let growth = self.growth.map(|(part, kib)| format!("{kib:+} KiB ({part})")).unwrap_or_default();
         format!(
-            "| {name} | {} | {} | {} | {} | {} | {} | {} | {growth} |",
+            "| {name} | {} | {} | {} | {} | {} | {} | {} | {} | {growth} |",
             self.samples,
             sum(|outcome| outcome.decided),
             sum(|outcome| outcome.complete),
             if drops.is_empty() { "0" } else { &drops },
-            sum(|outcome| outcome.open.len() as u64),
+            sum(|outcome| outcome.open.len() as u64 - outcome.lost()),
+            sum(Outcome::lost),
             sum(|outcome| outcome.contradicted + outcome.wrong.len() as u64),
             sum(|outcome| outcome.unseen),
         )
@@ -175,8 +176,8 @@ impl Row {
 
 /// Head of the table.
 pub const HEAD: &str = "\
-| fault | samples | decided | of these complete | dropped, by reason | without an end | two answers or a wrong one | not seen by the client | memory |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+| fault | samples | decided | of these complete | dropped, by reason | captured by no camera | without an end | two answers or a wrong one | not seen by the client | memory |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
 /// Prepares what the rows need: clocks that can step, for a device and the aggregator.
 ///
@@ -225,9 +226,9 @@ pub async fn run(
     clients: &mut [GroupClient],
     (reference, extent): (&Reference, Extent),
 ) -> Row {
-    let (first, before) = (sample_now() + 1, site.resident_kib());
     let each = extent.samples / GROUPS.len() as u64;
-    let last = first + each - 1;
+    let (window, before) = (Window::begin(site, each), site.resident_kib());
+    let (first, last) = (*window.samples.start(), *window.samples.end());
     let time = Duration::from_millis(each * PERIOD_MS);
     let mut random = extent.seed;
     let skipped = match fault {
@@ -299,27 +300,21 @@ pub async fn run(
     if now < last {
         receive(clients, Duration::from_millis((last - now) * PERIOD_MS)).await;
     }
-    let outcomes = outcomes(site, clients, &Window(first..=last), reference).await;
+    let outcomes = outcomes(site, clients, window, reference).await;
     let after = site.resident_kib();
-    let growth = before.iter().filter_map(|(part, before)| {
+    if let Fault::Clock(Target::Device, _) = fault {
+        // A device never goes back to an id: after a step forward and back it stays ahead until the wall clock comes there. A restart ends that.
+        site.kill(CLOCKED_DEVICE);
+        site.start(CLOCKED_DEVICE);
+        receive(clients, Duration::from_secs(3)).await;
+    }
+    let growth = before.iter().filter_map(|(part, (process, before))| {
         // A part that was started again has a memory of its own.
-        let is_same = !matches!(fault, Fault::Kill(_)) || !is_hit(fault, *part);
-        Some((*part, after.get(part)?.cast_signed() - before.cast_signed())).filter(|_| is_same)
+        let (_, now) = after.get(part).filter(|(now, _)| now == process)?;
+        Some((*part, now.cast_signed() - before.cast_signed()))
     });
     let growth = growth.max_by_key(|(_, kib)| *kib);
     Row { fault, samples: (last - first + 1) * GROUPS.len() as u64, outcomes, growth, skipped: None }
-}
-
-fn is_hit(fault: Fault, part: Part) -> bool {
-    match fault {
-        Fault::Kill(Target::Device) => matches!(part, Part::Device { .. }),
-        Fault::Kill(Target::Aggregator) => part == Part::Aggregator,
-        Fault::Kill(Target::Cloud) => part == Part::Cloud,
-        Fault::Kill(Target::Broker) => part == Part::Broker,
-        Fault::None | Fault::Stop(_) | Fault::Clock(..) | Fault::FullDisk | Fault::Renew | Fault::Revoke => {
-            false
-        }
-    }
 }
 
 /// Fills the disk of the journals, and frees it after the pause.

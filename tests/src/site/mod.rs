@@ -376,14 +376,17 @@ impl Site {
             .collect()
     }
 
-    /// Resident memory of each running part in KiB.
-    pub fn resident_kib(&self) -> BTreeMap<Part, u64> {
+    /// Process and resident memory, KiB, of each running part.
+    pub fn resident_kib(&self) -> BTreeMap<Part, (u32, u64)> {
         let resident = |program: &Program| {
             let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).ok()?;
             let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
             line.trim().trim_end_matches(" kB").parse().ok()
         };
-        self.running.iter().filter_map(|(part, program)| Some((*part, resident(program)?))).collect()
+        self.running
+            .iter()
+            .filter_map(|(part, program)| Some((*part, (program.id(), resident(program)?))))
+            .collect()
     }
 
     /// What a member of a group shows the broker.

@@ -9,7 +9,7 @@ use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::crl::CertificateList;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::ObjectIdentifier;
-use x509_cert::der::{Decode, Tagged};
+use x509_cert::der::{Decode, Encode, Tagged};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -77,6 +77,25 @@ impl Certificate {
         })
     }
 
+    /// Checks that a certificate of `headwater enroll` is that of this holder: its role, and of its subject the parts that are given, as site,
+    /// group and name. Other authorities name no role, and may name their holders as they like.
+    ///
+    /// # Errors
+    /// Expected and found.
+    pub fn check_holder(&self, role: &str, subject: &[&str]) -> Result<(), String> {
+        let Some(found) = &self.role else { return Ok(()) };
+        let parts = [&self.site, &self.group, &self.name].map(|part| part.clone().unwrap_or_default());
+        let is_same = parts.iter().zip(subject).all(|(found, expected)| found == expected);
+        if found == role && is_same {
+            return Ok(());
+        }
+        let expected = if subject.is_empty() { String::new() } else { format!(" {}", subject.join("/")) };
+        Err(format!(
+            "expected the certificate of the {role}{expected}, found that of the {found} {}",
+            parts.join("/")
+        ))
+    }
+
     /// Who holds it, for people: group, name and role as far as it says; `None` where it says nothing.
     pub fn holder(&self) -> Option<String> {
         let name = [&self.group, &self.name].into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
@@ -117,6 +136,20 @@ pub(super) fn revoked_serials(file: &Path) -> Result<BTreeSet<String>, TlsError>
         serials.extend(revoked.iter().map(|entry| hex(entry.serial_number.as_bytes())));
     }
     Ok(serials)
+}
+
+/// Subject of a certificate in DER; `None` where it cannot be read.
+pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
+    x509_cert::Certificate::from_der(certificate).ok()?.tbs_certificate.subject.to_der().ok()
+}
+
+/// Issuer of a revocation list in DER.
+///
+/// # Errors
+/// What is wrong with the list.
+pub(super) fn issuer_of_list(list: &[u8]) -> Result<Vec<u8>, String> {
+    let list = CertificateList::from_der(list).map_err(|error| format!("revocation list: {error}"))?;
+    list.tbs_cert_list.issuer.to_der().map_err(|error| format!("revocation list: {error}"))
 }
 
 fn hex(bytes: &[u8]) -> String {

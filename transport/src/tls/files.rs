@@ -7,6 +7,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
+use super::certificate::{issuer_of_list, subject};
 use super::error::TlsError;
 
 /// Largest file of an identity, bytes; a list of revoked certificates takes about 40 bytes for each.
@@ -59,9 +60,33 @@ impl IdentityFiles {
         let own = self.own.as_ref().map(|own| Ok((certificates(&own.certificate)?, key(&own.key)?)));
         let revoked = match &self.revoked {
             None => Vec::new(),
-            Some(file) => revocation_lists(file)?,
+            Some(file) => self.checked_lists(file)?,
         };
         Ok(Material { roots: Arc::new(roots), own: own.transpose()?, revoked })
+    }
+}
+
+impl IdentityFiles {
+    /// The revocation lists of a file, each of one of the authorities: any other would end every handshake.
+    fn checked_lists(&self, file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+        let authorities = certificates(&self.authority)?;
+        let names: Vec<_> = authorities.iter().filter_map(|authority| subject(authority)).collect();
+        let lists = revocation_lists(file)?;
+        for list in &lists {
+            let issuer = issuer_of_list(list).map_err(|reason| TlsError::file(file, &reason))?;
+            if !names.contains(&issuer) {
+                let found = String::from_utf8_lossy(&issuer)
+                    .chars()
+                    .filter(char::is_ascii_graphic)
+                    .collect::<String>();
+                let reason = format!(
+                    "expected a list of the authority in {}, found one of {found:?}",
+                    self.authority.display()
+                );
+                return Err(TlsError::file(file, &reason));
+            }
+        }
+        Ok(lists)
     }
 }
 
@@ -93,7 +118,12 @@ fn all_in<T: PemObject>(file: &Path, what: &str) -> Result<Vec<T>, TlsError> {
 
 fn content(file: &Path) -> Result<Vec<u8>, TlsError> {
     let of = |error: std::io::Error| TlsError::file(file, &error);
-    let bytes = std::fs::metadata(file).map_err(of)?.len();
+    let metadata = std::fs::metadata(file).map_err(of)?;
+    // A pipe would block every handshake.
+    if !metadata.is_file() {
+        return Err(TlsError::file(file, &"expected a file, found something else"));
+    }
+    let bytes = metadata.len();
     if bytes > MAX_FILE_BYTES {
         let reason = format!("expected at most {MAX_FILE_BYTES} bytes, found {bytes}");
         return Err(TlsError::file(file, &reason));
