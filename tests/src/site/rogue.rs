@@ -151,7 +151,7 @@ impl Attack {
                 let all: SlotSet = Slot::first(6).collect();
                 vec![(
                     scene.topics.name(&Topic::Request),
-                    scene.message(&Body::Request(all), (next, 0), None),
+                    scene.message(&Body::Request(all), (next, 0xbad), None),
                     false,
                 )]
             }
