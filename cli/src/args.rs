@@ -119,7 +119,7 @@ pub struct DemoArgs {
     pub threshold: Option<f32>,
 }
 
-/// What the program shows a broker, and whom it trusts.
+/// Identity of the program at a broker, and the authorities that it trusts.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SecurityArgs {
     /// Certificates of the authorities whose brokers are trusted (PEM); needed for mqtts://.

@@ -56,7 +56,7 @@ pub enum EnrollCommand {
     },
     /// Give members their certificates and keys.
     Add {
-        /// What the members may do.
+        /// Role of the members.
         role: RoleWord,
         /// Names: the ids of devices or edges. Left out: the role, for a leader, the cloud or an operator.
         names: Vec<String>,
@@ -145,7 +145,7 @@ impl From<RoleWord> for Role {
     }
 }
 
-/// What the broker needs after a change.
+/// Advice after a change of the rules or of the broker's certificate.
 const READ_AGAIN: &str =
     "the broker reads rules, certificate and revoked.crl of its folder again at: kill -HUP PID\n";
 

@@ -143,7 +143,7 @@ impl Shared {
         Duration::from_millis(self.config.grace_ms.get().into())
     }
 
-    /// What a group shows the broker.
+    /// TLS identity of a group's connection to the broker.
     fn identity(&self, group: &GroupConfig) -> Option<ClientIdentity> {
         group.identity.clone().or_else(|| self.broker.identity.clone())
     }

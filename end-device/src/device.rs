@@ -39,7 +39,7 @@ pub struct DeviceHandle {
     slot: Slot,
     boot: Boot,
     pub(crate) link: Link,
-    /// What the device shows the broker.
+    /// TLS identity of the connection to the broker.
     #[cfg(feature = "admin")]
     pub(crate) identity: Option<ClientIdentity>,
     pub(crate) report: SharedReport,

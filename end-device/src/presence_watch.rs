@@ -27,7 +27,7 @@ const LONGEST_US: u64 = 30_000_000;
 /// Time of quiet after which a disturbance is logged again, and the distances between corrections begin anew.
 const QUIET_US: u64 = 60_000_000;
 
-/// What the broker keeps in place of a message of this device.
+/// A difference between a message of this device and the one that the broker keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disturbance {
     /// The birth was removed.

@@ -134,7 +134,7 @@ impl SampleAccount {
         self.samples.values().filter_map(|sample| sample.decision.as_ref()).map(|(decision, _)| decision)
     }
 
-    /// What is known of one sample; `None` for one without trigger and decision.
+    /// Trigger and decision of one sample; `None` for a sample that has neither.
     pub fn sample(&self, sample: SampleId) -> Option<&AccountedSample> {
         self.samples.get(&sample)
     }

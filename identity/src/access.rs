@@ -42,7 +42,7 @@ fn full(site: &SiteId, group: &GroupId, topic: &str) -> String {
     format!("headwater/v1/{site}/{group}/{topic}")
 }
 
-/// What a member publishes and reads, under the topics of its group.
+/// Topics under those of its group that a member publishes and reads.
 fn rules_of(member: &Member) -> Vec<(Access, String)> {
     use Access::{Read, Write};
     let name = &member.name;

@@ -49,7 +49,7 @@ pub enum EnrollError {
     /// A certificate or a list cannot be made.
     #[error("{what}: {reason}")]
     Certificate {
-        /// What was to be made.
+        /// The certificate, list or key that could not be made.
         what: String,
         /// The reason.
         reason: String,

@@ -46,7 +46,7 @@ pub(super) fn site_settings(args: &DemoArgs) -> anyhow::Result<SiteSettings> {
     Ok(settings)
 }
 
-/// What the demo shows the broker: the operator's certificate of a site that was enrolled.
+/// Certificate of the operator of an enrolled site, for the demo's connection to the broker.
 pub(super) fn operator(args: &DemoArgs, group: &GroupId) -> SecurityArgs {
     let own = args.site_dir.as_ref().map(|folder| folder.join(group.as_str()).join("operator"));
     let file = |name: &str| own.as_ref().map(|own| own.join(name));

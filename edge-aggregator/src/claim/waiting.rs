@@ -50,7 +50,7 @@ struct Claimed {
     is_back: bool,
 }
 
-/// What a waiting leader does now.
+/// Next action of a waiting leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing before [`Waiting::timer`].

@@ -50,7 +50,7 @@ pub(super) struct Reader<'a> {
     failure: Option<io::Error>,
 }
 
-/// What a reader found beside the entries.
+/// Unfinished line, damage and closed samples that a reader found in a journal.
 #[derive(Debug)]
 pub(super) struct Read {
     /// Where the last line begins that was never finished.
