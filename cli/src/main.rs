@@ -39,7 +39,8 @@ fn main() -> ExitCode {
 fn explain(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let shown = redacted(&text);
-    if shown == text {
+    // Help repeats nothing of the command line.
+    if shown == text || !error.use_stderr() {
         // A reader that has closed the pipe needs no help.
         let _ = error.print();
     } else {

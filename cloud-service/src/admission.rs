@@ -19,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use headwater_protocol::Fault;
 use headwater_transport::tls::{Certificate, ServerIdentity};
-use headwater_transport::{Reloading, RequestConnection};
+use headwater_transport::{Reloading, RequestConnection, read_bounded, warn_of_readers};
 
 use crate::app::CloudState;
 use crate::refusal::Refusal;
@@ -116,6 +116,7 @@ impl Keys {
 /// Keys of a file, one a line; empty lines and those that begin with `#` are passed over. When the file changes, keys that are gone are
 /// refused: an empty file and a missing one leave none.
 fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
+    warn_of_readers(&file);
     let at_start = read_keys(&file)?;
     if at_start.0.is_empty() {
         return Err(format!("{}: expected a key in each line, found none", file.display()));
@@ -128,14 +129,8 @@ fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
 
 fn read_keys(file: &Path) -> Result<Keys, String> {
     let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
-    let metadata = std::fs::metadata(file).map_err(|error| of(&error))?;
-    if !metadata.is_file() {
-        return Err(of(&"expected a file, found something else"));
-    }
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(of(&format!("expected at most {MAX_FILE_BYTES} bytes, found {}", metadata.len())));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| of(&error))?;
+    let content = read_bounded(file, MAX_FILE_BYTES).map_err(|reason| of(&reason))?;
+    let text = String::from_utf8(content).map_err(|_| of(&"expected text in UTF-8, found other bytes"))?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).zip(1..);
     let keys = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).map(|(key, line)| {
         let refuse = |reason: String| Err(of(&format!("line {line}: {reason}")));

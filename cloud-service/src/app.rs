@@ -14,6 +14,7 @@ use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_protocol::{Fault, NetworkId};
 use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric};
+use headwater_transport::tls::CertificateState;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -56,12 +57,19 @@ const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
     |&is_ready| is_ready.into(),
 )];
 
-/// End of the own certificate.
-const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
-    "headwater_cloud_certificate_expiry_timestamp_seconds",
-    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
-    |&expires| expires,
-)];
+/// State of the own certificate.
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
+    ReportMetric::gauge(
+        "headwater_cloud_certificate_expiry_timestamp_seconds",
+        "When the own certificate in use expires, in seconds since 1970.",
+        |state| state.expires_unix_s,
+    ),
+    ReportMetric::gauge(
+        "headwater_cloud_certificate_reload_failed",
+        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
+        |state| state.has_failed_reload.into(),
+    ),
+];
 
 impl CloudState {
     /// Starts a model thread for each network, and waits until their sections are loaded.
@@ -87,9 +95,9 @@ impl CloudState {
         let of_metrics = healths.clone();
         metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
         if let Some(identity) = admission.identity().cloned() {
-            metrics.registry.register_report(&CERTIFICATE, &[], move || {
-                identity.certificate().map_or(0, |own| own.expires_unix_s())
-            });
+            metrics
+                .registry
+                .register_report(&CERTIFICATE, &[], move || identity.certificate_state().unwrap_or_default());
         }
         let shared = Shared {
             model_name: config.model.name.clone(),

@@ -79,8 +79,8 @@ impl headwater_telemetry::Health for Healths {
         self.is_live().into()
     }
 
-    fn is_ready(&self) -> bool {
-        Self::is_ready(self)
+    fn unready_reason(&self) -> Option<String> {
+        (!self.is_ready()).then(String::new)
     }
 }
 

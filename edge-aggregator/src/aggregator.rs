@@ -16,9 +16,9 @@ use std::time::Duration;
 use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::Settings;
-use headwater_telemetry::{AdminServer, IntGaugeVec, Liveness, Metrics, ReportMetric};
+use headwater_telemetry::{AdminServer, Health, IntGaugeVec, Liveness, Metrics, ReportMetric};
 use headwater_transport::BrokerAccess;
-use headwater_transport::tls::ClientIdentity;
+use headwater_transport::tls::{CertificateState, ClientIdentity};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -85,15 +85,46 @@ impl FailedGroups {
     }
 }
 
-/// End of the certificate that a group shows the broker.
-const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
-    "headwater_aggregator_certificate_expiry_timestamp_seconds",
-    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
-    |&expires| expires,
-)];
+/// Health of all groups, for the admin port.
+struct GroupsHealth {
+    failed: FailedGroups,
+    readers: Vec<Reader>,
+}
+
+impl Health for GroupsHealth {
+    fn liveness(&self) -> Liveness {
+        self.failed.liveness()
+    }
+
+    fn unready_reason(&self) -> Option<String> {
+        if let Liveness::Failed(reason) = self.liveness() {
+            return Some(reason);
+        }
+        let refused = self.readers.iter().filter_map(|read| match read() {
+            GroupReport::Leader(report) => report.claim_refused,
+            GroupReport::Edge(_) => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        (!refused.is_empty()).then(|| refused.join("\n"))
+    }
+}
+
+/// State of the certificate that a group shows the broker.
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
+    ReportMetric::gauge(
+        "headwater_aggregator_certificate_expiry_timestamp_seconds",
+        "When the own certificate in use expires, in seconds since 1970.",
+        |state| state.expires_unix_s,
+    ),
+    ReportMetric::gauge(
+        "headwater_aggregator_certificate_reload_failed",
+        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
+        |state| state.has_failed_reload.into(),
+    ),
+];
 
 /// Reads the counts of a running group.
-type Reader = Box<dyn Fn() -> GroupReport + Send + Sync>;
+type Reader = Arc<dyn Fn() -> GroupReport + Send + Sync>;
 
 /// Counts of a group by the role of this process.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,8 +235,8 @@ impl Aggregator {
 
     /// Starts the admin port, if it has an address.
     async fn listen(&mut self, address: Option<SocketAddr>, metrics: Metrics) -> Result<(), AggregatorError> {
-        let failed = self.failed.clone();
-        self.admin = AdminServer::start(address, metrics, move || failed.liveness()).await?;
+        let health = GroupsHealth { failed: self.failed.clone(), readers: self.readers.clone() };
+        self.admin = AdminServer::start(address, metrics, health).await?;
         Ok(())
     }
 
@@ -215,11 +246,11 @@ impl Aggregator {
         config: GroupConfig,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
-        let identity = shared.identity(&config).filter(|identity| identity.certificate().is_some());
+        let identity = shared.identity(&config).filter(|identity| identity.certificate_state().is_some());
         if let Some(identity) = identity {
             let labels = [("site", config.site.as_str()), ("group", config.group.as_str())];
             metrics.register_report(&CERTIFICATE, &labels, move || {
-                identity.certificate().map_or(0, |own| own.expires_unix_s())
+                identity.certificate_state().unwrap_or_default()
             });
         }
         let started = match config.role {
@@ -254,7 +285,7 @@ impl Aggregator {
         }
         metrics.register_report(R::METRICS, &labels, member.reader());
         let read = member.reader();
-        self.readers.push(Box::new(move || read().into_group_report()));
+        self.readers.push(Arc::new(move || read().into_group_report()));
         self.failed.watch(config);
         let (mut stop, failed) = (self.stop.subscribe(), self.failed.clone());
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };

@@ -199,6 +199,18 @@ impl Settings for SharedConfig {
         self.security.check_broker(&self.broker).into_iter().chain(url).chain(link).chain(key).collect()
     }
 }
+impl SharedConfig {
+    /// Files of the identity, the broker's password and the cloud's key that cannot be used. Settings that do not fit each other are named
+    /// elsewhere.
+    pub(crate) fn file_mistakes(&self) -> Vec<String> {
+        if !self.check().is_empty() {
+            return Vec::new();
+        }
+        let broker = self.security.broker_access(&self.broker).err().unwrap_or_default();
+        broker.into_iter().chain(self.cloud.secret().err()).collect()
+    }
+}
+
 impl CloudConfig {
     /// The key for the cloud service; `None` without one.
     ///

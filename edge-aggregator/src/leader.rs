@@ -7,15 +7,17 @@ use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
-use headwater_link::{Incoming, Link, QoS, RetainedMessage};
+use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{DeviceState, EdgeIndex, EdgeSet, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
 
 use crate::aggregator::{AggregatorError, Shared};
-use crate::claim::{HeldClaim, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
+use crate::broker_answers::BrokerAnswers;
+use crate::claim::{HeldClaim, Process, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
+use crate::clock_watch::ClockWatch;
 use crate::cloud::{CloudClient, CloudModel};
 use crate::config::{GroupConfig, Role};
 use crate::edge::LocalEdges;
@@ -42,7 +44,7 @@ impl GroupLeader {
         let group = LedGroup {
             shared: shared.clone(),
             topics: Topics::new(&config.site, &config.group),
-            instance: prepared.instance,
+            process: Process::new(prepared.instance),
             connections: member.connections.clone(),
             report: Arc::clone(&member.report),
             stop: member.stop.subscribe(),
@@ -64,7 +66,7 @@ struct LedGroup {
     shared: Shared,
     config: Arc<GroupConfig>,
     topics: Topics,
-    instance: InstanceId,
+    process: Process,
     connections: Connections,
     report: Arc<Mutex<LeaderReport>>,
     stop: watch::Receiver<bool>,
@@ -76,7 +78,7 @@ type Connection = (Link, mpsc::Receiver<Incoming>);
 impl LedGroup {
     /// Waits for the lead, leads, and begins again when another process takes over.
     async fn run(mut self, mut prepared: Prepared, mut link: Connection) -> Result<(), AggregatorError> {
-        let mut waiting = Waiting::new(self.instance, self.config.take_over);
+        let mut waiting = Waiting::new(self.process, self.config.take_over);
         loop {
             let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await else { return Ok(()) };
             let worker = self.worker(prepared, won)?;
@@ -117,6 +119,7 @@ impl LedGroup {
         (link, incoming): &mut Connection,
     ) -> Option<Won> {
         let topic = self.topics.name(&Topic::Leader);
+        let mut answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         loop {
             let now = Instant::now();
             let step = waiting.step(now);
@@ -124,9 +127,10 @@ impl LedGroup {
             match step {
                 Step::Lead(won) => return Some(won),
                 Step::Claim { term } => {
-                    let claim = claim_text(&new_claim(self.instance, term));
-                    if let Err(error) = link.publish(topic.as_str(), claim, QoS::AtLeastOnce, true) {
-                        debug!(%error, "the claim was not sent");
+                    let claim = claim_text(&new_claim(self.process, term));
+                    match link.publish_acknowledged(topic.as_str(), claim, true) {
+                        Ok(claim) => answers.claim_sent(claim),
+                        Err(error) => debug!(%error, "the claim was not sent"),
                     }
                 }
                 Step::Wait => {}
@@ -139,6 +143,11 @@ impl LedGroup {
                     Incoming::Connected => waiting.connected(Instant::now()),
                     Incoming::Disconnected { .. } => waiting.disconnected(),
                     Incoming::Message { payload, .. } => waiting.receive(Instant::now(), &payload),
+                    // The claim is the only message, and `answers` names its refusal.
+                    Incoming::Refused { .. } => {}
+                },
+                is_refused = answers.next_claim() => if is_refused {
+                    waiting.claim_refused();
                 },
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
@@ -155,6 +164,10 @@ impl LedGroup {
     fn report_waiting(&self, waiting: &Waiting, now: Instant) {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         (report.lead, report.waits_for) = waiting.state(now);
+        if report.waits_for.is_some() {
+            // A process that waits for another one claims nothing.
+            report.claim_refused = None;
+        }
     }
 
     /// The event loop of the leader, with a connection whose last will ends the claim.
@@ -170,7 +183,7 @@ impl LedGroup {
             recovered.decisions.clear();
         }
         log_recovery(&recovered, journal.counts.torn_bytes);
-        let claim = new_claim(self.instance, won.term);
+        let claim = new_claim(self.process, won.term);
         let (link, incoming) = self.connect(&parts, &claim)?;
         let current = parts.current.format.network;
         let next = parts.next.as_ref().map(|parts| parts.format.network.short());
@@ -191,13 +204,14 @@ impl LedGroup {
         let url = self.shared.config.cloud.url.as_ref();
         info!(
             group = %self.config.group, network = current.short(), next, cloud = url.map(ToString::to_string),
-            instance = %self.instance, term = won.term, "leading"
+            instance = %self.process.instance, term = won.term, "leading"
         );
         {
             let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
             (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
         }
         let limits = &self.config.limits;
+        let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
         inbox.devices.silent_after = limits.silent_after();
         inbox.devices.owners.clone_from(&self.config.devices);
@@ -206,9 +220,10 @@ impl LedGroup {
             leader,
             edges,
             clock: Clock::starting_at(Instant::now()),
+            clock_watch: ClockWatch::new(),
             inbox,
             incoming,
-            outbox: Outbox::new(link, &self.topics, limits.request_qos),
+            outbox: Outbox::new(link, &self.topics, limits.request_qos, answers),
             claim: HeldClaim::new(claim),
             cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,

@@ -15,8 +15,10 @@
 
 mod aggregator;
 mod breaker;
+mod broker_answers;
 mod claim;
 mod clock;
+mod clock_watch;
 mod cloud;
 mod config;
 mod config_check;

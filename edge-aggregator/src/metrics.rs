@@ -13,7 +13,7 @@ use crate::report::{EdgeReport, LeaderReport};
 type Metric<R> = ReportMetric<R>;
 
 /// Metrics of a group's leader.
-const LEADER_METRICS: [Metric<LeaderReport>; 34] = [
+const LEADER_METRICS: [Metric<LeaderReport>; 36] = [
     Metric::gauge(
         "headwater_aggregator_leader_state",
         "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts.",
@@ -65,6 +65,12 @@ const LEADER_METRICS: [Metric<LeaderReport>; 34] = [
     Metric::gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.", |r| {
         r.filled_slots.len() as u64
     }),
+    Metric::gauges(
+        "headwater_aggregator_device_clock_off",
+        "1 for a device whose clock is off by more than a quarter of the period.",
+        "device",
+        |r| r.clocks_off.iter().map(|device| (device.to_string(), 1)).collect(),
+    ),
     Metric::gauge("headwater_aggregator_edges_up", "Edges that are up now.", |r| r.edges_up.len() as u64),
     Metric::counters(
         "headwater_aggregator_refused_messages_total",
@@ -98,6 +104,12 @@ const LEADER_METRICS: [Metric<LeaderReport>; 34] = [
     Metric::counter("headwater_aggregator_unsent_results_total", "Results that were given up.", |r| {
         r.results_unsent
     }),
+    Metric::counters(
+        "headwater_aggregator_broker_refused_messages_total",
+        "Claims and results that the broker refused, by topic.",
+        "topic",
+        |r| r.refused_by_broker.iter().map(|(topic, count)| ((*topic).into(), *count)).collect(),
+    ),
     Metric::counter("headwater_aggregator_window_timeouts_total", "Windows that ended by time.", |r| {
         r.leader.windows_timed_out
     }),
@@ -187,6 +199,7 @@ impl MemberReport for LeaderReport {
     fn clear_present(&mut self) {
         (self.open, self.results_waiting, self.journal.is_full) = (0, 0, false);
         (self.filled_slots, self.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
+        self.clocks_off.clear();
     }
 
     fn into_group_report(self) -> GroupReport {

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_link::{Acknowledgement, Delivery, Link, LinkError, QoS};
+use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
 use headwater_protocol::{
     Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, SlotSet, Topic,
     Topics, encode,
 };
 use tokio::time::Instant;
 use tracing::{debug, warn};
+
+use crate::broker_answers::BrokerAnswers;
 
 /// Results that wait for the broker. Without a broker no new samples come; only samples that are open already are decided.
 const MAX_WAITING: usize = 16_384;
@@ -24,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Time between two looks for acknowledgements, while nothing else happens.
 const ACKNOWLEDGED_EVERY: Duration = Duration::from_millis(100);
 
-/// Shortest time between two log lines about results that the broker refused.
+/// Shortest time between two log lines about results that were given up.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Encodes and publishes messages.
@@ -52,7 +54,8 @@ pub(crate) struct Outbox {
     pub(crate) unsent: u64,
     /// Results that were published a second time, marked.
     pub(crate) republished: u64,
-    refusal_logged: Option<Instant>,
+    given_up_logged: Option<Instant>,
+    answers: BrokerAnswers,
 }
 
 /// A decision as JSON.
@@ -81,7 +84,12 @@ impl ResultMessage {
 }
 
 impl Outbox {
-    pub(crate) fn new(link: Link, topics: &Topics, request_qos: QoS) -> Self {
+    /// Takes the refusal of a message. Those of claims and results come with their acknowledgements.
+    pub(crate) fn refused(&mut self, now: Instant, topic: &str, reason: &PublishRefusal) {
+        self.answers.refused_otherwise(now, topic, reason);
+    }
+
+    pub(crate) fn new(link: Link, topics: &Topics, request_qos: QoS, answers: BrokerAnswers) -> Self {
         Self {
             link,
             request_topic: topics.name(&Topic::Request),
@@ -95,14 +103,16 @@ impl Outbox {
             unacknowledged: VecDeque::new(),
             unsent: 0,
             republished: 0,
-            refusal_logged: None,
+            given_up_logged: None,
+            answers,
         }
     }
 
     /// Publishes the claim of the leader, retained.
-    pub(crate) fn claim(&self, payload: Vec<u8>) {
-        if let Err(error) = self.link.publish(self.leader_topic.as_str(), payload, QoS::AtLeastOnce, true) {
-            debug!(%error, "the claim was not sent; the next one follows in seconds");
+    pub(crate) fn claim(&mut self, payload: Vec<u8>) {
+        match self.link.publish_acknowledged(self.leader_topic.as_str(), payload, true) {
+            Ok(claim) => self.answers.claim_sent(claim),
+            Err(error) => debug!(%error, "the claim was not sent; the next one follows in seconds"),
         }
     }
 
@@ -166,13 +176,14 @@ impl Outbox {
 
     /// Publishes waiting results, oldest first, until the link takes no more.
     pub(crate) fn flush(&mut self, now: Instant) {
+        self.answers.poll_claim(now);
         self.forget_acknowledged(now);
         while let Some(message) = self.waiting.front().filter(|_| self.is_open) {
             if self.unacknowledged.len() == MAX_UNACKNOWLEDGED {
                 return;
             }
             let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
-            match self.link.publish_acknowledged(topic, payload) {
+            match self.link.publish_acknowledged(topic, payload, false) {
                 Ok(acknowledgement) => {
                     self.republished += u64::from(message.is_repeat);
                     let sent = self.waiting.pop_front().map(|message| (message, acknowledgement));
@@ -193,9 +204,10 @@ impl Outbox {
             match acknowledgement.poll() {
                 Delivery::Pending | Delivery::Lost => return,
                 Delivery::Acknowledged => _ = self.unacknowledged.pop_front(),
-                Delivery::Refused { reason } => {
+                Delivery::Refused { reason, needs_rights } => {
                     self.unacknowledged.pop_front();
-                    self.given_up(now, &reason);
+                    self.unsent += 1;
+                    self.answers.result_refused(now, &reason, needs_rights);
                 }
             }
         }
@@ -203,8 +215,8 @@ impl Outbox {
 
     fn given_up(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
         self.unsent += 1;
-        if self.refusal_logged.is_none_or(|at| now >= at + LOG_EVERY) {
-            self.refusal_logged = Some(now);
+        if self.given_up_logged.is_none_or(|at| now >= at + LOG_EVERY) {
+            self.given_up_logged = Some(now);
             warn!(%reason, unsent = self.unsent, "a result cannot be published; further ones are only counted");
         }
     }
@@ -236,11 +248,11 @@ impl Outbox {
 
     /// Time after which [`Outbox::flush`] may do more: the link's queue may have room, or acknowledgements may have come.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match (self.is_open && !self.waiting.is_empty(), self.unacknowledged.is_empty()) {
-            (true, _) => Some(RETRY),
-            (false, false) => Some(ACKNOWLEDGED_EVERY),
-            (false, true) => None,
+        if self.is_open && !self.waiting.is_empty() {
+            return Some(RETRY);
         }
+        let awaits_answer = !self.unacknowledged.is_empty() || self.answers.awaits_claim();
+        awaits_answer.then_some(ACKNOWLEDGED_EVERY)
     }
 
     /// Results that the broker has not acknowledged.

@@ -1,6 +1,6 @@
 //! Counts of an aggregator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
@@ -38,6 +38,8 @@ pub struct LeaderReport {
     pub awaited: u64,
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
+    /// Devices whose clocks are off by more than a quarter of the period.
+    pub clocks_off: BTreeSet<DeviceId>,
     /// Devices with refused messages or births.
     pub refused: BTreeMap<DeviceId, Refusals>,
     /// Refusals of names that were forgotten to make room.
@@ -58,6 +60,10 @@ pub struct LeaderReport {
     pub results_unacknowledged: u64,
     /// Results given up because too many waited. They stay in the journal.
     pub results_unsent: u64,
+    /// Messages of this leader that the broker refused, by the last level of their topic.
+    pub refused_by_broker: BTreeMap<&'static str, u64>,
+    /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
+    pub claim_refused: Option<String>,
     /// Messages that the decision state machine ignored.
     pub leader: Counts,
     /// Requests to the cloud.

@@ -181,6 +181,7 @@ impl LoadedAggregator {
             }
             found.for_each(|group| group.new_numbering = true);
         }
+        mistakes.extend(self.settings.shared.file_mistakes());
         let config = AggregatorConfig { shared: self.settings.shared.clone(), groups };
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }

@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use crate::aggregator::AggregatorError;
 use crate::claim::HeldClaim;
 use crate::clock::Clock;
+use crate::clock_watch::ClockWatch;
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
 use crate::edge::{EdgeReply, LocalEdges};
 use crate::inbox::Inbox;
@@ -39,6 +40,7 @@ pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
     pub(crate) clock: Clock,
+    pub(crate) clock_watch: ClockWatch,
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
@@ -157,6 +159,7 @@ impl Worker {
                 return End::TakenOver(claim.clone());
             }
             self.renew(now);
+            self.watch_clocks(now);
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -216,6 +219,7 @@ impl Worker {
                     leader.handle(at, generation, event, actions)
                 });
             }
+            Incoming::Refused { topic, reason } => self.outbox.refused(now, &topic, &reason),
             Incoming::Connected => {
                 self.claim.connected(now);
                 self.handle(now, Event::Connected);
@@ -226,6 +230,14 @@ impl Worker {
                 self.outbox.close(now);
                 self.handle(now, Event::Disconnected);
             }
+        }
+    }
+
+    /// Names devices whose clocks are off.
+    fn watch_clocks(&mut self, now: Instant) {
+        if let Some(off) = self.clock_watch.check(now, &self.leader, &self.inbox.devices) {
+            let clocks_off = off.keys().cloned().collect();
+            self.with_report(|report| report.clocks_off = clocks_off);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Settings of `headwater-aggregator`: flags, environment, file, and the example file.
 
+use std::os::unix::fs::PermissionsExt;
+
 use headwater_edge_aggregator::{
     AggregatorConfig, GroupSettings, JournalSync, LoadedAggregator, Role, RoleName, SharedConfig,
 };
@@ -119,6 +121,22 @@ fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
     let path = mistake("journal.path", " (flag --journal-path)");
     check(table, &["--journal", "j"], &["--journal: is now --journal-path", &path]);
     check("", &[], &["bundle: missing; several groups are given as [[group]]"]);
+}
+
+#[test]
+fn a_switch_on_the_command_line_holds_for_every_group_of_the_file() {
+    let tables = "[[group]]\ngroup = \"north\"\nbundle = \"n\"\n[[group]]\ngroup = \"south\"\nbundle = \"s\"";
+    let sources = Sources::default().with_file(tables).with_arguments(["--take-over", "--insecure"]);
+    let loaded = LoadedAggregator::load(sources).unwrap();
+    assert!(loaded.groups.iter().all(|group| group.take_over));
+}
+
+#[test]
+fn a_switch_that_is_neither_true_nor_false_is_refused() {
+    for found in ["\"maybe\"", "\"true\"", "1"] {
+        let mistake = format!("insecure: expected true or false, found {found}");
+        check(&format!("bundle = \"b\"\ninsecure = {found}"), &[], &[&mistake]);
+    }
 }
 
 #[test]
@@ -313,6 +331,12 @@ fn a_check_of_the_configuration_names_what_the_start_refuses() {
             bundle.clone() + "broker.address = \"mqtts://broker\"\n",
             "tls.authority_file: missing; broker.address = mqtts://broker:8883 needs it",
         ),
+        (
+            bundle.clone() + "broker.user = \"gate\"\nbroker.password_file = \"none\"\n",
+            "broker.password_file: none: ",
+        ),
+        (bundle.clone() + "tls.authority_file = \"none\"\n", "tls: none: "),
+        (bundle.clone() + "cloud.key_file = \"none\"\n", "cloud.key_file: none: "),
         (table("role = \"edge\"\nedge = 0\n"), "group[0].edge: expected one of the 0 edges of network "),
     ] {
         let checked = program(&text, &["--check-config"]);
@@ -323,6 +347,20 @@ fn a_check_of_the_configuration_names_what_the_start_refuses() {
     let good = bundle + &journal("j");
     assert_eq!(program(&good, &["--check-config"]), (Some(0), String::new()));
     assert!(!folder.path().join("j").exists(), "a check creates no file");
+}
+
+#[test]
+fn a_check_names_a_password_file_that_others_may_read_and_accepts_it() {
+    let folder = TempDir::new().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "staple\n").unwrap();
+    std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let bundle = files(&folder, "").lines().next().unwrap().to_owned();
+    let file = password.display().to_string();
+    let text = format!("{bundle}\nbroker.user = \"gate\"\nbroker.password_file = {file:?}\n");
+    let (code, log) = program(&text, &["--check-config"]);
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches(&format!("found 0640; chmod 600 {file}")).count(), 1, "{log}");
 }
 
 #[test]

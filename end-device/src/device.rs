@@ -21,6 +21,7 @@ use crate::error::DeviceError;
 use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
+use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
@@ -105,6 +106,7 @@ impl Device {
                 report: report.clone(),
             },
             presence,
+            refused: RefusedPublications::default(),
             capture_clock: CaptureClock::of(config.capture, clock.now()),
             grace,
             clock,

@@ -17,6 +17,7 @@ mod metrics;
 mod presence_watch;
 mod publisher;
 mod recent_samples;
+mod refused_publications;
 mod reply_rule;
 mod report;
 mod section_runner;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_settings::AdminSettings;
 use headwater_telemetry::{AdminServer, Liveness, Metrics, ReportMetric};
+use headwater_transport::tls::CertificateState;
 
 use crate::device::DeviceHandle;
 use crate::error::DeviceError;
@@ -12,7 +13,7 @@ use crate::report::DeviceCounts;
 type Metric = ReportMetric<DeviceCounts>;
 
 /// Metrics of the report, whose fields explain them.
-const METRICS: [Metric; 27] = [
+const METRICS: [Metric; 28] = [
     Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
     Metric::counter(
         "headwater_device_captures_missed_total",
@@ -31,6 +32,11 @@ const METRICS: [Metric; 27] = [
     Metric::counter("headwater_device_births_restored_total", "Births published again.", |r| {
         r.births_restored
     }),
+    Metric::counter(
+        "headwater_device_publications_refused_total",
+        "Messages that the broker refused.",
+        |r| r.publications_refused,
+    ),
     Metric::counter("headwater_device_late_messages_total", "Messages sent late.", |r| r.late_sent),
     Metric::counter("headwater_device_samples_lost_total", "Samples whose id is lost.", |r| r.lost),
     Metric::counter("headwater_device_state_damaged_total", "Damaged files of the state folder.", |r| {
@@ -76,12 +82,19 @@ fn values<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(St
     counts.iter().map(|(label, count)| ((*label).to_owned(), read(count))).collect()
 }
 
-/// Seconds from 1970 to the end of the own certificate.
-const CERTIFICATE: [ReportMetric<u64>; 1] = [ReportMetric::gauge(
-    "headwater_device_certificate_expiry_timestamp_seconds",
-    "When the own certificate expires, in seconds since 1970; 0 while its file cannot be read.",
-    |&expires| expires,
-)];
+/// State of the own certificate.
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
+    ReportMetric::gauge(
+        "headwater_device_certificate_expiry_timestamp_seconds",
+        "When the own certificate in use expires, in seconds since 1970.",
+        |state| state.expires_unix_s,
+    ),
+    ReportMetric::gauge(
+        "headwater_device_certificate_reload_failed",
+        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
+        |state| state.has_failed_reload.into(),
+    ),
+];
 
 impl DeviceHandle {
     /// Starts the admin listener if the settings have one.
@@ -93,9 +106,11 @@ impl DeviceHandle {
         let (report, link) = (self.report.clone(), self.link.clone());
         metrics
             .register_report(&METRICS, &[("device", self.device.as_str())], move || report.with_link(&link));
-        if let Some(identity) = self.identity.clone().filter(|identity| identity.certificate().is_some()) {
+        if let Some(identity) =
+            self.identity.clone().filter(|identity| identity.certificate_state().is_some())
+        {
             metrics.register_report(&CERTIFICATE, &[("device", self.device.as_str())], move || {
-                identity.certificate().map_or(0, |own| own.expires_unix_s())
+                identity.certificate_state().unwrap_or_default()
             });
         }
         let server = AdminServer::start(settings.listen, metrics, || Liveness::Live).await;

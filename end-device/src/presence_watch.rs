@@ -95,6 +95,11 @@ impl PresenceWatch {
         self.is_first(now_us).then_some(disturbance)
     }
 
+    /// Whether a birth is the device's own.
+    pub(crate) fn has_birth(&self, found: &[u8]) -> bool {
+        *found == *self.birth
+    }
+
     /// Notes a status that the broker sent.
     pub(crate) fn status(&mut self, found: &[u8], now_us: u64) {
         let other = (*found != *self.status).then_some(Disturbance::OtherStatus);

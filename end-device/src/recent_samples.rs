@@ -1,4 +1,4 @@
-//! The samples that a device was most recently asked to capture.
+//! The samples that a device captured most recently.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ const MAX_IDS: usize = 128;
 /// Distinguishes a new trigger from one that is repeated or goes backwards.
 #[derive(Debug, Default)]
 pub(crate) struct RecentSamples {
-    /// Ascending.
+    /// In the order of their captures: ascending, but for a clock that was set back.
     ids: VecDeque<SampleId>,
 }
 
@@ -31,14 +31,19 @@ impl RecentSamples {
         if self.ids.back().is_some_and(|newest| sample <= *newest) {
             return if self.ids.contains(&sample) { Admission::Repeated } else { Admission::Backwards };
         }
+        self.remember(sample);
+        Admission::New
+    }
+
+    /// Remembers a new sample whose id is the device's own. It may be lower than the one before, after the clock was set back.
+    pub(crate) fn remember(&mut self, sample: SampleId) {
         if self.ids.len() == MAX_IDS {
             self.ids.pop_front();
         }
         self.ids.push_back(sample);
-        Admission::New
     }
 
-    /// The highest id so far; it completes the low half of an id in a header.
+    /// The last id; it completes the low half of an id in a header.
     pub(crate) fn newest(&self) -> SampleId {
         self.ids.back().copied().unwrap_or_default()
     }
@@ -65,6 +70,8 @@ mod tests {
         assert_eq!(recent.admit(SampleId(4)), Admission::Backwards);
         assert_eq!(recent.admit(SampleId(6)), Admission::New);
         assert_eq!(recent.newest(), SampleId(6));
+        recent.remember(SampleId(3));
+        assert_eq!(recent.newest(), SampleId(3), "the clock was set back");
     }
 
     #[test]

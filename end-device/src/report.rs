@@ -54,6 +54,8 @@ pub struct DeviceCounts {
     pub faults: BTreeMap<&'static str, u64>,
     /// Times that the device published its birth and status again because the broker had others.
     pub births_restored: u64,
+    /// Messages at `QoS` 1 that the broker refused, birth and status among them.
+    pub publications_refused: u64,
     /// Unsettled samples in memory now.
     pub kept_samples: u64,
     /// Unsettled samples in the spool now.

@@ -104,6 +104,15 @@ impl UnsettledAnswers {
         }
     }
 
+    /// Moves all answers to the spool, which sends them late unless they are settled before.
+    pub(crate) fn spool_memory(&mut self, now: Timestamp) {
+        let keep_us = self.memory.keep_us;
+        while let Some((sample, answer)) = self.memory.answers.pop_first() {
+            let due_us = answer.sent_us.saturating_add(keep_us);
+            self.spool.put(&record(sample, &answer, now), Some(due_us));
+        }
+    }
+
     /// Moves all answers to the spool: messages sent on the lost connection may never have arrived. Without a spool they stay in memory.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
         self.spool.disconnected();

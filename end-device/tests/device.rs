@@ -377,9 +377,10 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
         support::sent_of(&report, Kind::Summary).messages + report.counts.shed
     );
     // The leader learns of each: a sample that nobody else answers is dropped by name.
-    while device.report().counts.given_up.get("shed").copied().unwrap_or_default() < report.counts.shed {
-        tokio::task::yield_now().await;
-    }
+    support::until(&device, |now| {
+        now.counts.given_up.get("shed").copied().unwrap_or_default() >= report.counts.shed
+    })
+    .await;
 }
 
 #[tokio::test]

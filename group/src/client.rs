@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use headwater_link::{ConnectFailure, Incoming, Link, LinkConfig, QoS};
+use headwater_link::{Acknowledgement, ConnectFailure, Delivery, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
     Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, SettledNotice, SiteId,
     Topic, Topics, encode,
 };
-use headwater_transport::BrokerAccess;
+use headwater_transport::{BrokerAccess, Endpoint};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::timeout;
@@ -36,6 +36,7 @@ pub struct ClientSettings {
 
 /// Sends triggers to one group and receives the group's results, settled notices, births and statuses.
 pub struct GroupClient {
+    broker: Endpoint,
     link: Link,
     incoming: mpsc::Receiver<Incoming>,
     /// Topics of the group.
@@ -73,7 +74,7 @@ impl GroupClient {
     ///
     /// # Errors
     /// [`GroupError::Link`] for settings that cannot work, [`GroupError::NotConnected`] when the broker does not answer in time,
-    /// [`GroupError::Refused`] at once when the broker refuses this client.
+    /// [`GroupError::Refused`] or [`GroupError::NotAllowed`] at once when the broker refuses this client.
     pub async fn connect(settings: ClientSettings) -> Result<Self, GroupError> {
         let ClientSettings { broker, site, group, network, client_id, wait_limit } = settings;
         let address = broker.address.clone();
@@ -86,8 +87,17 @@ impl GroupClient {
         let (link, incoming) = Link::start(config)?;
         let trigger_topic = topics.name(&Topic::Trigger);
         let (account, devices) = (SampleAccount::default(), KnownDevices::default());
-        let mut client =
-            Self { link, incoming, topics, trigger_topic, network, wait_limit, account, devices };
+        let mut client = Self {
+            broker: address.clone(),
+            link,
+            incoming,
+            topics,
+            trigger_topic,
+            network,
+            wait_limit,
+            account,
+            devices,
+        };
         let mut failures = client.link.failures();
         let refused =
             |failure: &Option<ConnectFailure>| failure.as_ref().is_some_and(ConnectFailure::is_refusal);
@@ -100,7 +110,7 @@ impl GroupClient {
         };
         match timeout(wait_limit, connected).await {
             Ok(Ok(None)) => Ok(client),
-            Ok(Ok(Some(failure))) => Err(GroupError::Refused { broker: address, failure: Box::new(failure) }),
+            Ok(Ok(Some(failure))) => Err(client.refused(failure)),
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 let latest = client.link.failures().borrow().clone();
@@ -108,6 +118,20 @@ impl GroupClient {
                 let failure = Box::new(latest.unwrap_or_else(no_answer));
                 Err(GroupError::NotConnected { broker: address, limit: wait_limit, failure })
             }
+        }
+    }
+
+    /// The error for a connection that the broker refuses.
+    fn refused(&self, failure: ConnectFailure) -> GroupError {
+        match failure {
+            ConnectFailure::Subscription { filter, code, needs_rights: true } => {
+                let is_for_consumers =
+                    [Topic::Result, Topic::Settled].iter().any(|topic| self.topics.name(topic) == filter);
+                let roles = if is_for_consumers { &["operator", "consumer"][..] } else { &["operator"] };
+                let reason = format!("it does not allow the subscription ({code})");
+                GroupError::NotAllowed { broker: self.broker.clone(), topic: filter, reason, roles }
+            }
+            failure => GroupError::Refused { broker: self.broker.clone(), failure: Box::new(failure) },
         }
     }
 
@@ -121,12 +145,65 @@ impl GroupClient {
     /// # Errors
     /// [`GroupError::Link`] while the broker is away.
     pub async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
+        let payload = self.trigger_message(sample)?;
+        self.publish(&self.trigger_topic, payload).await
+    }
+
+    /// As [`GroupClient::trigger`], at `QoS` 1: the answer tells whether the broker took the trigger ([`GroupClient::check_trigger`]).
+    ///
+    /// # Errors
+    /// As [`GroupClient::trigger`].
+    pub fn trigger_acknowledged(&mut self, sample: SampleId) -> Result<Acknowledgement, GroupError> {
+        let payload = self.trigger_message(sample)?;
+        Ok(self.link.publish_acknowledged(self.trigger_topic.as_str(), payload, false)?)
+    }
+
+    /// Encodes a trigger, and records it in the account.
+    fn trigger_message(&mut self, sample: SampleId) -> Result<Vec<u8>, GroupError> {
         let network = self.network.tag();
         let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
         let mut payload = Vec::new();
         encode(&Message { header, body: Body::Trigger(sample) }, &Limits::default(), &mut payload)?;
         self.account.triggered(sample, Instant::now());
-        self.publish(&self.trigger_topic, payload).await
+        Ok(payload)
+    }
+
+    /// Reads the broker's answer to a trigger.
+    ///
+    /// # Errors
+    /// [`GroupError::NotAllowed`] or [`GroupError::MessageRefused`] where the broker refused the trigger.
+    pub fn check_trigger(&self, answer: Delivery) -> Result<(), GroupError> {
+        let (broker, topic) = (self.broker.clone(), self.trigger_topic.clone());
+        match answer {
+            Delivery::Refused { reason, needs_rights: true } => {
+                Err(GroupError::NotAllowed { broker, topic, reason, roles: &["operator"] })
+            }
+            Delivery::Refused { reason, needs_rights: false } => {
+                Err(GroupError::MessageRefused { broker, topic, reason })
+            }
+            Delivery::Pending | Delivery::Acknowledged | Delivery::Lost => Ok(()),
+        }
+    }
+
+    /// Asks the broker whether this client may publish triggers, with an empty message, which devices and leaders refuse and
+    /// count.
+    ///
+    /// # Errors
+    /// [`GroupError::NotAllowed`] where it may not, [`GroupError::Link`] and [`GroupError::Closed`] without a connection.
+    pub async fn may_trigger(&mut self) -> Result<(), GroupError> {
+        let mut empty = self.link.publish_acknowledged(self.trigger_topic.as_str(), Bytes::new(), false)?;
+        let limit = tokio::time::Instant::now() + self.wait_limit;
+        loop {
+            tokio::select! {
+                answer = empty.wait() => return self.check_trigger(answer),
+                // Events are taken meanwhile: a full queue would hold the answer up.
+                event = self.next() => {
+                    event?;
+                }
+                // A broker that does not answer refuses nothing.
+                () = tokio::time::sleep_until(limit) => return Ok(()),
+            }
+        }
     }
 
     /// Publishes any bytes on any topic, at `QoS` 0.
@@ -183,6 +260,8 @@ impl GroupClient {
             Incoming::Connected => return Ok(GroupEvent::Connected),
             Incoming::Disconnected { .. } => return Ok(GroupEvent::Disconnected),
             Incoming::Message { topic, payload, .. } => (topic, payload),
+            // A broker answers no message at `QoS` 0, and the client publishes no other.
+            Incoming::Refused { .. } => return Ok(GroupEvent::OtherTopic),
         };
         let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
         Ok(match self.topics.parse(topic) {
@@ -204,5 +283,73 @@ impl GroupClient {
             }
             _ => GroupEvent::OtherTopic,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Reads a packet of MQTT without its fixed header.
+    async fn packet(stream: &mut TcpStream) -> Vec<u8> {
+        stream.read_u8().await.unwrap();
+        let (mut bytes, mut shift) = (0usize, 0);
+        loop {
+            let byte = stream.read_u8().await.unwrap();
+            bytes |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let mut content = vec![0; bytes];
+        stream.read_exact(&mut content).await.unwrap();
+        content
+    }
+
+    /// Connects to a broker that answers the subscriptions of result, settled, birth and status with these codes.
+    async fn refusal(codes: [u8; 4]) -> GroupError {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let broker = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            packet(&mut stream).await;
+            stream.write_all(&[0x20, 3, 0, 0, 0]).await.unwrap();
+            let number = packet(&mut stream).await;
+            let suback = [&[0x90, 7, number[0], number[1], 0][..], &codes].concat();
+            stream.write_all(&suback).await.unwrap();
+            // The client closes the connection.
+            _ = stream.read_to_end(&mut Vec::new()).await;
+        });
+        let settings = ClientSettings {
+            broker: BrokerAccess::from(Endpoint::mqtt("127.0.0.1", port).unwrap()),
+            site: "plant".parse().unwrap(),
+            group: "gate".parse().unwrap(),
+            network: NetworkId([0; 32]),
+            client_id: "client".into(),
+            wait_limit: Duration::from_secs(20),
+        };
+        let refused = GroupClient::connect(settings).await.err().expect("a refusal");
+        broker.abort();
+        refused
+    }
+
+    #[tokio::test]
+    async fn a_subscription_without_rights_is_named_with_its_topic_and_the_roles_that_have_it() {
+        for (codes, topic, role) in [
+            ([0x87, 0, 1, 1], "headwater/v1/plant/gate/result", "the role `operator` or `consumer`"),
+            ([1, 0, 0x87, 1], "headwater/v1/plant/gate/dev/+/birth", "the role `operator` of the group"),
+        ] {
+            let refused = refusal(codes).await;
+            assert!(matches!(refused, GroupError::NotAllowed { .. }), "{refused}");
+            let text = refused.to_string();
+            assert!(text.contains(topic) && text.contains(role) && text.contains("NotAuthorized"), "{text}");
+        }
+        // Another reason than rights.
+        let refused = refusal([0x97, 0, 1, 1]).await;
+        assert!(matches!(refused, GroupError::Refused { .. }), "{refused}");
     }
 }

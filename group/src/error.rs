@@ -6,13 +6,17 @@ use headwater_link::{ConnectFailure, Endpoint, LinkError};
 use headwater_protocol::EncodeError;
 use thiserror::Error;
 
+/// Roles as words of a sentence.
+fn role_words(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!("the role {}", quoted.join(" or "))
+}
+
 /// A failed operation of a [`GroupClient`](crate::GroupClient).
 #[derive(Debug, Error)]
 pub enum GroupError {
     /// The broker did not accept the client in time.
-    #[error(
-        "no connection to {broker} within {limit:?}: {failure}: is a broker there? Start one, or name the address of one that runs"
-    )]
+    #[error("no connection to {broker} within {limit:?}: {failure}{}", advice(failure))]
     NotConnected {
         /// Address of the broker.
         broker: Endpoint,
@@ -28,6 +32,33 @@ pub enum GroupError {
         broker: Endpoint,
         /// The refusal, and what to do.
         failure: Box<ConnectFailure>,
+    },
+    /// The broker's access rules do not allow the client what an operator's program does.
+    #[error(
+        "{broker}: the broker refuses this client on the topic {topic}: {reason}; {role} of the group may use the topic: connect with its \
+         certificate (`headwater enroll add {name} --group ...` makes one), or allow it in the broker's access rules",
+        role = role_words(.roles),
+        name = .roles.first().unwrap_or(&"operator"),
+    )]
+    NotAllowed {
+        /// Address of the broker.
+        broker: Endpoint,
+        /// Topic of the message or filter of the subscription.
+        topic: String,
+        /// Answer of the broker.
+        reason: String,
+        /// Roles of `headwater enroll` that may use the topic.
+        roles: &'static [&'static str],
+    },
+    /// The broker refuses a message for another reason than its access rules.
+    #[error("{broker}: the broker refuses a message on the topic {topic}: {reason}; its log may say more")]
+    MessageRefused {
+        /// Address of the broker.
+        broker: Endpoint,
+        /// Topic of the message.
+        topic: String,
+        /// Answer of the broker.
+        reason: String,
     },
     /// The connection refuses its settings or a message.
     #[error("connection to the broker: {0}")]
@@ -56,4 +87,13 @@ pub enum GroupError {
         /// Time waited.
         limit: Duration,
     },
+}
+
+/// Advice for a failure that names none itself.
+fn advice(failure: &ConnectFailure) -> &'static str {
+    if failure.is_absence() {
+        ": is a broker there? Start one, or name the address of one that runs"
+    } else {
+        ""
+    }
 }

@@ -24,6 +24,18 @@ pub enum EnrollError {
         /// The reason.
         reason: String,
     },
+    /// Key and certificate of the authority do not belong together.
+    #[error(
+        "{}: expected the certificate of the key in {}, found that of another key; bring back the pair that `headwater enroll init` wrote",
+        .certificate.display(),
+        .key.display()
+    )]
+    AuthorityPair {
+        /// File of the certificate.
+        certificate: PathBuf,
+        /// File of the key.
+        key: PathBuf,
+    },
     /// The name is taken in its group.
     #[error("{name}: is the {role} already; renew it, or choose another name")]
     Taken {

@@ -1,7 +1,10 @@
 //! Certificates and lists, made by `rcgen`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use headwater_protocol::SiteId;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
@@ -16,7 +19,7 @@ use crate::member::Member;
 /// Years for which the authority is valid.
 const AUTHORITY_YEARS: i64 = 20;
 
-/// Beginning of the alternative name that tells the holder's role; `transport` reads it.
+/// Beginning of the alternative name that tells the holder's role. `transport` has the same words: neither crate may import the other.
 const ROLE_PREFIX: &str = "urn:headwater:";
 
 /// The authority's key with its name.
@@ -53,6 +56,17 @@ impl Authority {
         let key =
             KeyPair::from_pem(key).map_err(|reason| EnrollError::certificate("authority.key", reason))?;
         Ok(Self { issuer: Issuer::new(authority_params(site), key) })
+    }
+
+    /// Whether a file of certificates, in PEM, has one with this authority's key.
+    ///
+    /// # Errors
+    /// A file without a certificate, or one that cannot be read.
+    pub(crate) fn is_certified_by(&self, certificates: &str) -> Result<bool, String> {
+        // A certificate holds the bytes of its public key as they are.
+        let key = self.issuer.key().public_key_raw();
+        let certificates = pem_certificates(certificates)?;
+        Ok(certificates.iter().any(|content| content.windows(key.len()).any(|bytes| bytes == key)))
     }
 
     /// A certificate with a new key.
@@ -126,6 +140,20 @@ fn authority_params(site: &SiteId) -> CertificateParams {
     params
 }
 
+/// Contents of the certificates of a PEM file, at least one.
+fn pem_certificates(text: &str) -> Result<Vec<Vec<u8>>, String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let expected = |reason: &dyn fmt::Display| format!("expected a certificate in PEM: {reason}");
+    let mut contents = Vec::new();
+    for part in text.split(BEGIN).skip(1) {
+        let (content, _) = part.split_once(END).ok_or_else(|| expected(&"its end is missing"))?;
+        let content: String = content.split_whitespace().collect();
+        contents.push(BASE64.decode(content).map_err(|error| expected(&error))?);
+    }
+    if contents.is_empty() { Err(expected(&"found none")) } else { Ok(contents) }
+}
+
 fn subject(site: &SiteId, member: &Member) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, site.as_str());
@@ -134,4 +162,12 @@ fn subject(site: &SiteId, member: &Member) -> DistinguishedName {
     }
     name.push(DnType::CommonName, member.name.as_str());
     name
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn transport_reads_the_role_where_it_is_written() {
+        assert_eq!(super::ROLE_PREFIX, headwater_transport::tls::ROLE_PREFIX);
+    }
 }

@@ -231,6 +231,8 @@ impl Site {
     /// [`EnrollError`]: no such member, or a file that cannot be written.
     pub fn revoke(&mut self, member: &Member) -> Result<(), EnrollError> {
         self.newest(member)?;
+        // Nothing changes where the authority cannot sign the list.
+        self.authority()?;
         let now = text(OffsetDateTime::now_utc());
         for issued in self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member)) {
             issued.revoked.get_or_insert_with(|| now.clone());
@@ -300,8 +302,13 @@ impl Site {
         folders.into_iter().try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC))
     }
 
+    /// The authority, once its key and its certificate are known to belong together: members trust the certificate.
     fn authority(&self) -> Result<Authority, EnrollError> {
-        Authority::from_key(&self.record.site, &files::read(&self.folder.join(AUTHORITY_KEY))?)
+        let (certificate, key) = (self.folder.join(AUTHORITY), self.folder.join(AUTHORITY_KEY));
+        let authority = Authority::from_key(&self.record.site, &files::read(&key)?)?;
+        let has_key = authority.is_certified_by(&files::read(&certificate)?);
+        let has_key = has_key.map_err(|reason| EnrollError::file(&certificate, reason))?;
+        if has_key { Ok(authority) } else { Err(EnrollError::AuthorityPair { certificate, key }) }
     }
 
     fn next_validity(&mut self, days: u32) -> Validity {
@@ -333,4 +340,75 @@ fn serial_after(last: u64) -> u64 {
 
 fn text(at: OffsetDateTime) -> String {
     at.format(&Rfc3339).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    use super::*;
+
+    /// A site in a new folder, with a device.
+    fn site(folder: &Path) -> Site {
+        let hosts = ["localhost".to_owned()];
+        let options = BrokerOptions::default();
+        let mut site = Site::create(folder, "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
+        site.enroll(device("cam-0"), &[], 30).unwrap();
+        site
+    }
+
+    fn device(name: &str) -> Member {
+        Member::new(Role::Device, Some("gate".parse().unwrap()), name).unwrap()
+    }
+
+    /// Every file under a folder, with its content.
+    fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: PathBuf| match path.is_dir() {
+            true => content(&path),
+            false => BTreeMap::from([(path.clone(), fs::read(&path).unwrap())]),
+        };
+        entries.flat_map(of).collect()
+    }
+
+    #[test]
+    fn an_authority_whose_key_and_certificate_do_not_belong_together_issues_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        let mut own_site = site(&own);
+        drop(site(&other));
+        for file in [AUTHORITY, AUTHORITY_KEY] {
+            let right = fs::read(own.join(file)).unwrap();
+            fs::copy(other.join(file), own.join(file)).unwrap();
+            let before = content(&own);
+            for refused in [
+                own_site.enroll(device("cam-1"), &[], 30).map(drop),
+                own_site.renew(&device("cam-0"), &[], 30).map(drop),
+                own_site.revoke(&device("cam-0")),
+            ] {
+                let error = refused.expect_err("the pair is refused").to_string();
+                for name in [AUTHORITY, AUTHORITY_KEY] {
+                    assert!(error.contains(&own.join(name).display().to_string()), "{error}");
+                }
+            }
+            assert_eq!(content(&own), before, "files were written with the {file} of another site");
+            fs::write(own.join(file), right).unwrap();
+        }
+        own_site.enroll(device("cam-1"), &[], 30).expect("the right pair");
+    }
+
+    #[test]
+    fn a_file_of_two_authorities_may_have_the_own_one_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        let mut own_site = site(&own);
+        drop(site(&other));
+        let both = [other.join(AUTHORITY), own.join(AUTHORITY)].map(|file| fs::read(file).unwrap());
+        fs::write(own.join(AUTHORITY), both.concat()).unwrap();
+        own_site.enroll(device("cam-1"), &[], 30).expect("the key is that of the second certificate");
+        fs::write(own.join(AUTHORITY), "no certificate").unwrap();
+        let error = own_site.enroll(device("cam-2"), &[], 30).expect_err("no certificate").to_string();
+        assert!(error.contains("expected a certificate in PEM"), "{error}");
+    }
 }

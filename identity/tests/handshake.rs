@@ -179,6 +179,39 @@ async fn a_replaced_certificate_is_taken_by_the_next_handshake_and_an_open_conne
     served.await.unwrap().unwrap();
 }
 
+/// Waits until a look at the files, at most one a second, has found what is expected.
+async fn until(found: impl Fn() -> bool) {
+    let looks = async {
+        while !found() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, looks).await.expect("the files are looked at");
+}
+
+#[tokio::test]
+async fn the_certificate_in_use_is_reported_while_newer_files_cannot_be_used() {
+    let mut hall = Hall::new();
+    let (cloud, device) = (hall.cloud("127.0.0.1"), hall.device("cam-0"));
+    let server = ServerIdentity::mutual(files(&cloud)).unwrap();
+    let client = ClientIdentity::new(files(&device)).unwrap();
+    let in_use = (server.certificate_state().unwrap(), client.certificate_state().unwrap());
+    assert!(!in_use.0.has_failed_reload && !in_use.1.has_failed_reload);
+    let right = fs::read(device.join("certificate.pem")).unwrap();
+    // A longer certificate beside the key of the earlier one.
+    hall.site.renew(&hall.site.member(None, "cloud").unwrap(), &[], 300).unwrap();
+    fs::copy(device.join("key.pem"), cloud.join("key.pem")).unwrap();
+    fs::write(device.join("certificate.pem"), "-----BEGIN").unwrap();
+    let states = || (server.certificate_state().unwrap(), client.certificate_state().unwrap());
+    until(|| states().0.has_failed_reload && states().1.has_failed_reload).await;
+    assert_eq!(states().0.expires_unix_s, in_use.0.expires_unix_s, "the new one is not in use");
+    assert_eq!(states().1.expires_unix_s, in_use.1.expires_unix_s);
+    fs::write(device.join("certificate.pem"), &right).unwrap();
+    hall.site.renew(&hall.site.member(None, "cloud").unwrap(), &[], 300).unwrap();
+    until(|| !states().0.has_failed_reload && !states().1.has_failed_reload).await;
+    assert!(states().0.expires_unix_s > in_use.0.expires_unix_s + 86_400, "the new one is in use");
+}
+
 #[test]
 fn keys_are_for_their_owner_alone_and_names_are_given_once() {
     let mut hall = Hall::new();

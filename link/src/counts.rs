@@ -15,6 +15,8 @@ pub struct LinkCounts<N = u64> {
     pub refused_not_connected: N,
     /// Messages refused because their payload was too long.
     pub refused_oversize: N,
+    /// Messages at `QoS` 1 that the broker refused; those with an `Acknowledgement` are not among them.
+    pub refused_by_broker: N,
     /// Messages that arrived with too long a payload and were dropped.
     pub dropped_oversize: N,
     /// Connections established, with their subscriptions.
@@ -34,6 +36,7 @@ impl Counters {
             refused_queue_full: self.refused_queue_full.load(Relaxed),
             refused_not_connected: self.refused_not_connected.load(Relaxed),
             refused_oversize: self.refused_oversize.load(Relaxed),
+            refused_by_broker: self.refused_by_broker.load(Relaxed),
             dropped_oversize: self.dropped_oversize.load(Relaxed),
             connected: self.connected.load(Relaxed),
             disconnected: self.disconnected.load(Relaxed),

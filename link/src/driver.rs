@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use headwater_transport::{Credentials, Secret};
+use headwater_transport::tls::ClientIdentity;
+use headwater_transport::{BrokerAccess, Credentials, Secret};
 use rumqttc::{
     AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
     SubAck, SubscribeFilter, SubscribeReasonCode,
@@ -19,9 +20,10 @@ use tracing::{debug, info, warn};
 use crate::backoff::{Backoff, random};
 use crate::counts::count;
 use crate::end_reason;
-use crate::failure::ConnectFailure;
+use crate::failure::{Attempt, ConnectFailure, Progress, ShownIdentity};
 use crate::handle::{Incoming, Shared};
-use crate::outage::Outage;
+use crate::outage::{Outage, OutageLength};
+use crate::refused_publication::RefusalReporter;
 
 /// Event loop of one link.
 pub(crate) struct Driver {
@@ -33,6 +35,7 @@ pub(crate) struct Driver {
     pub(crate) backoff: Backoff,
     /// The present outage, which is logged again from time to time.
     pub(crate) outage: Outage,
+    pub(crate) refusals: RefusalReporter,
 }
 
 /// Progress of a connection.
@@ -115,17 +118,33 @@ impl Driver {
     }
 
     async fn next_event(&mut self, stage: Stage) -> Result<Event, String> {
-        let reason = |error: ConnectionError| ConnectFailure::of(&error);
         let Stage::Subscribing { deadline } = stage else {
-            return self.events.poll().await.map_err(|error| self.failed(reason(error)));
+            return self.events.poll().await.map_err(|error| self.failed(self.failure_of(&error, stage)));
         };
         match tokio::time::timeout_at(deadline.into(), self.events.poll()).await {
-            Ok(event) => event.map_err(|error| self.failed(reason(error))),
-            Err(_) => Err(format!(
-                "no answer to the subscriptions within {} ms",
-                self.shared.config.connect_timeout_ms
-            )),
+            Ok(event) => event.map_err(|error| self.failed(self.failure_of(&error, stage))),
+            Err(_) => Err(self.failed(ConnectFailure::NoMqtt {
+                seen: "accepts this client and does not answer its subscriptions",
+                advice: "it hangs; look into its log",
+            })),
         }
+    }
+
+    fn failure_of(&self, error: &ConnectionError, stage: Stage) -> ConnectFailure {
+        let BrokerAccess { address, identity, credentials } = &self.shared.config.broker;
+        let progress = match stage {
+            Stage::Connecting if self.shared.is_open.load(Ordering::Relaxed) => Progress::Open,
+            Stage::Connecting => Progress::Opening,
+            Stage::Subscribing { .. } | Stage::Connected { .. } => Progress::Accepted,
+        };
+        let uses_tls = address.scheme().uses_tls();
+        let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
+        let shown = match credentials {
+            Some(_) => ShownIdentity::User,
+            None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
+            None => ShownIdentity::Nobody,
+        };
+        ConnectFailure::of(error, &Attempt { progress, uses_tls, shown })
     }
 
     /// Notes why there is no connection, for the owner; returns the reason for the log.
@@ -153,14 +172,11 @@ impl Driver {
     async fn on_subscribed(&mut self, ack: &SubAck, stage: &mut Stage) -> Result<(), String> {
         let mut answers = self.shared.config.subscriptions.iter().zip(&ack.return_codes);
         match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
-            Some((subscription, code)) => {
-                let filter = &subscription.filter;
-                let reason = "it does not allow a subscription";
-                let advice =
-                    "allow this client id to read the topics of its group in the broker's access rules";
-                let code = format!("{code:?}, {filter:?}");
-                Err(self.failed(ConnectFailure::Refused { reason, code, advice }))
-            }
+            Some((subscription, code)) => Err(self.failed(ConnectFailure::Subscription {
+                filter: subscription.filter.clone(),
+                code: format!("{code:?}"),
+                needs_rights: *code == SubscribeReasonCode::NotAuthorized,
+            })),
             None => self.on_ready(stage).await,
         }
     }
@@ -169,17 +185,21 @@ impl Driver {
     async fn on_ready(&mut self, stage: &mut Stage) -> Result<(), String> {
         for message in &self.shared.config.retained {
             let options = PublishOptions::at_least_once().retained();
-            self.client
-                .try_publish(message.topic.clone(), message.payload.clone(), options)
+            let notice = self
+                .client
+                .try_publish_tracked(message.topic.clone(), message.payload.clone(), options)
                 .map_err(|e| format!("republishing {:?}: {e}", message.topic))?;
+            self.refusals.watch(message.topic.clone(), notice);
         }
         *stage = Stage::Connected { since: Instant::now() };
         self.shared.failure.send_replace(None);
         count(&self.shared.counters.connected);
         let (broker, client) = (&self.shared.config.broker.address, &self.shared.config.client_id);
-        // The field is absent where there was no outage.
-        let away_s = self.outage.ended(Instant::now()).map(|away| away.as_secs());
-        info!(%broker, client, away_s, "connected");
+        // The fields are absent where there was no outage.
+        let outage = self.outage.ended(Instant::now());
+        let (away_s, failed_attempts) =
+            (outage.map(|outage| outage.time.as_secs()), outage.map(|outage| outage.failed_attempts));
+        info!(%broker, client, away_s, failed_attempts, "connected");
         // A link that is closing accepts nothing: its last messages may be queued already.
         self.shared.is_connected.store(!*self.closing.borrow(), Ordering::Release);
         self.send(Incoming::Connected).await;
@@ -219,10 +239,13 @@ impl Driver {
                 warn!(%broker, client, reason, "connection lost, connecting again");
                 self.send(Incoming::Disconnected { reason }).await;
             }
-            Stage::Connecting | Stage::Subscribing { .. } => match self.outage.failed(now) {
-                Some(away) => {
-                    let away_s = away.as_secs();
-                    warn!(%broker, client, reason, away_s, "cannot connect, trying again until it works");
+            Stage::Connecting | Stage::Subscribing { .. } => match self.outage.failed(&reason, now) {
+                Some(OutageLength { time, failed_attempts }) => {
+                    let away_s = time.as_secs();
+                    warn!(
+                        %broker, client, reason, away_s, failed_attempts,
+                        "cannot connect, trying again until it works"
+                    );
                 }
                 None => debug!(%broker, client, reason, "cannot connect"),
             },

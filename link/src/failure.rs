@@ -1,5 +1,7 @@
 //! Why a connection to the broker does not come about, and what to do.
 
+use std::io;
+
 use headwater_transport::tls::HandshakeRefused;
 use rumqttc::{ConnectReturnCode as Code, ConnectionError, StateError, mqttbytes};
 use thiserror::Error;
@@ -10,44 +12,142 @@ pub enum ConnectFailure {
     /// No broker answered: nothing listens there, the name is unknown, or the answer takes too long.
     #[error("{0}")]
     NoAnswer(String),
+    /// The other end takes connections, and then closes them or stops answering.
+    #[error("the broker {seen}: {advice}")]
+    NoMqtt {
+        /// Behaviour of the other end.
+        seen: &'static str,
+        /// Advice for a person.
+        advice: &'static str,
+    },
     /// One end refuses the other's certificate.
     #[error("the broker is there: {0}")]
     Certificate(String),
     /// The broker refuses the client for now; a later attempt may work.
     #[error("the broker is there and refuses for now: {0}")]
     Later(&'static str),
+    /// The broker refuses a subscription until somebody changes something.
+    #[error(
+        "the broker is there and refuses this client: it does not allow a subscription ({code}, {filter:?}): allow this client id to read the \
+         topics of its group in the broker's access rules"
+    )]
+    Subscription {
+        /// Filter of the subscription.
+        filter: String,
+        /// Name of the broker's return code.
+        code: String,
+        /// Whether the broker's access rules do not allow the subscription.
+        needs_rights: bool,
+    },
     /// The broker refuses the client until somebody changes something.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
     Refused {
-        /// What the broker objects to.
+        /// Objection of the broker.
         reason: &'static str,
         /// Name of the broker's return code.
         code: String,
-        /// What a person can do.
+        /// Advice for a person.
         advice: &'static str,
     },
 }
 
+/// Circumstances of a failed connection; the advice depends on them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// Progress of the connection.
+    pub(crate) progress: Progress,
+    /// Whether the address asks for TLS.
+    pub(crate) uses_tls: bool,
+    /// Kind of identity that the client shows the broker.
+    pub(crate) shown: ShownIdentity,
+}
+
+/// Progress of a connection until it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No open connection, or no end of the TLS handshake.
+    Opening,
+    /// An open connection without a CONNACK.
+    Open,
+    /// The broker accepted the client.
+    Accepted,
+}
+
+/// Identity that a client shows the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShownIdentity {
+    /// Nothing.
+    Nobody,
+    /// User and password.
+    User,
+    /// A certificate alone.
+    Certificate,
+}
+
+impl ShownIdentity {
+    /// Advice for a client that the broker does not admit.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Nobody => {
+                "set `broker.user` and `broker.password_file`, or a certificate in `[tls]`, and allow this client in the broker's access \
+                 rules (Mosquitto: acl_file; `headwater enroll` writes one)"
+            }
+            Self::User => {
+                "user or password is wrong, or the broker's password file lacks this user; compare `broker.user` and \
+                 `broker.password_file` with the broker's password file (Mosquitto: password_file)"
+            }
+            Self::Certificate => {
+                "the broker does not admit the name in this client's certificate; allow it in the broker's access rules (Mosquitto: \
+                 acl_file; `headwater enroll` writes one)"
+            }
+        }
+    }
+}
+
 impl ConnectFailure {
-    /// Whether the failure lasts until somebody changes something.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::Certificate(_))
+    /// Whether possibly no broker runs there.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NoAnswer(_))
     }
 
-    pub(crate) fn of(error: &ConnectionError) -> Self {
+    /// Whether the failure lasts until somebody changes something.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Subscription { .. } | Self::Certificate(_))
+    }
+
+    pub(crate) fn of(error: &ConnectionError, attempt: &Attempt) -> Self {
         if let Some(refused) = refused_handshake(error) {
             return Self::Certificate(refused);
         }
+        if attempt.progress != Progress::Accepted && is_close(error) {
+            return Self::closed_at_once(attempt);
+        }
         match error {
-            ConnectionError::ConnectionRefused(code) => Self::of_code(*code),
+            ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt.shown),
+            ConnectionError::Timeout(_) if attempt.progress == Progress::Open => Self::NoMqtt {
+                seen: "accepts connections and does not answer MQTT",
+                advice: "it hangs, or another program listens there; look into its log, or name another port",
+            },
             ConnectionError::Timeout(_) => Self::NoAnswer("no answer in time".into()),
             ConnectionError::Io(error) => Self::NoAnswer(error.to_string()),
             other => Self::NoAnswer(crate::end_reason::of_error(other)),
         }
     }
 
+    /// The failure behind a connection that the other end closed before its first answer.
+    fn closed_at_once(attempt: &Attempt) -> Self {
+        let advice = match (attempt.uses_tls, attempt.progress) {
+            (false, _) => "it may expect TLS there (`mqtts://` in place of `mqtt://`)",
+            (true, Progress::Opening) => "it may not speak TLS there (`mqtt://` in place of `mqtts://`)",
+            (true, Progress::Open | Progress::Accepted) => {
+                "it may not admit this client's certificate; the broker's log may say more"
+            }
+        };
+        Self::NoMqtt { seen: "closed the connection at the first bytes", advice }
+    }
+
     /// The failure behind a return code of CONNACK.
-    fn of_code(code: Code) -> Self {
+    fn of_code(code: Code, shown: ShownIdentity) -> Self {
         const PASSWORD: &str =
             "check `broker.user` and `broker.password_file`, and the broker's list of passwords";
         let (reason, advice) = match code {
@@ -55,12 +155,8 @@ impl ConnectFailure {
             Code::ServerUnavailable | Code::ServiceUnavailable => return Self::Later("it is not available"),
             Code::ConnectionRateExceeded => return Self::Later("too many clients connect at this moment"),
             Code::QuotaExceeded => return Self::Later("a quota is used up"),
-            Code::BadUserNamePassword => ("bad user name or password", PASSWORD),
-            Code::NotAuthorized => (
-                "not authorized",
-                "set `broker.user` and `broker.password_file`, or a certificate in `[tls]`, and allow this client in the broker's access \
-                 rules (Mosquitto: acl_file; `headwater enroll` writes one)",
-            ),
+            Code::BadUserNamePassword => ("bad user name or password", shown.advice()),
+            Code::NotAuthorized => ("not authorized", shown.advice()),
             Code::Banned => {
                 ("the client is banned", "lift the ban of this client id or address at the broker")
             }
@@ -88,23 +184,40 @@ impl ConnectFailure {
 
 /// The reason of a handshake that one end refused, wherever in the error it is.
 fn refused_handshake(error: &ConnectionError) -> Option<String> {
-    let (ConnectionError::Io(error)
-    | ConnectionError::MqttState(
-        StateError::Io(error) | StateError::Deserialization(mqttbytes::Error::Io(error)),
-    )) = error
-    else {
-        return None;
-    };
-    HandshakeRefused::is(error).then(|| error.to_string())
+    io_error(error).filter(|error| HandshakeRefused::is(error)).map(ToString::to_string)
+}
+
+/// Whether the other end closed the connection.
+fn is_close(error: &ConnectionError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let kinds = [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof];
+    matches!(error, ConnectionError::MqttState(StateError::ConnectionAborted))
+        || io_error(error).is_some_and(|error| kinds.contains(&error.kind()))
+}
+
+/// The error of the socket, wherever in the error it is.
+fn io_error(error: &ConnectionError) -> Option<&io::Error> {
+    match error {
+        ConnectionError::Io(error)
+        | ConnectionError::MqttState(
+            StateError::Io(error) | StateError::Deserialization(mqttbytes::Error::Io(error)),
+        ) => Some(error),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn failure(error: &ConnectionError, progress: Progress, shown: ShownIdentity) -> ConnectFailure {
+        ConnectFailure::of(error, &Attempt { progress, uses_tls: false, shown })
+    }
+
     #[track_caller]
     fn check(code: Code, is_refusal: bool, words: [&str; 2]) {
-        let failure = ConnectFailure::of(&ConnectionError::ConnectionRefused(code));
+        let error = ConnectionError::ConnectionRefused(code);
+        let failure = failure(&error, Progress::Open, ShownIdentity::Nobody);
         assert_eq!(failure.is_refusal(), is_refusal, "{failure}");
         for word in words {
             assert!(failure.to_string().contains(word), "{word} in {failure}");
@@ -121,5 +234,38 @@ mod tests {
         check(Code::ServerBusy, false, ["busy", "for now"]);
         check(Code::ServerUnavailable, false, ["not available", "for now"]);
         check(Code::ImplementationSpecificError, true, ["does not accept", "ImplementationSpecificError"]);
+    }
+
+    #[test]
+    fn a_client_that_shows_something_is_not_told_to_set_it() {
+        for code in [Code::BadUserNamePassword, Code::NotAuthorized] {
+            let error = ConnectionError::ConnectionRefused(code);
+            for (shown, word) in [
+                (ShownIdentity::User, "user or password is wrong"),
+                (ShownIdentity::Certificate, "name in this client's certificate"),
+            ] {
+                let text = failure(&error, Progress::Open, shown).to_string();
+                assert!(text.contains(word) && !text.contains("set `broker.user`"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_closed_at_the_first_bytes_names_the_other_scheme() {
+        let reset = || ConnectionError::Io(io::ErrorKind::ConnectionReset.into());
+        let aborted = ConnectionError::MqttState(StateError::ConnectionAborted);
+        for (error, uses_tls, progress, word) in [
+            (&reset(), false, Progress::Open, "`mqtts://` in place"),
+            (&aborted, false, Progress::Open, "`mqtts://` in place"),
+            (&reset(), true, Progress::Opening, "`mqtt://` in place"),
+            (&aborted, true, Progress::Open, "certificate"),
+        ] {
+            let attempt = Attempt { progress, uses_tls, shown: ShownIdentity::Nobody };
+            let text = ConnectFailure::of(error, &attempt).to_string();
+            assert!(text.contains("closed the connection at the first bytes"), "{text}");
+            assert!(text.contains(word), "{word} in {text}");
+        }
+        let later = failure(&reset(), Progress::Accepted, ShownIdentity::Nobody);
+        assert!(later.is_absence(), "{later}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_transport::{Connector, WireBytes};
-use rumqttc::{AsyncClient, ClientError, PublishOptions};
+use rumqttc::{AsyncClient, ClientError, PublishNotice, PublishOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
@@ -19,6 +19,7 @@ use crate::error::LinkError;
 use crate::failure::ConnectFailure;
 use crate::options::mqtt_options;
 use crate::outage::Outage;
+use crate::refused_publication::{PublishRefusal, RefusalReporter};
 
 /// A connection to the broker that comes back by itself; clones share it.
 ///
@@ -43,6 +44,14 @@ pub enum Incoming {
         /// Whether the broker had kept the message from before the subscription.
         retain: bool,
     },
+    /// The broker refused a message that was published at `QoS` 1; the connection goes on. A message with an
+    /// [`Acknowledgement`] has its answer there instead.
+    Refused {
+        /// Its topic.
+        topic: String,
+        /// Reason of the broker.
+        reason: PublishRefusal,
+    },
     /// An established connection has ended; the link connects again.
     Disconnected {
         /// Reason, for people.
@@ -57,6 +66,8 @@ pub(crate) struct Shared {
     /// Opens the connections of the link and counts their bytes.
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,
+    /// Whether the latest attempt to connect has an open connection, with TLS where the address asks for it.
+    pub(crate) is_open: Arc<AtomicBool>,
     pub(crate) is_connected: AtomicBool,
     /// Largest packet of the broker, from its CONNACK; 0 where it names none.
     pub(crate) broker_max_packet_bytes: AtomicUsize,
@@ -71,6 +82,7 @@ struct Inner {
     /// The driver holds the receiver until its end.
     closing: watch::Sender<bool>,
     driver: AbortHandle,
+    refusals: RefusalReporter,
 }
 
 /// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, no properties.
@@ -88,7 +100,8 @@ impl Link {
         config.check()?;
         let connector = config.broker.connector();
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
-        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector))
+        let is_open = Arc::new(AtomicBool::new(false));
+        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector, &is_open))
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
@@ -98,10 +111,12 @@ impl Link {
             config,
             connector,
             counters: Counters::default(),
+            is_open,
             is_connected: AtomicBool::new(false),
             broker_max_packet_bytes: AtomicUsize::new(0),
             failure: watch::Sender::new(None),
         });
+        let refusals = RefusalReporter::new(&incoming, &shared);
         let driver = Driver {
             events,
             client: client.clone(),
@@ -110,12 +125,14 @@ impl Link {
             closing: closing.subscribe(),
             backoff: Backoff::new(),
             outage: Outage::default(),
+            refusals: refusals.clone(),
         };
         let driver = tokio::spawn(driver.run()).abort_handle();
-        Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver }) }, receiver))
+        Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver, refusals }) }, receiver))
     }
 
-    /// Queues a message without waiting. A queued message is lost with its connection: `QoS` 1 is kept within one connection.
+    /// Queues a message without waiting. A queued message is lost with its connection: `QoS` 1 is kept within one connection. One at
+    /// `QoS` 1 that the broker refuses comes back as [`Incoming::Refused`].
     ///
     /// # Errors
     /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`], after which the link
@@ -129,7 +146,14 @@ impl Link {
     ) -> Result<(), LinkError> {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
         let options = PublishOptions::new(qos.into()).retain(retain);
-        self.count_result(&self.inner.client.try_publish(topic, payload, options))
+        let client = &self.inner.client;
+        match qos {
+            QoS::AtMostOnce => self.count_result(client.try_publish(topic, payload, options)),
+            QoS::AtLeastOnce => {
+                let sent = client.try_publish_tracked(topic.clone(), payload, options);
+                self.report_refusal(topic, sent)
+            }
+        }
     }
 
     /// Queues a message; waits while the queue is full.
@@ -145,10 +169,18 @@ impl Link {
     ) -> Result<(), LinkError> {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
         let options = PublishOptions::new(qos.into()).retain(retain);
-        self.count_result(&self.inner.client.publish(topic, payload, options).await)
+        let client = &self.inner.client;
+        match qos {
+            QoS::AtMostOnce => self.count_result(client.publish(topic, payload, options).await),
+            QoS::AtLeastOnce => {
+                let sent = client.publish_tracked(topic.clone(), payload, options).await;
+                self.report_refusal(topic, sent)
+            }
+        }
     }
 
-    /// Queues a message at `QoS` 1 without waiting, and tells later whether the broker has taken it.
+    /// Queues a message at `QoS` 1 without waiting, and tells later whether the broker has taken it. The broker keeps the message where `retain`
+    /// is set.
     ///
     /// # Errors
     /// As [`Link::publish`].
@@ -156,19 +188,12 @@ impl Link {
         &self,
         topic: impl Into<String>,
         payload: impl Into<Bytes>,
+        retain: bool,
     ) -> Result<Acknowledgement, LinkError> {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
-        let sent = self.inner.client.try_publish_tracked(topic, payload, PublishOptions::at_least_once());
-        match sent {
-            Ok(notice) => {
-                self.count_result(&Ok(()))?;
-                Ok(Acknowledgement::new(notice))
-            }
-            Err(error) => {
-                self.count_result(&Err(error))?;
-                Err(LinkError::Closed)
-            }
-        }
+        let options = PublishOptions::at_least_once().retain(retain);
+        let sent = self.inner.client.try_publish_tracked(topic, payload, options);
+        self.count_result(sent).map(Acknowledgement::new)
     }
 
     /// Publishes a retained message of this link again if the broker keeps another payload. A broker that finds a dead connection late
@@ -269,12 +294,23 @@ impl Link {
         }
     }
 
-    fn count_result(&self, sent: &Result<(), ClientError>) -> Result<(), LinkError> {
+    /// Counts a message, and watches for a refusal of the broker.
+    fn report_refusal(
+        &self,
+        topic: String,
+        sent: Result<PublishNotice, ClientError>,
+    ) -> Result<(), LinkError> {
+        let notice = self.count_result(sent)?;
+        self.inner.refusals.watch(topic, notice);
+        Ok(())
+    }
+
+    fn count_result<T>(&self, sent: Result<T, ClientError>) -> Result<T, LinkError> {
         let Shared { config, counters, .. } = &*self.inner.shared;
         match sent {
-            Ok(()) => {
+            Ok(sent) => {
                 count(&counters.accepted);
-                Ok(())
+                Ok(sent)
             }
             Err(ClientError::RequestChannelFull(_)) => {
                 count(&counters.refused_queue_full);

@@ -22,6 +22,7 @@ mod failure;
 mod handle;
 mod options;
 mod outage;
+mod refused_publication;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -32,3 +33,4 @@ pub use error::LinkError;
 pub use failure::ConnectFailure;
 pub use handle::{Incoming, Link};
 pub use headwater_transport::{Endpoint, WireBytes};
+pub use refused_publication::PublishRefusal;

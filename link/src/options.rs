@@ -1,5 +1,7 @@
 //! Options of the MQTT client, from the settings of a link.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use headwater_transport::Connector;
@@ -16,7 +18,13 @@ const MAX_UNACKNOWLEDGED: u16 = 256;
 /// Longest topic of MQTT, with headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
-pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector) -> MqttOptions {
+/// Options of one link. `is_open` tells whether the latest attempt to connect has an open connection, with TLS where the address asks for
+/// it.
+pub(crate) fn mqtt_options(
+    config: &LinkConfig,
+    connector: &Connector,
+    is_open: &Arc<AtomicBool>,
+) -> MqttOptions {
     let broker = config.broker.address.clone();
     let address = (broker.host(), broker.port());
     let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
@@ -36,10 +44,15 @@ pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector) -> MqttOp
         let payload = will.payload.to_vec();
         options.set_last_will(LastWill::new(&will.topic, payload, rumqttc::QoS::AtLeastOnce, true, None));
     }
-    let connector = connector.clone();
+    let (connector, is_open) = (connector.clone(), Arc::clone(is_open));
     options.set_socket_connector(move |_, _| {
-        let (connector, broker) = (connector.clone(), broker.clone());
-        async move { connector.connect(&broker, connect_timeout).await }
+        let (connector, broker, is_open) = (connector.clone(), broker.clone(), Arc::clone(&is_open));
+        async move {
+            is_open.store(false, Ordering::Relaxed);
+            let connection = connector.connect(&broker, connect_timeout).await?;
+            is_open.store(true, Ordering::Relaxed);
+            Ok(connection)
+        }
     });
     options
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use headwater_link::broker::{BrokerError, EmbeddedBroker};
 use headwater_link::testing::TcpProxy;
-use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, QoS, RetainedMessage};
+use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS, RetainedMessage};
 use headwater_transport::Endpoint;
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -76,6 +76,87 @@ async fn broker_that_refuses(code: u8) -> Endpoint {
         }
     });
     Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+#[tokio::test]
+async fn a_port_that_does_not_speak_mqtt_is_said_as_what_it_is() {
+    for (behaviour, words) in [
+        (Behaviour::Closes, ["closed the connection at the first bytes", "mqtts://"]),
+        (Behaviour::IsSilent, ["accepts connections and does not answer MQTT", "another port"]),
+    ] {
+        let mut config = LinkConfig::new(port_without_mqtt(behaviour).await, "lost");
+        config.connect_timeout_ms = 300;
+        let (link, _incoming) = Link::start(config).expect("valid settings");
+        let mut failures = link.failures();
+        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let failure = failure.expect("the link lives").clone().expect("a failure");
+        for word in words {
+            assert!(failure.to_string().contains(word), "{word} in {failure}");
+        }
+        assert!(!failure.is_refusal() && !failure.is_absence(), "{failure}");
+    }
+}
+
+/// Behaviour of a port that is no MQTT broker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behaviour {
+    Closes,
+    IsSilent,
+}
+
+async fn port_without_mqtt(behaviour: Behaviour) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        let mut silent = Vec::new();
+        while let Ok((client, _)) = listener.accept().await {
+            if behaviour == Behaviour::IsSilent {
+                silent.push(client);
+            }
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+#[tokio::test]
+async fn a_message_that_the_broker_refuses_comes_back_with_its_topic() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let broker = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.expect("a client");
+        read_packet(&mut client).await;
+        client.write_all(&[0x20, 3, 0, 0, 0]).await.expect("open");
+        // Return codes of PUBACK: not authorized, quota exceeded, success.
+        for code in [0x87, 0x97, 0] {
+            let publish = read_packet(&mut client).await;
+            let topic_bytes = usize::from(publish[1]);
+            let id = &publish[2 + topic_bytes..4 + topic_bytes];
+            client.write_all(&[0x40, 4, id[0], id[1], code, 0]).await.expect("open");
+        }
+        client
+    });
+    let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
+    let mut config = LinkConfig::new(address, "forbidden");
+    config.retained.push(RetainedMessage::new("forbidden/birth", "up"));
+    let (link, mut incoming) = connected(config).await;
+    let refused = |topic: &str, reason| Incoming::Refused { topic: topic.into(), reason };
+    assert_eq!(next(&mut incoming).await, refused("forbidden/birth", PublishRefusal::NotAuthorized));
+    link.publish("forbidden/x", "x", QoS::AtLeastOnce, false).expect("connected");
+    let quota = PublishRefusal::Other("QuotaExceeded".into());
+    assert_eq!(next(&mut incoming).await, refused("forbidden/x", quota));
+    link.publish("forbidden/y", "y", QoS::AtLeastOnce, false).expect("connected");
+    drop(broker.await.expect("no panic"));
+    assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }), "the third one was taken");
+    assert_eq!(link.counts().refused_by_broker, 2);
+}
+
+/// The next packet of less than 128 bytes, without its first two.
+async fn read_packet(client: &mut tokio::net::TcpStream) -> Vec<u8> {
+    let mut header = [0; 2];
+    client.read_exact(&mut header).await.expect("a packet");
+    let mut packet = vec![0; usize::from(header[1])];
+    client.read_exact(&mut packet).await.expect("a whole packet");
+    packet
 }
 
 #[tokio::test]
@@ -252,7 +333,7 @@ async fn a_client_id_that_another_process_took_over_is_named() {
 async fn a_message_is_acknowledged_or_lost_with_its_connection() {
     let proxy = TcpProxy::to(broker()).await.expect("a free port");
     let (link, mut incoming) = connected(LinkConfig::new(proxy.address(), "ack")).await;
-    let mut taken = link.publish_acknowledged("ack/x", "x").expect("connected");
+    let mut taken = link.publish_acknowledged("ack/x", "x", false).expect("connected");
     let limit = Instant::now() + MAX_WAIT;
     while taken.poll() == Delivery::Pending {
         assert!(Instant::now() < limit, "no acknowledgement");
@@ -260,7 +341,7 @@ async fn a_message_is_acknowledged_or_lost_with_its_connection() {
     }
     assert_eq!(taken.poll(), Delivery::Acknowledged);
     // No await between publication and cut, so the driver, on this same thread, cannot write the message.
-    let mut lost = link.publish_acknowledged("ack/x", "y").expect("connected");
+    let mut lost = link.publish_acknowledged("ack/x", "y", false).expect("connected");
     assert_eq!(lost.poll(), Delivery::Pending);
     proxy.close();
     while !matches!(next(&mut incoming).await, Incoming::Disconnected { .. }) {}

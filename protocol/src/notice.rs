@@ -95,6 +95,9 @@ pub struct EdgeStatus {
 pub struct LeaderClaim {
     /// The leader; a restart with the same journal is the same instance.
     pub instance: InstanceId,
+    /// Random number of the process: it tells two processes with copies of one journal apart. Absent from earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<InstanceId>,
     /// Number of the claim: every new leader takes a higher one. At most [`LeaderClaim::MAX_TERM`].
     pub term: u64,
     /// Up or down.
@@ -160,6 +163,7 @@ mod tests {
     fn claim() -> LeaderClaim {
         LeaderClaim {
             instance: InstanceId(0x00ab),
+            process: Some(InstanceId(0x00cd)),
             term: 3,
             state: DeviceState::Up,
             software: "test/1".into(),
@@ -171,9 +175,13 @@ mod tests {
     #[test]
     fn a_claim_is_readable_json_and_unknown_fields_are_ignored() {
         let text = serde_json::to_string(&claim()).unwrap();
-        let expected = r#"{"instance":"00000000000000ab","term":3,"state":"up","software":"test/1","since":"2026-11-22T23:45:40Z","beat":7}"#;
+        let expected = r#"{"instance":"00000000000000ab","process":"00000000000000cd","term":3,"state":"up","software":"test/1","since":"2026-11-22T23:45:40Z","beat":7}"#;
         assert_eq!(text, expected);
         assert_eq!(LeaderClaim::read(text.as_bytes()), Ok(claim()));
+        let earlier = text.replace(r#""process":"00000000000000cd","#, "");
+        let without = LeaderClaim { process: None, ..claim() };
+        assert_eq!(LeaderClaim::read(earlier.as_bytes()), Ok(without.clone()));
+        assert_eq!(serde_json::to_string(&without).unwrap(), earlier);
         let more = text.replace(r#","beat":7"#, r#","load":0.5"#);
         assert_eq!(LeaderClaim::read(more.as_bytes()), Ok(LeaderClaim { beat: 0, ..claim() }));
     }

@@ -11,7 +11,7 @@ use toml::Value as Toml;
 
 use crate::declared::Declared;
 use crate::misfits::{forget, is_given, misfits};
-use crate::mistakes::{mistakes_of, refuse_unknown, rename, unknown_variables};
+use crate::mistakes::{mistakes_of, refuse_unclear_switches, refuse_unknown, rename, unknown_variables};
 use crate::sources::{Sources, as_text, as_toml, flatten};
 use headwater_telemetry::{print, print_error};
 use headwater_transport::redacted;
@@ -150,7 +150,8 @@ pub fn defaults<S: Settings>() -> Result<S, Stop> {
 
 /// Reads the settings of a program whose file may hold an array of tables, `[[array]]`, each with settings `T`.
 ///
-/// A setting of `T` may stand outside the tables only where there are none: both at once is a mistake.
+/// A setting of `T` may stand outside the tables only where there are none: both at once is a mistake. A switch of `T` on the command line
+/// holds for every table.
 ///
 /// # Errors
 /// [`Stop`]: help that was asked for, or every mistake, those of all tables included.
@@ -168,7 +169,9 @@ pub fn load_with_tables<S: Settings, T: Settings>(
             Vec::new()
         }
     };
+    let mut environment = BTreeMap::new();
     if !tables.is_empty() {
+        environment = take_switches::<S, T>(&mut inputs);
         rename::<S>(&mut inputs, &Declared::of::<S>(), &mut mistakes);
         refuse_outside_tables::<S, T>(&mut inputs, array, &mut mistakes);
     }
@@ -177,11 +180,27 @@ pub fn load_with_tables<S: Settings, T: Settings>(
     for (index, table) in tables.into_iter().enumerate() {
         let mut of_table = Vec::new();
         let file = table.try_into().map(flatten).unwrap_or_default();
-        let inputs = Inputs { file, ..Inputs::default() };
+        let inputs = Inputs { file, environment: environment.clone(), ..Inputs::default() };
         read_tables.extend(checked(read::<T>(inputs, &mut of_table)?, &mut of_table));
         mistakes.extend(of_table.into_iter().map(|mistake| format!("{array}[{index}].{mistake}")));
     }
     loaded.filter(|_| mistakes.is_empty()).map(|loaded| (loaded, read_tables)).ok_or(Stop::Mistakes(mistakes))
+}
+
+/// Takes the switches of the tables out of the command line; returns the variables that set them.
+fn take_switches<S: Settings, T: Settings>(inputs: &mut Inputs) -> BTreeMap<String, OsString> {
+    let mut variables = BTreeMap::new();
+    let of_process = keys::<S>();
+    let options = Declared::of::<T>().into_iter();
+    for option in options.filter(|option| of_process.contains(&option.key)) {
+        let (Some(flag), Some(variable)) = (option.flag, option.environment) else { continue };
+        let flag = OsString::from(format!("--{flag}"));
+        if T::SWITCHES.contains(&option.key.as_str()) && inputs.arguments.contains(&flag) {
+            inputs.arguments.retain(|argument| *argument != flag);
+            variables.insert(variable, "true".into());
+        }
+    }
+    variables
 }
 
 /// Takes settings of the tables out of the flags, the environment and the top of the file, each with a mistake.
@@ -255,6 +274,7 @@ pub(crate) fn read<S: Settings>(
     let warnings = unknown_variables::<S>(&inputs.environment, &declared);
     rename::<S>(&mut inputs, &declared, mistakes);
     refuse_unknown(&mut inputs.file, &declared, mistakes);
+    refuse_unclear_switches::<S>(&inputs, &declared, mistakes);
     let environment = inputs.with_file(&declared);
     if inputs.arguments.is_empty() {
         inputs.arguments.push("program".into());

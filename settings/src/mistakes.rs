@@ -54,6 +54,26 @@ pub(crate) fn refuse_unknown(
     });
 }
 
+/// Refuses values of switches that are neither true nor false.
+pub(crate) fn refuse_unclear_switches<S: Settings>(
+    inputs: &Inputs,
+    declared: &[Declared],
+    mistakes: &mut Vec<String>,
+) {
+    for option in declared.iter().filter(|option| S::SWITCHES.contains(&option.key.as_str())) {
+        let key = &option.key;
+        if let Some(found) = inputs.file.get(key).filter(|value| !value.is_bool()) {
+            mistakes.push(format!("{key}: expected true or false, found {found}"));
+        }
+        let variable = option.environment.as_ref();
+        let given = variable.and_then(|variable| Some((variable, inputs.environment.get(variable)?)));
+        let is_clear = |text: &OsString| ["true", "false", "1", "0"].iter().any(|clear| text == clear);
+        if let Some((variable, text)) = given.filter(|(_, text)| !is_clear(text)) {
+            mistakes.push(format!("{key}: expected true or false, found {text:?} (environment {variable})"));
+        }
+    }
+}
+
 /// Gives values under another name to the name of the declaration. An old name is a mistake; its value is still checked.
 pub(crate) fn rename<S: Settings>(inputs: &mut Inputs, declared: &[Declared], mistakes: &mut Vec<String>) {
     for (alias, key) in S::ALIASES {

@@ -45,9 +45,12 @@ pub trait Health: Send + Sync + 'static {
     /// Whether only a new process helps.
     fn liveness(&self) -> Liveness;
 
-    /// Whether the service takes work now.
-    fn is_ready(&self) -> bool {
-        self.liveness() == Liveness::Live
+    /// Why the service takes no work now, which may be empty; `None` where it takes work.
+    fn unready_reason(&self) -> Option<String> {
+        match self.liveness() {
+            Liveness::Live => None,
+            Liveness::Failed(reason) => Some(reason),
+        }
     }
 }
 
@@ -120,13 +123,12 @@ fn answer(method: &Method, path: &str, metrics: &Metrics, health: &dyn Health) -
         (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_CONTENT_TYPE, metrics.text()),
         (&Method::GET, "/live") => match health.liveness() {
             Liveness::Live => (StatusCode::OK, "text/plain", "live\n".into()),
-            Liveness::Failed(reason) => {
-                let body = format!("failed\n{reason}\n");
-                (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")
-            }
+            Liveness::Failed(reason) => unavailable("failed", &reason),
         },
-        (&Method::GET, "/ready") if health.is_ready() => (StatusCode::OK, "text/plain", "ready\n".into()),
-        (&Method::GET, "/ready") => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not ready\n".into()),
+        (&Method::GET, "/ready") => match health.unready_reason() {
+            None => (StatusCode::OK, "text/plain", "ready\n".into()),
+            Some(reason) => unavailable("not ready", &reason),
+        },
         (&Method::GET, _) => (StatusCode::NOT_FOUND, "text/plain", "see /metrics, /live and /ready\n".into()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "expected GET\n".into()),
     };
@@ -134,6 +136,12 @@ fn answer(method: &Method, path: &str, metrics: &Metrics, health: &dyn Health) -
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+/// The answer 503 with a state, and its reason where there is one.
+fn unavailable(state: &str, reason: &str) -> (StatusCode, &'static str, String) {
+    let body = format!("{state}\n{reason}");
+    (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")
 }
 
 #[cfg(test)]
@@ -189,8 +197,8 @@ mod tests {
             Liveness::Live
         }
 
-        fn is_ready(&self) -> bool {
-            false
+        fn unready_reason(&self) -> Option<String> {
+            Some("it stops".into())
         }
     }
 
@@ -200,7 +208,8 @@ mod tests {
         let server = AdminServer::start(Some(address), Metrics::new(), Stopping).await;
         let server = server.expect("a free port").expect("an address");
         assert!(ask(&server, "GET /live").await.starts_with("HTTP/1.1 200 "));
-        assert!(ask(&server, "GET /ready").await.starts_with("HTTP/1.1 503 "));
+        let answer = ask(&server, "GET /ready").await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("not ready\nit stops\n"), "{answer}");
     }
 
     #[tokio::test]

@@ -16,8 +16,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Filter that the caller's extends. The embedded broker logs normal events as errors: probes, clients that left.
-const BASE_FILTER: &str = "rumqttd=off";
+/// Filter that the caller's extends. The embedded broker logs normal events as errors: probes, clients that left. The client library
+/// warns of each refused message by its number; the link reports it by its topic.
+const BASE_FILTER: &str = "rumqttd=off,rumqttc::state=error";
 
 /// Starts logging for this process; called once, by a `main.rs`.
 ///

@@ -44,6 +44,16 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::COUNTER, values: Values::ByLabel { label, read } }
     }
 
+    /// Makes a gauge for each value of a label.
+    pub const fn gauges(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        read: fn(&R) -> Vec<(String, u64)>,
+    ) -> Self {
+        Self { name, help, kind: MetricType::GAUGE, values: Values::ByLabel { label, read } }
+    }
+
     fn desc(&self, labels: &HashMap<String, String>) -> Desc {
         let label = match self.values {
             Values::One(_) => Vec::new(),

@@ -101,6 +101,30 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
 }
 
 #[test]
+fn a_client_that_may_not_trigger_is_told_which_topic_the_broker_refuses_and_which_role_has_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    site.start(Part::Broker);
+    for (group, name) in [(GROUPS[0], "screen"), (GROUPS[1], "operator")] {
+        let own = site.member(group, name);
+        let flag =
+            |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
+        let identity = [
+            flag("authority", "authority.pem"),
+            flag("certificate", "certificate.pem"),
+            flag("key", "key.pem"),
+        ];
+        let (code, said) = trigger(&site, &identity.concat());
+        assert_eq!(code, Some(1), "{said}");
+        let topic = format!("headwater/v1/{SITE}/{}/trigger", GROUPS[0]);
+        for part in [topic.as_str(), "not authorized", "the role `operator` of the group"] {
+            assert!(said.contains(part), "{group}/{name}: {part} in {said}");
+        }
+        assert!(!said.contains("no device of the group"), "{said}");
+    }
+}
+
+#[test]
 fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str| folder.path().join(name).display().to_string();

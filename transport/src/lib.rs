@@ -8,6 +8,7 @@ mod broker_access;
 mod connection;
 mod connector;
 mod endpoint;
+mod file;
 #[cfg(feature = "http-client")]
 mod http_client;
 #[cfg(feature = "http-server")]
@@ -22,6 +23,7 @@ pub use broker_access::{BrokerAccess, Credentials};
 pub use connection::Connection;
 pub use connector::Connector;
 pub use endpoint::{Endpoint, EndpointError, Scheme};
+pub use file::{read_bounded, warn_of_readers};
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 #[cfg(feature = "http-server")]

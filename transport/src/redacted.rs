@@ -32,10 +32,20 @@ fn without_credentials(line: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '=');
     let words = line.split_inclusive(is_end);
     let shown = words.map(|word| match word.rsplit_once('@') {
-        Some((credentials, host)) if credentials.contains(':') => format!("{HIDDEN}@{host}"),
+        Some((credentials, host)) if credentials.contains(':') && !is_moment(credentials, host) => {
+            format!("{HIDDEN}@{host}")
+        }
         Some(_) | None => word.to_owned(),
     });
     shown.collect()
+}
+
+/// Whether a word is a part of a demo and a time, like `device:2@4s`.
+fn is_moment(part: &str, time: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let index = part.trim_start_matches(['(', ',']).strip_prefix("device:");
+    let seconds = time.trim_end_matches(|c: char| !c.is_alphanumeric()).strip_suffix('s');
+    index.is_some_and(is_number) && seconds.is_some_and(|seconds| is_number(seconds.trim_end_matches('m')))
 }
 
 /// A line with `***` in place of each query of an address with a scheme.
@@ -82,6 +92,7 @@ mod tests {
             "http://cloud:8600/v2: is it there?",
             "mail to somebody@example.org",
             "a: b\nc@d\n",
+            "--kill device:2@4s, `device:3@500ms`",
         ] {
             check(text, text);
         }

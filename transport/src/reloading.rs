@@ -79,6 +79,14 @@ impl<T> Reloading<T> {
     }
 }
 
+impl<T> Reloading<T> {
+    /// Whether the files as they are cannot be used, so that the value is that of earlier ones.
+    pub fn has_failed(&self) -> bool {
+        self.get();
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_failed
+    }
+}
+
 impl<T> fmt::Debug for Reloading<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reloading")

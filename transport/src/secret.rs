@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::file::{read_bounded, warn_of_readers};
 use crate::reloading::Reloading;
 
 /// A password or key. It is never printed; clones share it.
@@ -22,12 +23,13 @@ impl Secret {
         Self(Source::Text(text.into()))
     }
 
-    /// The first line of a file, which may be replaced at any time.
+    /// The first line of a file, which may be replaced at any time. A file that others may read is named in the log.
     ///
     /// # Errors
     /// The path and the reason; never the content.
     pub fn of_file(file: impl Into<PathBuf>) -> Result<Self, String> {
         let file = file.into();
+        warn_of_readers(&file);
         let reloading = Reloading::new("secret", vec![file.clone()], move || first_line(&file))?;
         Ok(Self(Source::File(Arc::new(reloading))))
     }
@@ -52,15 +54,8 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 fn first_line(file: &Path) -> Result<String, String> {
     let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
-    let metadata = std::fs::metadata(file).map_err(|error| of(&error))?;
-    if !metadata.is_file() {
-        return Err(of(&"expected a file, found something else"));
-    }
-    let bytes = metadata.len();
-    if bytes > MAX_BYTES {
-        return Err(of(&format!("expected at most {MAX_BYTES} bytes, found {bytes}")));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| of(&error))?;
+    let content = read_bounded(file, MAX_BYTES).map_err(|reason| of(&reason))?;
+    let text = String::from_utf8(content).map_err(|_| of(&"expected text in UTF-8, found other bytes"))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         Some(_) | None => Err(of(&"expected a secret in the first line, found none")),

@@ -24,7 +24,7 @@ pub(super) struct FoundGroup {
 /// Reads the retained messages of the group.
 ///
 /// # Errors
-/// When no device is up, or none takes triggers.
+/// When no device is up, none takes triggers, or the broker does not allow triggers.
 pub(super) async fn find_group(client: &mut GroupClient, args: &TriggerArgs) -> anyhow::Result<FoundGroup> {
     let limit = Instant::now() + FIND_LIMIT;
     let mut quiet = limit;
@@ -35,8 +35,11 @@ pub(super) async fn find_group(client: &mut GroupClient, args: &TriggerArgs) -> 
     }
     let name = format!("{}/{}", args.site, args.group);
     let Some(network) = client.devices.network_up() else {
+        // Some brokers accept the subscription of a client without rights, and send it nothing.
+        client.may_trigger().await?;
         anyhow::bail!(
-            "{}: no device of the group {name} is up: check --site and --group, and that its devices run",
+            "{}: no device of the group {name} is up: check --site and --group, that its devices run, and that the broker's access rules let \
+             this client read their births (role `operator`)",
             args.broker
         );
     };

@@ -7,7 +7,8 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use headwater_group::{ClientSettings, GroupClient, GroupEvent};
+use headwater_group::{ClientSettings, GroupClient, GroupError, GroupEvent};
+use headwater_link::{Acknowledgement, Delivery};
 use headwater_protocol::{NetworkId, SampleId};
 use headwater_telemetry::print_error;
 use tokio::time::sleep_until;
@@ -69,6 +70,14 @@ fn no_more_ids() -> BadUsage {
     BadUsage(format!("--id, --count: expected ids up to {}, found later ones", u64::MAX))
 }
 
+/// Waits for the answer to a trigger; for ever without one.
+async fn answer(trigger: &mut Option<Acknowledgement>) -> Delivery {
+    match trigger {
+        Some(trigger) => trigger.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Triggers in progress.
 struct Run<'a> {
     args: &'a TriggerArgs,
@@ -77,6 +86,8 @@ struct Run<'a> {
     count: u64,
     /// Triggers sent.
     sent: u64,
+    /// The first trigger, until the broker has answered: an answer to one is enough to know whether the broker allows them.
+    first_trigger: Option<Acknowledgement>,
     start: Instant,
     /// When a trigger was last sent or a sample last came to its end.
     last_change: Instant,
@@ -90,7 +101,18 @@ impl<'a> Run<'a> {
         // Results in a terminal are progress enough, and a moving line would run into them.
         let is_quiet = args.watch && std::io::stdout().is_terminal();
         let progress = Progress::new(count, is_quiet || !args.watch);
-        Self { args, client, first, count, sent: 0, start, last_change: start, unsettled: 0, progress }
+        Self {
+            args,
+            client,
+            first,
+            count,
+            sent: 0,
+            first_trigger: None,
+            start,
+            last_change: start,
+            unsettled: 0,
+            progress,
+        }
     }
 
     async fn run_to_end(&mut self) -> anyhow::Result<()> {
@@ -98,11 +120,12 @@ impl<'a> Run<'a> {
             let now = Instant::now();
             while self.sent < self.count && self.trigger_time() <= now {
                 let sample = SampleId(self.first + self.sent);
-                let sent = self.client.trigger(sample).await;
+                let sent = self.trigger(sample).await;
                 sent.with_context(|| format!("after {} of {} triggers", self.sent, self.count))?;
                 (self.sent, self.last_change) = (self.sent + 1, now);
             }
-            let has_all = self.sent == self.count && !self.waits_for_results();
+            let is_answered = self.first_trigger.is_none();
+            let has_all = self.sent == self.count && is_answered && !self.waits_for_results();
             let limit = self.last_change + Duration::from_secs(self.args.timeout_s);
             if has_all || (self.sent == self.count && now >= limit) {
                 return Ok(());
@@ -110,9 +133,22 @@ impl<'a> Run<'a> {
             let next = if self.sent < self.count { self.trigger_time() } else { limit };
             tokio::select! {
                 event = self.client.next() => self.record(event?)?,
+                answer = answer(&mut self.first_trigger) => {
+                    self.first_trigger = None;
+                    self.client.check_trigger(answer)?;
+                }
                 () = sleep_until(next.into()) => {}
             }
         }
+    }
+
+    /// Sends a trigger; the first one asks for an answer.
+    async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
+        if self.sent > 0 {
+            return self.client.trigger(sample).await;
+        }
+        self.first_trigger = Some(self.client.trigger_acknowledged(sample)?);
+        Ok(())
     }
 
     fn waits_for_results(&self) -> bool {
@@ -155,7 +191,8 @@ impl<'a> Run<'a> {
         if summary.without_result > 0 && self.args.watch {
             bail!(
                 "{} of {} samples have no result {} s after the last news: is an aggregator up for {}/{}, with the bundle of its \
-                 devices? Its log says what it refuses",
+                 devices? Its log says what it refuses. And may this client read the topic `result` at the broker (role `operator` or \
+                 `consumer`)?",
                 summary.without_result,
                 summary.triggered,
                 self.args.timeout_s,

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use axum::http::{Request, StatusCode};
 use bytes::Bytes;
+use headwater_identity::{BrokerOptions, Member, Role, Site};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::InferRequest;
+use headwater_transport::tls::{ClientIdentity, IdentityFiles};
+use headwater_transport::{Connector, Endpoint, Scheme};
 
 use crate::calls::{infer, over_http, request};
 
@@ -196,4 +200,62 @@ async fn a_request_for_another_network_is_named_with_its_client() {
     assert_eq!(line["asked"], NetworkId([9; 32]).short());
     assert!(line["client"].as_str().unwrap().starts_with("127.0.0.1"), "{line}");
     assert!(line["served"].as_str().is_some_and(|served| !served.is_empty()), "{line}");
+}
+
+/// Files of a cloud service of a new site, as flags.
+fn enrolled(folder: &Path) -> Vec<String> {
+    let hosts = ["127.0.0.1".to_owned()];
+    let options = BrokerOptions::default();
+    let mut site = Site::create(&folder.join("hall"), "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
+    let own = site.enroll(Member::new(Role::Cloud, None, "cloud").unwrap(), &hosts, 30).unwrap();
+    let flag = |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
+    [flag("authority", "authority.pem"), flag("certificate", "certificate.pem"), flag("key", "key.pem")]
+        .concat()
+}
+
+#[tokio::test]
+async fn a_failed_handshake_is_named_with_its_client_and_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let flags = enrolled(folder.path());
+    let arguments: Vec<&str> =
+        ["--bundle", &bundle].into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let cloud = Running::start(&arguments);
+    let without = IdentityFiles { authority: flags[1].clone().into(), own: None, revoked: None };
+    let connector = Connector::default().with_identity(ClientIdentity::new(without).unwrap());
+    let endpoint = Endpoint::new(Scheme::Https, "127.0.0.1", cloud.address.port()).unwrap();
+    let _connection = connector.connect(&endpoint, LIMIT).await;
+    let line = cloud.log_line("no TLS with a client");
+    assert_eq!(line["reason"], "it shows no certificate", "{line}");
+    assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+    assert_eq!(line["not_logged"], 0, "{line}");
+}
+
+#[test]
+fn secrets_that_others_may_read_are_named_once_and_are_no_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let keys = folder.path().join("keys").display().to_string();
+    std::fs::write(&keys, "0123456789abcdef\n").unwrap();
+    let flags = enrolled(folder.path());
+    let base = ["--check-config", "--bundle", &bundle, "--http-keys-file", &keys];
+    let arguments: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let check = |mode| {
+        for file in [&keys, &flags[5]] {
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let output = cloud(&arguments, &[]);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{log}");
+        log
+    };
+    let log = check(0o644);
+    for file in [&keys, &flags[5]] {
+        let warning = format!(
+            "{file}: others than its owner may read this secret: expected mode 0600, found 0644; chmod 600 {file}"
+        );
+        assert_eq!(log.matches(&warning).count(), 1, "{log}");
+    }
+    let log = check(0o600);
+    assert!(!log.contains("may read this secret"), "{log}");
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The broker puts all claims into one order, so that of two claims with one term the first one counts. A leader publishes its claim
-//! every [`BEAT`]. A leader that is silent for [`SILENT`] is named; its claim is followed only by a process with its journal, where it never led, or
+//! every [`BEAT`]. A restart with its journal has the same name and follows the claim of its earlier process at once. A claim of the own name
+//! and the own term, by another process, is that of a second process with a copy of the journal. A leader that is silent for [`SILENT`] is named; its claim is followed only by a process with its journal, where it never led, or
 //! by `--take-over`.
 
 mod held;
@@ -42,10 +43,30 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Shortest time between two log lines of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
+/// A process that leads or waits: the name of its journal, and a random number that two processes with copies of one journal do not share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) instance: InstanceId,
+    pub(crate) number: InstanceId,
+}
+
+impl Process {
+    /// A process that begins.
+    pub(crate) fn new(instance: InstanceId) -> Self {
+        Self { instance, number: InstanceId(random()) }
+    }
+
+    /// Whether this process published a claim.
+    fn published(self, claim: &LeaderClaim) -> bool {
+        claim.instance == self.instance && claim.process == Some(self.number)
+    }
+}
+
 /// The first claim of a term.
-pub(crate) fn new_claim(instance: InstanceId, term: u64) -> LeaderClaim {
+pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
     LeaderClaim {
-        instance,
+        instance: process.instance,
+        process: Some(process.number),
         term,
         state: DeviceState::Up,
         software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),

@@ -11,12 +11,28 @@ const SMALLER: InstanceId = InstanceId(4);
 const LARGER: InstanceId = InstanceId(6);
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// Numbers of the processes: each name has one, and the own name has a second one.
+const NUMBER: InstanceId = InstanceId(50);
+const OTHER_NUMBER: InstanceId = InstanceId(60);
+
+/// The process under test, and the one of each other name.
+fn process(instance: InstanceId) -> Process {
+    Process { instance, number: NUMBER }
+}
+
+/// Another process with a copy of the own journal.
+const COPY: Process = Process { instance: OWN, number: OTHER_NUMBER };
+
 fn up(instance: InstanceId, term: u64, beat: u64) -> Vec<u8> {
-    claim_text(&LeaderClaim { beat, ..new_claim(instance, term) })
+    up_of(process(instance), term, beat)
+}
+
+fn up_of(process: Process, term: u64, beat: u64) -> Vec<u8> {
+    claim_text(&LeaderClaim { beat, ..new_claim(process, term) })
 }
 
 fn down(instance: InstanceId, term: u64) -> Vec<u8> {
-    claim_text(&LeaderClaim { state: DeviceState::Down, ..new_claim(instance, term) })
+    claim_text(&LeaderClaim { state: DeviceState::Down, ..new_claim(process(instance), term) })
 }
 
 struct Starting {
@@ -26,7 +42,7 @@ struct Starting {
 
 impl Starting {
     fn new(take_over: bool) -> Self {
-        let mut starting = Self { waiting: Waiting::new(OWN, take_over), now: Instant::now() };
+        let mut starting = Self { waiting: Waiting::new(process(OWN), take_over), now: Instant::now() };
         starting.waiting.connected(starting.now);
         starting
     }
@@ -62,7 +78,11 @@ fn without_a_claim_a_leader_claims_after_a_moment_and_leads_when_its_claim_comes
 
 #[test]
 fn a_claim_that_is_down_or_an_own_one_is_followed_at_once() {
-    for (claim, after_another) in [(down(LARGER, 7), true), (up(OWN, 7, 3), false), (down(OWN, 7), false)] {
+    // A process of an earlier version has no number.
+    let earlier = claim_text(&LeaderClaim { process: None, ..new_claim(process(OWN), 7) });
+    for (claim, after_another) in
+        [(down(LARGER, 7), true), (up_of(COPY, 7, 3), false), (earlier, false), (down(OWN, 7), false)]
+    {
         let mut leader = Starting::new(false);
         assert_eq!(leader.receives(&claim), Step::Claim { term: 8 });
         assert_eq!(leader.receives(&up(OWN, 8, 0)), led(8, after_another));
@@ -89,7 +109,7 @@ fn an_operator_may_take_over_once() {
     assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Claim { term: 8 });
     assert_eq!(leader.receives(&up(LARGER, 7, 4)), Step::Wait, "an older claim changes nothing");
     assert_eq!(leader.receives(&up(OWN, 8, 0)), led(8, true));
-    leader.waiting.lost(leader.now, new_claim(LARGER, 9));
+    leader.waiting.lost(leader.now, new_claim(process(LARGER), 9));
     leader.waiting.connected(leader.now);
     assert_eq!(leader.receives(&up(LARGER, 9, 1)), Step::Wait);
 }
@@ -141,7 +161,7 @@ fn garbage_and_impossible_terms_are_no_claims() {
         assert_eq!(leader.receives(garbage), Step::Wait);
     }
     assert_eq!(leader.receives(&up(LARGER, LeaderClaim::MAX_TERM + 1, 0)), Step::Wait);
-    let long = LeaderClaim { software: "x".repeat(129), ..new_claim(LARGER, 7) };
+    let long = LeaderClaim { software: "x".repeat(129), ..new_claim(process(LARGER), 7) };
     assert_eq!(leader.receives(&claim_text(&long)), Step::Wait);
     assert_eq!(leader.after(LISTEN), Step::Claim { term: 1 });
 }
@@ -149,15 +169,15 @@ fn garbage_and_impossible_terms_are_no_claims() {
 #[test]
 fn a_copy_of_the_own_journal_is_replaced_only_when_it_is_silent() {
     let mut leader = Starting::new(false);
-    leader.waiting.lost(leader.now, new_claim(OWN, 9));
+    leader.waiting.lost(leader.now, new_claim(COPY, 9));
     leader.waiting.connected(leader.now);
-    assert_eq!(leader.receives(&up(OWN, 9, 1)), Step::Wait);
+    assert_eq!(leader.receives(&up_of(COPY, 9, 1)), Step::Wait);
     assert_eq!(leader.after(SILENT - MOMENT), Step::Wait);
     assert_eq!(leader.after(MOMENT), Step::Claim { term: 10 });
 }
 
 fn held() -> (HeldClaim, Instant) {
-    let (mut held, now) = (HeldClaim::new(new_claim(OWN, 3)), Instant::now());
+    let (mut held, now) = (HeldClaim::new(new_claim(process(OWN), 3)), Instant::now());
     held.connected(now);
     assert!(held.due(now).is_some());
     (held, now)
@@ -227,5 +247,65 @@ fn a_leader_that_was_away_finds_its_successor() {
     assert_eq!((held.timer(), held.due(now + BEAT * 2)), (None, None));
     held.connected(now);
     assert!(!held.receive(now, &up(LARGER, 4, 2)));
+    assert!(held.taken_over().is_some());
+}
+
+#[test]
+fn of_two_processes_with_copies_of_one_journal_that_claim_at_once_the_first_one_leads() {
+    for retained in [None, Some(up_of(Process { number: InstanceId(1), ..COPY }, 7, 3))] {
+        let number = |is_first| if is_first { NUMBER } else { OTHER_NUMBER };
+        let mut both = [true, false].map(|is_first| {
+            let own = Process { instance: OWN, number: number(is_first) };
+            let mut starting = Starting { waiting: Waiting::new(own, false), now: Instant::now() };
+            starting.waiting.connected(starting.now);
+            starting
+        });
+        let term = if retained.is_some() { 8 } else { 1 };
+        for leader in &mut both {
+            match &retained {
+                // A claim that outlived its process is followed at once.
+                Some(claim) => assert_eq!(leader.receives(claim), Step::Claim { term }),
+                None => assert_eq!(leader.after(LISTEN), Step::Claim { term }),
+            }
+        }
+        // The broker gives both claims to both processes in one order.
+        let claims =
+            [true, false].map(|is_first| up_of(Process { instance: OWN, number: number(is_first) }, term, 0));
+        let [first, second] = &mut both;
+        assert_eq!(first.receives(&claims[0]), led(term, false));
+        assert_eq!(second.receives(&claims[0]), Step::Wait);
+        assert_eq!(second.receives(&claims[1]), Step::Wait, "it came second");
+        assert_eq!(second.waiting.state(second.now), (LeadState::Waiting, Some(OWN)));
+        assert_eq!(second.after(SILENT - MOMENT), Step::Wait);
+        let last_will = LeaderClaim {
+            state: DeviceState::Down,
+            ..new_claim(Process { instance: OWN, number: NUMBER }, term)
+        };
+        assert_eq!(second.receives(&claim_text(&last_will)), Step::Claim { term: term + 1 });
+        let own = up_of(Process { instance: OWN, number: OTHER_NUMBER }, term + 1, 0);
+        assert_eq!(second.receives(&own), led(term + 1, true), "the other one may have decided its samples");
+    }
+}
+
+#[test]
+fn a_leader_is_not_confirmed_by_the_claim_of_a_process_with_a_copy_of_its_journal() {
+    let (mut held, now) = held();
+    assert!(!held.receive(now, &up_of(COPY, 3, 0)), "a claim that came second");
+    assert_eq!(held.taken_over(), None);
+    assert!(held.receive(now, &up(OWN, 3, 1)));
+}
+
+#[test]
+fn of_two_leaders_with_copies_of_one_journal_and_one_term_one_stays() {
+    let larger = COPY;
+    let smaller = Process { number: InstanceId(NUMBER.0 - 1), ..COPY };
+    for (other, stays) in [(larger, false), (smaller, true)] {
+        let (mut held, now) = confirmed();
+        held.receive(now, &up_of(other, 3, 1));
+        assert_eq!(held.taken_over().is_none(), stays);
+    }
+    // A process of an earlier version does not see the other one's number.
+    let (mut held, now) = confirmed();
+    held.receive(now, &claim_text(&LeaderClaim { process: None, beat: 1, ..new_claim(COPY, 3) }));
     assert!(held.taken_over().is_some());
 }

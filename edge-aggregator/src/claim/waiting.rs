@@ -2,19 +2,20 @@
 
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
 use tokio::time::Instant;
+use tracing::field::display;
 use tracing::{info, warn};
 
-use super::{LISTEN, RETRY, SILENT, read_claim};
+use super::{LISTEN, Process, RETRY, SILENT, read_claim};
 use crate::log_limit::LogLimit;
 use crate::report::LeadState;
 
 /// State of a waiting leader.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    own: InstanceId,
+    own: Process,
     /// Whether the next claim replaces that of a leader that is up; an operator's order, for one claim.
     take_over: bool,
-    /// Whether claims with the own name come from another process: one that took over with a copy of the journal.
+    /// Whether claims with the own name come from another process that runs: one with a copy of the journal.
     is_own_foreign: bool,
     /// Time from which a missing claim means that nobody leads; `None` without a connection.
     listen_until: Option<Instant>,
@@ -48,6 +49,8 @@ struct Claimed {
     term: u64,
     until: Instant,
     is_back: bool,
+    /// Whether the broker refused it.
+    is_refused: bool,
 }
 
 /// Next action of a waiting leader.
@@ -73,7 +76,7 @@ pub(crate) struct Won {
 }
 
 impl Waiting {
-    pub(crate) fn new(own: InstanceId, take_over: bool) -> Self {
+    pub(crate) fn new(own: Process, take_over: bool) -> Self {
         Self {
             own,
             take_over,
@@ -90,7 +93,7 @@ impl Waiting {
 
     /// This process led, and another one took over with this claim.
     pub(crate) fn lost(&mut self, now: Instant, claim: LeaderClaim) {
-        self.is_own_foreign |= claim.instance == self.own;
+        self.is_own_foreign |= claim.instance == self.own.instance;
         self.disconnected();
         self.learn(now, claim);
     }
@@ -129,7 +132,7 @@ impl Waiting {
     /// What to do now.
     pub(crate) fn step(&mut self, now: Instant) -> Step {
         let Some(listen_until) = self.listen_until else { return Step::Wait };
-        if let Some(Claimed { term, until, is_back }) = self.claimed {
+        if let Some(Claimed { term, until, is_back, is_refused }) = self.claimed {
             if is_back {
                 (self.take_over, self.claimed) = (false, None);
                 let after_another = std::mem::take(&mut self.after_another);
@@ -138,14 +141,16 @@ impl Waiting {
             if now < until {
                 return Step::Wait;
             }
-            self.name_missing_echo(now);
+            if !is_refused {
+                self.name_missing_echo(now);
+            }
         }
         let may_claim = match &self.known {
             None => now >= listen_until,
             Some(known) if self.is_anothers(&known.claim) => {
                 let is_silent = now >= known.heard + SILENT;
                 // A leader that never published its claim a second time never led.
-                let may_follow = known.claim.instance == self.own || known.claim.beat == 0;
+                let may_follow = known.claim.instance == self.own.instance || known.claim.beat == 0;
                 self.take_over || is_silent && may_follow
             }
             Some(_) => true,
@@ -155,7 +160,7 @@ impl Waiting {
             return Step::Wait;
         }
         let term = (self.term + 1).min(LeaderClaim::MAX_TERM);
-        self.claimed = Some(Claimed { term, until: now + RETRY, is_back: false });
+        self.claimed = Some(Claimed { term, until: now + RETRY, is_back: false, is_refused: false });
         self.published = term;
         Step::Claim { term }
     }
@@ -181,27 +186,37 @@ impl Waiting {
         }
     }
 
+    /// The broker refused the own claim.
+    pub(crate) fn claim_refused(&mut self) {
+        if let Some(claimed) = &mut self.claimed {
+            claimed.is_refused = true;
+        }
+    }
+
     fn learn(&mut self, now: Instant, claim: LeaderClaim) {
-        if let Some(claimed) = self.claimed.as_mut().filter(|_| claim.instance == self.own) {
-            // The last will of an earlier process of this instance ends nothing.
-            claimed.is_back |= claim.state == DeviceState::Up && claim.term == claimed.term;
-            return;
-        }
-        if (claim.instance, claim.term) == (self.own, self.published) {
-            // The own claim, which came second.
-            return;
-        }
         let (up, term) = (claim.state == DeviceState::Up, claim.term);
+        if self.own.published(&claim) && term == self.published {
+            // Without a claim that waits, it is the own claim that came second.
+            if let Some(claimed) = &mut self.claimed {
+                claimed.is_back |= up && term == claimed.term;
+            }
+            return;
+        }
+        // An earlier process with this journal had a lower term.
+        let is_of_term = self.claimed.is_some_and(|claimed| !claimed.is_back && up && term >= claimed.term);
+        self.is_own_foreign |= is_of_term && claim.instance == self.own.instance;
         if let Some(Known { claim: known, .. }) = &self.known {
-            let is_same = known.instance == claim.instance;
+            let is_same = (known.instance, known.process) == (claim.instance, claim.process);
             if term < known.term || term == known.term && !is_same && !up {
                 return;
             }
         }
         self.claimed = self.claimed.filter(|claimed| claimed.is_back || !up || term < claimed.term);
         self.term = self.term.max(term);
-        self.after_another |= claim.instance != self.own;
-        let same = self.known.take().filter(|known| known.claim.instance == claim.instance);
+        self.after_another |= self.is_strangers(&claim);
+        let is_same =
+            |known: &Known| (known.claim.instance, known.claim.process) == (claim.instance, claim.process);
+        let same = self.known.take().filter(is_same);
         let (is_named, was_silent) =
             same.map_or((false, false), |known| (known.is_named, known.is_silence_named));
         if was_silent && self.log.take(now).is_some() {
@@ -212,17 +227,23 @@ impl Waiting {
 
     /// Whether the claim is that of another process that is up.
     fn is_anothers(&self, claim: &LeaderClaim) -> bool {
-        claim.state == DeviceState::Up && (claim.instance != self.own || self.is_own_foreign)
+        claim.state == DeviceState::Up && self.is_strangers(claim)
+    }
+
+    /// Whether the claim is neither that of this process nor that of an earlier process with this journal.
+    fn is_strangers(&self, claim: &LeaderClaim) -> bool {
+        claim.instance != self.own.instance || self.is_own_foreign && !self.own.published(claim)
     }
 
     /// Names the leader that this process waits for: once when it is seen, and once when it is silent.
     fn name_holder(&mut self, now: Instant) {
         let Some(known) = &mut self.known else { return };
-        let LeaderClaim { instance, term, since, software, .. } = &known.claim;
+        let LeaderClaim { instance, term, since, software, process, .. } = &known.claim;
+        let (process, has_own_journal) = (process.map(display), *instance == self.own.instance);
         if !known.is_named && self.log.take(now).is_some() {
             known.is_named = true;
             warn!(
-                leader = %instance, term, since, software,
+                leader = %instance, process, has_own_journal, term, since, software,
                 "another process leads the group; this one waits until it has ended (--take-over replaces it)"
             );
         }

@@ -5,11 +5,15 @@ use headwater_protocol::v2::{FeatureShape, InferResponse, encode_response, open_
 use headwater_settings::defaults;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use super::*;
 use crate::breaker::BreakerConfig;
 use crate::config::SharedConfig;
 use crate::inbox::tests::format;
+
+/// Limit of every wait; long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Inference endpoint of a cloud.
 struct Target(Endpoint);
@@ -36,7 +40,7 @@ impl Cloud {
     }
 
     async fn accepts(&self) -> TcpStream {
-        self.listener.accept().await.unwrap().0
+        timeout(PATIENCE, self.listener.accept()).await.expect("a connection").unwrap().0
     }
 
     /// The connection of all questions, kept alive between them.
@@ -247,9 +251,12 @@ async fn refuses(cloud: &Cloud, status: u16, code: &str) {
 
 /// Waits until the client says whether the cloud serves other networks.
 async fn serves_other_network(client: &CloudClient, expected: bool) {
-    while client.counts().serves_other_network != expected {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    let said = async {
+        while client.counts().serves_other_network != expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, said).await.expect("the client says it");
 }
 
 #[tokio::test]

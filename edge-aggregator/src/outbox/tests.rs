@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use headwater_link::{Endpoint, Incoming, LinkConfig};
 use headwater_protocol::{Exit, GroupId, HopBytes, NetworkId, PolicyId, Presence, SampleId, SiteId, Stages};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,7 +48,8 @@ impl Broker {
         let config = LinkConfig::new(Endpoint::mqtt("127.0.0.1", port).unwrap(), "outbox");
         let (link, incoming) = Link::start(config).unwrap();
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        Self { listener, outbox: Outbox::new(link, &topics, QoS::AtMostOnce), incoming }
+        let answers = BrokerAnswers::new(&topics, Arc::default());
+        Self { listener, outbox: Outbox::new(link, &topics, QoS::AtMostOnce, answers), incoming }
     }
 
     /// Accepts the next connection and opens the outbox.
@@ -110,6 +113,8 @@ fn a_repeat_is_the_same_decision_with_a_mark() {
     let marked = ResultMessage::new(payload).marked();
     let again = marked.clone().marked();
     assert_eq!(again.payload, marked.payload, "it is marked once");
+    let object: serde_json::Value = serde_json::from_slice(&marked.payload).unwrap();
+    assert_eq!(object["republished"], true);
     let read: Decision = serde_json::from_slice(&marked.payload).unwrap();
     assert_eq!(read, decision(1), "a reader that does not know the mark ignores it");
 }

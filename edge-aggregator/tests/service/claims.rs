@@ -1,8 +1,11 @@
 //! Two leaders of one group: one decides, the other waits and takes its place.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use headwater_edge_aggregator::{GroupConfig, GroupLeader, JournalConfig, LeadState, Shared};
+use headwater_edge_aggregator::{
+    Aggregator, AggregatorConfig, GroupConfig, GroupLeader, JournalConfig, LeadState, Shared,
+};
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, SampleId, Topic};
 use tempfile::TempDir;
@@ -10,10 +13,35 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::group::{Group, LIMIT, filled};
-use crate::groups::Mosquitto;
+use crate::groups::{Mosquitto, get};
 
 const SURE: f32 = 1.0;
 const SAMPLES: u64 = 20;
+
+/// A group on a Mosquitto of its own. The embedded broker (rumqttd 0.20) takes the end of one connection twice: once for its DISCONNECT and
+/// once for its socket. In between the number of the connection may be given to another one, which is closed in its place, and its last
+/// will ends a claim.
+struct GroupOnMosquitto {
+    group: Group,
+    _broker: Mosquitto,
+    _folder: TempDir,
+}
+
+impl Deref for GroupOnMosquitto {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        &self.group
+    }
+}
+
+/// `None` where no Mosquitto is installed.
+async fn group_on_mosquitto() -> Option<GroupOnMosquitto> {
+    let folder = TempDir::new().unwrap();
+    let broker = Mosquitto::start(&folder).await?;
+    let group = Group::named("gate", broker.1.clone(), SURE);
+    Some(GroupOnMosquitto { group, _broker: broker, _folder: folder })
+}
 
 /// A leader with a client id of its own.
 async fn leader(group: &Group, name: &str, change: impl FnOnce(&mut GroupConfig)) -> GroupLeader {
@@ -75,7 +103,9 @@ impl Claims {
 
 #[tokio::test]
 async fn two_leaders_of_a_group_decide_every_sample_once() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let first = leader(&group, "first", |_| {}).await;
     let mut observer = group.observer().await;
     let camera = group.camera(0).await;
@@ -92,7 +122,9 @@ async fn two_leaders_of_a_group_decide_every_sample_once() {
 
 #[tokio::test]
 async fn leaders_that_start_at_the_same_moment_agree_on_one() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let mut leaders = Vec::new();
     for name in ["first", "second", "third"] {
         leaders.push(leader(&group, name, |_| {}).await);
@@ -119,7 +151,9 @@ async fn leaders_that_start_at_the_same_moment_agree_on_one() {
 
 #[tokio::test]
 async fn a_waiting_leader_follows_one_that_stops_and_one_that_is_killed() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let first = leader(&group, "first", |_| {}).await;
     wait_for(&first, LeadState::Leading).await;
     let second = leader(&group, "second", |_| {}).await;
@@ -141,7 +175,9 @@ async fn a_waiting_leader_follows_one_that_stops_and_one_that_is_killed() {
 
 #[tokio::test]
 async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let mut claims = Claims::of(&group).await;
     let first = leader(&group, "first", |_| {}).await;
     let mut observer = group.observer().await;
@@ -172,7 +208,9 @@ async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
 
 #[tokio::test]
 async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let mut claims = Claims::of(&group).await;
     let leader = leader(&group, "first", |_| {}).await;
     let held = claims.until(DeviceState::Up, None).await;
@@ -191,11 +229,20 @@ async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
 
 #[tokio::test]
 async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
-    let (group, folder) = (Group::new(SURE), TempDir::new().unwrap());
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let folder = TempDir::new().unwrap();
     let mut claims = Claims::of(&group).await;
     let journal = JournalConfig::new(folder.path().join("journal"));
     let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
-    let held = claims.until(DeviceState::Up, None).await;
+    // Its connection as the leader stands once it has published the claim a second time.
+    let held = loop {
+        let claim = claims.next().await;
+        if claim.beat > 0 {
+            break claim;
+        }
+    };
     first.shutdown().await.unwrap();
     // The broker keeps the claim of a leader that died with it.
     claims.until(DeviceState::Down, None).await;
@@ -212,7 +259,9 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
 
 #[tokio::test]
 async fn a_leader_leads_within_a_second_on_a_new_broker() {
-    let group = Group::new(SURE);
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
     let start = std::time::Instant::now();
     let leader = leader(&group, "first", |_| {}).await;
     wait_for(&leader, LeadState::Leading).await;
@@ -267,4 +316,116 @@ async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
     first.kill().await;
     wait_for(&second, LeadState::Leading).await;
     second.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_processes_with_copies_of_one_journal_one_leads() {
+    let Some(group) = group_on_mosquitto().await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let [journal, copy] = [0, 1].map(|index| JournalConfig::new(folders[index].path().join("journal")));
+    let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
+    wait_for(&first, LeadState::Leading).await;
+    first.shutdown().await.unwrap();
+    for entry in std::fs::read_dir(folders[0].path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), folders[1].path().join(entry.file_name())).unwrap();
+    }
+    // Both follow the claim that is down at once, so that their claims cross.
+    let both = tokio::join!(
+        leader(&group, "first", |config| config.journal = Some(journal)),
+        leader(&group, "copy", |config| config.journal = Some(copy)),
+    );
+    let states = || [both.0.report().lead, both.1.report().lead];
+    let wait = async {
+        while !states().contains(&LeadState::Leading) || !states().contains(&LeadState::Waiting) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("one leads and one waits, found {:?}", states()));
+    let (leading, waiting) =
+        if states()[0] == LeadState::Leading { (&both.0, &both.1) } else { (&both.1, &both.0) };
+    assert!(waiting.report().waits_for.is_some());
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(leading, 1).await;
+    for sample in 1..=SAMPLES {
+        camera.sees(sample, 1);
+        assert_eq!(observer.result().await.sample, SampleId(sample), "a sample was decided twice");
+    }
+    assert_eq!(waiting.report().decided, 0);
+    both.0.shutdown().await.unwrap();
+    both.1.shutdown().await.unwrap();
+}
+
+/// The answer of an admin port, once it is as expected.
+async fn answer_that(
+    address: std::net::SocketAddr,
+    path: &'static str,
+    is_expected: impl Fn(&str) -> bool,
+) -> String {
+    let until = std::time::Instant::now() + LIMIT;
+    loop {
+        let answer = tokio::task::spawn_blocking(move || get(address, path)).await.unwrap();
+        if is_expected(&answer) {
+            return answer;
+        }
+        assert!(std::time::Instant::now() < until, "not as expected: {path} {answer}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
+    let folder = TempDir::new().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some(broker) = Mosquitto::start_with(&folder, port, "topic read #\n").await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let group = Group::named("gate", broker.1.clone(), SURE);
+    let mut shared = group.shared();
+    shared.admin.listen = Some(([127, 0, 0, 1], 0).into());
+    let aggregator =
+        Aggregator::start(AggregatorConfig { shared, groups: vec![group.config()] }).await.unwrap();
+    let admin = aggregator.admin_address().unwrap();
+    let answer = answer_that(admin, "/ready", |answer| answer.starts_with("not ready")).await;
+    let topic = group.topics.name(&Topic::Leader);
+    for part in [topic.as_str(), "not authorized", "the role of a leader of the group"] {
+        assert!(answer.contains(part), "{part} in {answer}");
+    }
+    answer_that(admin, "/live", |answer| answer == "live\n").await;
+    let count =
+        "headwater_aggregator_broker_refused_messages_total{group=\"gate\",site=\"plant\",topic=\"leader\"} ";
+    answer_that(admin, "/metrics", |answer| answer.contains(count)).await;
+    drop(broker);
+    // The right rules: the link connects again, and the claim is taken.
+    let _broker = Mosquitto::start_at(&folder, port).await.expect("it was installed before");
+    answer_that(admin, "/ready", |answer| answer == "ready\n").await;
+    let leads = "headwater_aggregator_leader_state{group=\"gate\",site=\"plant\"} 1\n";
+    answer_that(admin, "/metrics", |answer| answer.contains(leads)).await;
+    aggregator.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_result_that_the_broker_refuses_is_counted_by_its_topic() {
+    let folder = TempDir::new().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let rules = "topic read #\ntopic write headwater/v1/plant/gate/leader\ntopic write headwater/v1/plant/gate/dev/#\n";
+    let Some(broker) = Mosquitto::start_with(&folder, port, rules).await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
+    };
+    let group = Group::named("gate", broker.1.clone(), SURE);
+    let leader = leader(&group, "first", |_| {}).await;
+    let camera = group.camera(0).await;
+    filled(&leader, 1).await;
+    camera.sees(1, 1);
+    let wait = async {
+        while !leader.report().refused_by_broker.contains_key("result") {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect("the broker refuses the result");
+    assert_eq!((leader.report().results_unsent, leader.report().claim_refused), (1, None));
+    leader.shutdown().await.unwrap();
 }

@@ -121,7 +121,7 @@ fn metrics(address: std::net::SocketAddr) -> String {
 }
 
 /// Body of an answer of an admin listener.
-fn get(address: std::net::SocketAddr, path: &str) -> String {
+pub(crate) fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -148,8 +148,16 @@ impl Mosquitto {
 
     /// `None` where no Mosquitto is installed.
     pub(crate) async fn start_at(folder: &TempDir, port: u16) -> Option<Self> {
-        let file = folder.path().join("mosquitto.conf");
-        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\n")).unwrap();
+        Self::start_with(folder, port, "topic readwrite #\n").await
+    }
+
+    /// A broker with these access rules. `None` where no Mosquitto is installed.
+    pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
+        let [file, access] = ["mosquitto.conf", "access.rules"].map(|name| folder.path().join(name));
+        std::fs::write(&access, rules).unwrap();
+        // Started by root it would become a user who may not read the folder.
+        let common = format!("user root\nlistener {port} 127.0.0.1\nallow_anonymous true\n");
+        std::fs::write(&file, format!("{common}acl_file {}\n", access.display())).unwrap();
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("mosquitto");
         command.arg("-c").arg(file).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());

@@ -23,16 +23,17 @@ use crate::timestamp::since_1970;
 use crate::unsettled_answers::BufferedAnswer;
 
 impl Agent {
-    /// Captures a sample. A sample that is not in view is answered at once, without the section.
-    pub(super) fn capture(&mut self, sample: SampleId, now_us: u64) {
+    /// Captures a triggered sample, unless it was captured before or its id goes backwards.
+    pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
         match self.recent.admit(sample) {
-            Admission::New => {}
-            Admission::Repeated => {
-                self.publisher.report().repeated += 1;
-                return;
-            }
-            Admission::Backwards => return self.refuse_backwards(sample),
+            Admission::New => self.capture(sample, now_us),
+            Admission::Repeated => self.publisher.report().repeated += 1,
+            Admission::Backwards => self.refuse_backwards(sample),
         }
+    }
+
+    /// Captures a new sample. A sample that is not in view is answered at once, without the section.
+    fn capture(&mut self, sample: SampleId, now_us: u64) {
         if self.source.is_over {
             return;
         }
@@ -60,8 +61,7 @@ impl Agent {
             SourceEvent::OwnSample(view) => {
                 let Some(ids) = &mut self.frame_ids else { return };
                 let sample = ids.next(since_1970());
-                // These ids only grow, so the sample is new.
-                self.recent.admit(sample);
+                self.recent.remember(sample);
                 self.publisher.report().captured += 1;
                 self.run_section(sample, self.now().us, view);
             }
@@ -78,6 +78,11 @@ impl Agent {
         let now = self.now();
         let Some(due) = self.capture_clock.as_mut().and_then(|clock| clock.capture(now)) else { return };
         self.count_due(&due);
+        if matches!(due.step, Some(ClockStep::BackToUnused { .. })) {
+            // Memory holds the answers of the lowest ids shortest; those of the time ahead must not take the room of the present ones.
+            self.unsettled.spool_memory(now);
+        }
+        self.recent.remember(due.sample);
         self.capture(due.sample, now.us);
     }
 
@@ -99,7 +104,11 @@ impl Agent {
             ),
             Some(ClockStep::Back { by_us }) => warn!(
                 by_ms = by_us / 1000, newest = %due.sample,
-                "the clock was set back: captures go on, and ids run ahead until it catches up"
+                "the clock was set back to a time whose ids are used: captures go on half as often, and ids run ahead until it catches up"
+            ),
+            Some(ClockStep::BackToUnused { by_us }) => warn!(
+                by_ms = by_us / 1000, newest = %due.sample,
+                "the clock was set back to a time that it had passed over: captures go on there"
             ),
             None => {}
         }

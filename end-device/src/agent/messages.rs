@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use headwater_link::Incoming;
+use headwater_link::{Incoming, PublishRefusal};
 use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, decode};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Agent;
 use crate::presence_watch::{Correction, Disturbance};
@@ -22,10 +22,12 @@ impl Agent {
             Incoming::Disconnected { .. } => {
                 self.connected.send_replace(false);
                 self.presence.disconnected();
+                self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
                 self.report_unsettled();
             }
             Incoming::Message { topic, payload, .. } => self.on_message(&topic, &payload),
+            Incoming::Refused { topic, reason } => self.on_refused(&topic, &reason),
         }
     }
 
@@ -38,6 +40,9 @@ impl Agent {
             if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
                 self.log_disturbance(&disturbance);
             }
+            if self.presence.has_birth(payload) && self.refused.birth_taken() {
+                info!(topic, "the broker takes this device's birth now");
+            }
         } else if topic == self.publisher.topics.trigger || topic == self.publisher.topics.request {
             self.on_binary_message(topic, payload);
         }
@@ -47,7 +52,7 @@ impl Agent {
         debug!(topic, payload_bytes = payload.len(), "message");
         match decode(payload, &self.publisher.limits) {
             Ok(Message { body: Body::Trigger(sample), .. }) if topic == self.publisher.topics.trigger => {
-                self.capture(sample, self.now().us);
+                self.capture_triggered(sample, self.now().us);
             }
             Ok(Message { header, body: Body::Request(slots) }) if topic == self.publisher.topics.request => {
                 if slots.contains(self.slot) {
@@ -95,6 +100,27 @@ impl Agent {
     /// Publishes birth and status again where the broker has others.
     pub(super) fn correct_presence(&mut self) {
         let Some(Correction { disturbance, is_first }) = self.presence.correct(self.now().us) else { return };
+        self.publish_presence();
+        self.publisher.report().births_restored += 1;
+        if is_first {
+            self.log_disturbance(&disturbance);
+        }
+    }
+
+    /// Time of the next try after the broker refused birth or status.
+    pub(super) fn next_try_after_refusal(&self) -> Option<Instant> {
+        self.refused.due_us().map(|due_us| self.instant_of(due_us))
+    }
+
+    /// Publishes birth and status again after the broker refused one of them.
+    pub(super) fn try_after_refusal(&mut self) {
+        if self.refused.take_due(self.now().us) {
+            self.publish_presence();
+        }
+    }
+
+    /// Publishes birth and status.
+    fn publish_presence(&self) {
         // Birth comes before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
         let published = [&topics.birth, &topics.status].map(|topic| link.restore(topic, &[]));
@@ -103,10 +129,37 @@ impl Agent {
             .iter()
             .filter_map(|published| published.as_ref().err())
             .for_each(|error| report.count_dropped(error));
-        report.births_restored += 1;
-        drop(report);
-        if is_first {
-            self.log_disturbance(&disturbance);
+    }
+
+    /// Counts a message that the broker refused, and plans the next try of birth and status.
+    fn on_refused(&mut self, topic: &str, reason: &PublishRefusal) {
+        let now_us = self.now().us;
+        if topic == self.publisher.topics.birth {
+            self.refused.birth_refused(now_us);
+        } else if topic == self.publisher.topics.status {
+            self.refused.status_refused(now_us);
+        }
+        let refused = {
+            let mut report = self.publisher.report();
+            report.publications_refused += 1;
+            report.publications_refused
+        };
+        if !self.refused.note(now_us) {
+            return;
+        }
+        match reason {
+            PublishRefusal::NotAuthorized => warn!(
+                topic,
+                refused,
+                "the broker refuses a message of this device: its access rules do not give this client the role of this device; allow it \
+                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again every 10 s"
+            ),
+            PublishRefusal::Other(reason) => warn!(
+                topic,
+                refused,
+                reason,
+                "the broker refuses a message of this device; its log may say more; birth and status are tried again every 10 s"
+            ),
         }
     }
 

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
 use headwater_protocol::SampleId;
 use headwater_samples::View;
-use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, Secret};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, USER_AGENT};
@@ -64,9 +64,8 @@ impl SnapshotClient {
             .ok_or_else(|| DeviceError::source_of_frames("http", "expected source.http.url, found none"))?;
         let pair = match &settings.auth_file {
             Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
+                let secret = Secret::of_file(path);
+                Some(secret.map_err(|reason| DeviceError::source_of_frames("auth_file", reason))?.get())
             }
             None => settings.auth.clone(),
         };

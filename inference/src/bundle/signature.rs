@@ -10,7 +10,6 @@
 use std::fmt;
 
 use headwater_protocol::VerifyingKey;
-use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -55,16 +54,6 @@ pub struct KeyError {
 }
 
 impl SigningKey {
-    /// A new key, in PKCS#8.
-    ///
-    /// # Errors
-    /// [`KeyError`] when the system gives no random numbers.
-    pub fn generate() -> Result<Vec<u8>, KeyError> {
-        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-        let document = document.map_err(|_| KeyError { expected: "random numbers", found: "none".into() })?;
-        Ok(document.as_ref().to_vec())
-    }
-
     /// Reads a key in PKCS#8.
     ///
     /// # Errors

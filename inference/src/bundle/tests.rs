@@ -297,7 +297,8 @@ proptest! {
 
 /// A signing key, made anew.
 fn signing_key() -> SigningKey {
-    SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap()
+    let document = ring::signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
+    SigningKey::from_pkcs8(document.as_ref()).unwrap()
 }
 
 #[test]

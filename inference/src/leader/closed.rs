@@ -46,7 +46,12 @@ pub(super) struct ClosedSamples {
 }
 
 impl ClosedSamples {
-    /// Whether the sample is known to be decided or dropped.
+    /// Whether the sample was open or awaited, and is decided or dropped.
+    pub(super) fn has_ended(&self, sample: SampleId) -> bool {
+        self.ranges.contains(sample)
+    }
+
+    /// Whether the sample is known to be decided or dropped. A refused id counts, though devices with right clocks may still come to it.
     pub(super) fn contains(&self, sample: SampleId) -> bool {
         self.ranges.contains(sample) || self.refused.contains(&sample)
     }

@@ -1,7 +1,10 @@
 //! Answers of devices: each finds its open sample, or opens one.
 
-use headwater_protocol::{Body, DeviceDecision, Dropped, Exit, SampleId, Slot, SlotPresence};
+use headwater_protocol::{
+    Body, DeviceDecision, Dropped, Exit, Numbering, SampleId, Slot, SlotPresence, SlotSet,
+};
 
+use super::clock_offsets::Allowed;
 use super::open_sample::{OpenSample, Stage};
 use super::plausible_ids::{Claim, Implausible};
 use super::{Action, Generation, Leader, Micros};
@@ -42,6 +45,7 @@ impl Leader {
             self.counts.misfits += 1;
             return;
         }
+        self.measure_clock(message);
         let Some(open) = self.open_for(message) else { return };
         let slot = message.slot;
         match answer {
@@ -100,7 +104,7 @@ impl Leader {
         if self.open.contains_key(&sample) {
             // Later answers also confirm the id: one device may always be the first.
             self.plausible_ids.claim(slot, sample);
-        } else if self.closed.contains(sample) {
+        } else if self.has_ended(message) {
             self.after_close(message);
             return None;
         } else if let Err(implausible) = self.check_new(message) {
@@ -139,6 +143,12 @@ impl Leader {
         Some(open)
     }
 
+    /// Whether the sample of a message has ended. Where ids tell the time, one that was only refused has not ended for answers in time.
+    fn has_ended(&self, DeviceMessage { sample, late, .. }: DeviceMessage) -> bool {
+        let tells_time = self.plausible_ids.period_ms().is_some();
+        if tells_time && !late { self.closed.has_ended(sample) } else { self.closed.contains(sample) }
+    }
+
     /// Checks the id of a sample that is not open. An awaited sample is known to be one.
     fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
         let DeviceMessage { slot, sample, late, .. } = message;
@@ -147,7 +157,35 @@ impl Leader {
             return Ok(());
         }
         let up = self.slots_up();
-        self.plausible_ids.check(Claim { slot, sample, late }, up, self.wall_ms)
+        self.plausible_ids.check(Claim { slot, sample, late }, up, self.wall_ms)?;
+        self.check_clock(message, up)
+    }
+
+    /// Checks the clock of a message's device against those of its group, where ids tell the time of captures.
+    fn check_clock(&self, message: DeviceMessage, up: SlotSet) -> Result<(), Implausible> {
+        let DeviceMessage { generation, slot, sample, late, .. } = message;
+        let Some(Numbering::Clock { period_ms }) = self.plausible_ids.numbering else { return Ok(()) };
+        let allowed = Allowed::new(period_ms.into(), self.networks[generation].config.policy.window_ms);
+        let ahead = if late {
+            let least_ms = sample.0.saturating_mul(period_ms.into()).saturating_sub(self.wall_ms);
+            self.clock_offsets.names_future(slot, least_ms, allowed, up)
+        } else {
+            self.clock_offsets.ahead(slot, allowed, up)
+        };
+        ahead.map_or(Ok(()), |off| Err(Implausible::ahead_of_group(sample, off)))
+    }
+
+    /// Measures the clock of a device by a message that it sent in time.
+    fn measure_clock(&mut self, message: DeviceMessage) {
+        let DeviceMessage { slot, sample, age_ms, late, .. } = message;
+        if let Some(Numbering::Clock { period_ms }) = self.plausible_ids.numbering
+            && !late
+            && age_ms < u16::MAX
+        {
+            let captured_ms = sample.0.saturating_mul(period_ms.into());
+            let sent_ms = captured_ms.saturating_add(age_ms.into());
+            self.clock_offsets.measure(slot, sent_ms, self.now.0 / 1000);
+        }
     }
 
     /// Counts a message of a closed sample. Its device is told if it waits for that.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use headwater_protocol::{Degraded, EdgeSet, Numbering, SampleId, Settled, SettledNotice, Slot, SlotSet};
 
 use super::awaited::AwaitedSamples;
+use super::clock_offsets::{Allowed, ClockOff, ClockOffsets};
 use super::closed::ClosedSamples;
 use super::device_answers::DeviceMessage;
 use super::escalation::EdgeSender;
@@ -22,6 +23,7 @@ use crate::bundle::PerNetwork;
 pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
+    pub(super) clock_offsets: ClockOffsets,
     pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
     pub(super) awaited: AwaitedSamples,
     pub(super) closed: ClosedSamples,
@@ -69,6 +71,7 @@ impl Leader {
         Self {
             networks: PerNetwork::new(NetworkState::new(config, exits)),
             plausible_ids: PlausibleIds::new(DEFAULT_CLOCK_DIFFERENCE_MS),
+            clock_offsets: ClockOffsets::new(),
             open: BTreeMap::new(),
             awaited: AwaitedSamples::default(),
             closed: ClosedSamples::default(),
@@ -138,6 +141,7 @@ impl Leader {
         actions: &mut Vec<Action>,
     ) -> Option<Implausible> {
         (self.now, self.wall_ms) = (now.since_start, now.wall_ms);
+        self.clock_offsets.set_now(now.wall_ms, now.since_start.0 / 1000);
         std::mem::swap(&mut self.actions, actions);
         let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
@@ -248,6 +252,17 @@ impl Leader {
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
         self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
+    }
+
+    /// Devices whose clocks are ahead of their group, which are left out, or behind it by more than a quarter of the period.
+    pub fn clocks_off(&self) -> Vec<(Slot, ClockOff)> {
+        match self.plausible_ids.numbering {
+            Some(Numbering::Clock { period_ms }) => {
+                let window_ms = self.networks.current.config.policy.window_ms;
+                self.clock_offsets.off(Allowed::new(period_ms.into(), window_ms), self.slots_up())
+            }
+            Some(Numbering::Source | Numbering::Trigger) | None => Vec::new(),
+        }
     }
 
     /// Edges that are up under either network.

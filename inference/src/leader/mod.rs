@@ -31,12 +31,13 @@
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
 //! first answer; a report of giving the sample up does not count.
 //!
-//! Ids of new samples must be plausible: near the wall clock, or near the newest id. Triggered samples, and samples that were open at a
+//! Ids of new samples must be plausible: near the wall clock and not ahead of the group's devices, or near the newest id. Triggered samples, and samples that were open at a
 //! restart, are awaited: an answer opens them, and without one they are dropped.
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
 mod awaited;
+mod clock_offsets;
 mod closed;
 mod decide;
 mod device_answers;
@@ -62,6 +63,7 @@ use crate::policy::Policy;
 use crate::sections::{ScoresExit, SectionError};
 
 pub use crate::bundle::Generation;
+pub use clock_offsets::ClockOff;
 pub use device_answers::DeviceAnswer;
 pub use escalation::EdgeAnswer;
 pub use machine::{Counts, Leader};

@@ -4,7 +4,7 @@
 //!
 //! | numbering | ids of devices | ids of triggers |
 //! | --- | --- | --- |
-//! | clock, source | near the wall clock; late ones up to 21 days before it | near the wall clock |
+//! | clock, source | near the wall clock; late ones up to 21 days before it; see also [`clock_offsets`](super::clock_offsets) | near the wall clock |
 //! | trigger | up to [`MAX_AHEAD`] after the newest confirmed id; further where a second device named it | within [`MAX_TRIGGER_STEP`] of the newest id |
 //! | unknown | as by trigger; the only device that is up may name any id | as by trigger |
 //!
@@ -13,6 +13,8 @@
 use std::fmt;
 
 use headwater_protocol::{Numbering, SampleId, Slot, SlotSet};
+
+use super::clock_offsets::ClockOff;
 
 /// Samples by which one device may be ahead of the newest confirmed id.
 pub(super) const MAX_AHEAD: u64 = 256;
@@ -72,6 +74,8 @@ pub struct Implausible {
 enum Limit {
     /// Distance of the sample's time from the wall clock.
     Clock { difference_ms: u64, is_behind: bool, max_ms: u64, numbering: Numbering },
+    /// Distance of the device's clock from those of its group.
+    Group(ClockOff),
     /// Distance from the newest id.
     Newest { newest: SampleId, max: u64 },
 }
@@ -103,6 +107,13 @@ impl NearId {
             Self::Wall(near) => SampleId::widen(low, near),
             Self::Newest(near) => SampleId::widen(low, near.max(first)),
         }
+    }
+}
+
+impl Implausible {
+    /// An id of a device whose clock is ahead of those of its group. It becomes plausible with time.
+    pub(super) fn ahead_of_group(sample: SampleId, off: ClockOff) -> Self {
+        Self { sample, limit: Limit::Group(off), is_final: false }
     }
 }
 
@@ -158,7 +169,7 @@ impl PlausibleIds {
     }
 
     /// Milliseconds from one id to the next; `None` where ids do not tell the time.
-    fn period_ms(&self) -> Option<u64> {
+    pub(super) fn period_ms(&self) -> Option<u64> {
         match self.numbering? {
             Numbering::Clock { period_ms } => Some(period_ms.into()),
             Numbering::Source => Some(1),
@@ -184,12 +195,8 @@ impl PlausibleIds {
         }
         let numbering = self.numbering.unwrap_or(Numbering::Source);
         let limit = Limit::Clock { difference_ms, is_behind, max_ms, numbering };
-        // An id that runs ahead becomes plausible with time. Where a decided sample vouches for the wall clock it must not: its device has a
-        // wrong clock, and would decide the future alone.
-        let vouched = self.confirmed.is_some_and(|sample| {
-            sample.0.saturating_mul(period_ms).abs_diff(wall_ms) <= self.max_clock_difference_ms
-        });
-        let is_impossible = difference_ms > MAX_LATE_MS || (vouched && !is_behind);
+        // With less the id becomes plausible with time, or its whole form is certain.
+        let is_impossible = difference_ms > MAX_LATE_MS;
         let is_final = late && is_impossible && !doubts_wall;
         Err(Implausible { sample, limit, is_final })
     }
@@ -240,6 +247,13 @@ impl fmt::Display for Implausible {
                      set the clock that is wrong"
                 )
             }
+            Limit::Group(ClockOff { ahead_ms, max_ms }) => write!(
+                f,
+                "sample {sample}: the clock of its device is {} ahead of those of the group, expected at most {} (a quarter of the \
+                 period): set it; until then the device is left out",
+                in_words(ahead_ms.unsigned_abs()),
+                in_words(max_ms.unsigned_abs()),
+            ),
             Limit::Newest { newest, max } => write!(
                 f,
                 "sample {sample}: expected at most {max} ids from {newest}, the newest known one: correct its ids, or start the \
@@ -375,9 +389,6 @@ mod tests {
             ] {
                 assert_eq!(ids.takes_late(at(ms)), expected, "{numbering}, {ms} ms late");
             }
-            ids.confirm(SampleId(at(WALL_MS - MAX_MS)));
-            let ahead = at(WALL_MS + MAX_MS + period_ms);
-            assert_eq!(ids.takes_late(ahead), Err(true), "{numbering}: the future is not decided alone");
         }
     }
 

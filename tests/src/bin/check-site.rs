@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use headwater_group::GroupClient;
-use headwater_tests::site::account::{Outcome, Reference, Window, outcomes, receive, reference};
+use headwater_tests::site::account::{Outcome, Reference, SampleRange, outcomes, receive, reference};
 use headwater_tests::site::faults::{self, Extent, Fault, HEAD};
 use headwater_tests::site::rogue::{self, Attack, Column};
 use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site};
@@ -87,7 +87,7 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-/// Prints how the samples of a window ended; returns whether every one has one right answer or one named drop.
+/// Prints how the samples of a range ended; returns whether every one has one right answer or one named drop.
 fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     for (group, outcome) in GROUPS.iter().zip(outcomes) {
         let Outcome { decided, complete, dropped, contradicted, wrong, .. } = outcome;
@@ -113,9 +113,9 @@ async fn check_site(folder: &Path) -> bool {
     say("started: Mosquitto with TLS and access rules, cloud, aggregator, twelve devices");
     let mut is_sound = true;
     let mut decide = async |site: &Site, clients: &mut Vec<GroupClient>, what: &str| {
-        let window = Window::begin(site, SAMPLES);
+        let range = SampleRange::begin(site, SAMPLES);
         receive(clients, Duration::from_millis(SAMPLES * PERIOD_MS)).await;
-        let found = outcomes(site, clients, window, &reference).await;
+        let found = outcomes(site, clients, range, &reference).await;
         is_sound &=
             tell(what, &found) && found.iter().all(|outcome| outcome.decided + outcome.missed >= SAMPLES);
         found

@@ -20,16 +20,16 @@ const SEEN_WITHIN: Duration = Duration::from_secs(5);
 /// Answers of complete samples by frame, from a time without faults.
 pub type Reference = BTreeMap<u64, (Exit, u16)>;
 
-/// A stretch of time.
+/// The samples of a stretch of time.
 #[derive(Clone, Debug)]
-pub struct Window {
-    /// Its sample ids.
+pub struct SampleRange {
+    /// Their ids.
     pub samples: RangeInclusive<u64>,
     /// Captures that every device of a group had missed before, by group.
     missed_before: Vec<u64>,
 }
 
-impl Window {
+impl SampleRange {
     /// Begins with the next sample and has so many.
     pub fn begin(site: &Site, samples: u64) -> Self {
         let first = sample_now() + 1;
@@ -122,14 +122,14 @@ pub async fn receive(clients: &mut [GroupClient], time: Duration) {
     }
 }
 
-/// Waits until every sample of the window has its end, at most the limit, and gives the outcome of each group.
+/// Waits until every sample of the range has its end, at most the limit, and gives the outcome of each group.
 ///
 /// # Panics
 /// As [`receive`], and for a sample that was decided or dropped twice.
 pub async fn outcomes(
     site: &Site,
     clients: &mut [GroupClient],
-    Window { samples: window, missed_before }: Window,
+    SampleRange { samples, missed_before }: SampleRange,
     reference: &Reference,
 ) -> Vec<Outcome> {
     let (until, mut ended) = (Instant::now() + LIMIT, None);
@@ -141,7 +141,7 @@ pub async fn outcomes(
             .zip(&missed_before)
             .map(|((group, client), before)| {
                 let mut outcome =
-                    outcome(&JournalContents::read(&site.journal(group)), client, &window, reference);
+                    outcome(&JournalContents::read(&site.journal(group)), client, &samples, reference);
                 outcome.missed = site.missed_by_all(group).saturating_sub(*before);
                 outcome
             })
@@ -159,11 +159,11 @@ pub async fn outcomes(
 fn outcome(
     journal: &JournalContents,
     client: &GroupClient,
-    window: &RangeInclusive<u64>,
+    samples: &RangeInclusive<u64>,
     reference: &Reference,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    for sample in window.clone().map(SampleId) {
+    for sample in samples.clone().map(SampleId) {
         let is_contradicted = client.account().sample(sample).is_some_and(|sample| sample.is_contradicted);
         outcome.contradicted += u64::from(is_contradicted);
         match (journal.decided.get(&sample), journal.dropped.get(&sample)) {

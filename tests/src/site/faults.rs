@@ -9,9 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use headwater_group::GroupClient;
+use headwater_protocol::{SampleId, Slot, SlotPresence};
 
-use super::account::{Outcome, Reference, Window, outcomes, receive, sample_now};
-use super::{GROUPS, PERIOD_MS, Part, Site};
+use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
+use super::{GROUPS, PERIOD_MS, Part, Site, device_name, device_names};
 
 /// Sizes of a run of the table.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,8 @@ pub struct Row {
     pub outcomes: Vec<Outcome>,
     /// Largest growth of the memory of a part that ran all the time, KiB, with the part.
     pub growth: Option<(Part, i64)>,
+    /// False when the device whose clock stepped stayed outside its group.
+    pub has_returned: bool,
     /// Why the row could not be run.
     pub skipped: Option<String>,
 }
@@ -138,15 +141,18 @@ impl Target {
 }
 
 impl Row {
-    /// Whether each sample has one end, no answer is wrong, and the client has seen each decision unless the broker was killed.
+    /// Whether each sample has one end, no answer is wrong, the client has seen each decision unless the broker was killed, and the device
+    /// whose clock stepped is with its group again.
     pub fn is_sound(&self) -> bool {
         let may_miss = self.fault == Fault::Kill(Target::Broker) || self.fault == Fault::Renew;
-        self.outcomes.iter().all(|outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0))
+        let is_sound = |outcome: &Outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0);
+        self.has_returned && self.outcomes.iter().all(is_sound)
     }
 
     /// Line of a Markdown table.
     pub fn line(&self) -> String {
-        let name = self.fault.name();
+        let stays_out = if self.has_returned { "" } else { " (**the device stayed outside its group**)" };
+        let name = format!("{}{stays_out}", self.fault.name());
         if let Some(reason) = &self.skipped {
             return format!("| {name} | not run: {reason} | | | | | | | | |");
         }
@@ -227,94 +233,136 @@ pub async fn run(
     (reference, extent): (&Reference, Extent),
 ) -> Row {
     let each = extent.samples / GROUPS.len() as u64;
-    let (window, before) = (Window::begin(site, each), site.resident_kib());
-    let (first, last) = (*window.samples.start(), *window.samples.end());
-    let time = Duration::from_millis(each * PERIOD_MS);
-    let mut random = extent.seed;
-    let skipped = match fault {
-        Fault::None => {
-            receive(clients, time).await;
-            None
-        }
-        Fault::Kill(target) => {
-            let pause = time / (extent.kills + 1);
-            for _ in 0..extent.kills {
-                receive(clients, pause).await;
-                let part = target.part(&mut random);
-                site.kill(part);
-                // A supervisor takes a moment to start it again.
-                receive(clients, Duration::from_millis(200)).await;
-                site.start(part);
-            }
-            None
-        }
+    let (range, before) = (SampleRange::begin(site, each), site.resident_kib());
+    let last = *range.samples.end();
+    let skipped = inflict(fault, site, clients, extent).await.err();
+    if skipped.is_some() {
+        return Row { fault, samples: 0, outcomes: Vec::new(), growth: None, has_returned: true, skipped };
+    }
+    let left = last.saturating_sub(sample_now());
+    receive(clients, Duration::from_millis(left * PERIOD_MS)).await;
+    let outcomes = outcomes(site, clients, range, reference).await;
+    let growth = largest_growth(&before, &site.resident_kib());
+    let has_stepped = matches!(fault, Fault::Clock(Target::Device, _));
+    let has_returned = !has_stepped || has_returned(clients).await;
+    Row { fault, samples: each * GROUPS.len() as u64, outcomes, growth, has_returned, skipped: None }
+}
+
+/// Whether the device whose clock stepped answers with its group again: at least 9 of 10 decisions of 3 s have its view.
+async fn has_returned(clients: &mut [GroupClient]) -> bool {
+    let Part::Device { group, slot } = CLOCKED_DEVICE else { return false };
+    let (slot, first) = (Slot::new(slot as u8).expect("below 64"), sample_now());
+    receive(clients, Duration::from_secs(3)).await;
+    let account = clients[group].account();
+    let decisions = (first..sample_now()).filter_map(|sample| account.decision(SampleId(sample)));
+    let (mut all, mut with_it) = (0, 0);
+    for decision in decisions {
+        all += 1;
+        with_it += u64::from(decision.presence.get(slot) != SlotPresence::Missing);
+    }
+    all > 0 && with_it * 10 >= all * 9
+}
+
+/// Does to the site what the row says.
+///
+/// # Errors
+/// What is missing on this machine.
+async fn inflict(
+    fault: Fault,
+    site: &mut Site,
+    clients: &mut [GroupClient],
+    extent: Extent,
+) -> Result<(), String> {
+    let time = Duration::from_millis(extent.samples / GROUPS.len() as u64 * PERIOD_MS);
+    match fault {
+        Fault::None => receive(clients, time).await,
+        Fault::Kill(target) => kill_again_and_again(target, site, clients, (extent, time)).await,
         Fault::Stop(target) => {
             receive(clients, time / 4).await;
+            let mut random = extent.seed;
             let part = target.part(&mut random);
             site.signal(part, "STOP");
             receive(clients, extent.pause).await;
             site.signal(part, "CONT");
-            None
         }
         Fault::Clock(target, seconds) => {
-            let part = if target == Target::Device { CLOCKED_DEVICE } else { Part::Aggregator };
-            let file = clock_file(site, part);
-            if file.exists() {
-                receive(clients, time / 4).await;
-                std::fs::write(&file, format!("{seconds:+}s")).expect("the folder can be written");
-                receive(clients, extent.pause).await;
-                std::fs::write(&file, "+0s").expect("the folder can be written");
-                None
-            } else {
-                Some("libfaketime is not installed".to_owned())
-            }
+            return step_clock((target, seconds), site, clients, (time / 4, extent.pause)).await;
         }
-        Fault::FullDisk => fill_disk(site, clients, (time / 4, extent.pause)).await.err(),
-        Fault::Renew => {
-            receive(clients, time / 4).await;
-            site.headwater(&["enroll", "renew", "broker", "cloud"]);
-            for group in GROUPS {
-                let names: Vec<_> = (0..super::DEVICES).map(|slot| format!("cam-{slot}")).collect();
-                let names: Vec<_> = names.iter().map(String::as_str).collect();
-                site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
-            }
-            site.signal(Part::Broker, "HUP");
-            // New connections show the new certificates.
-            receive(clients, time / 4).await;
-            site.kill(Part::Broker);
-            site.start(Part::Broker);
-            None
-        }
+        Fault::FullDisk => return fill_disk(site, clients, (time / 4, extent.pause)).await,
+        Fault::Renew => replace_certificates(site, clients, time / 4).await,
         Fault::Revoke => {
             receive(clients, time / 4).await;
             let (group, slot) = REVOKED;
-            site.headwater(&["enroll", "revoke", "--group", GROUPS[group], &format!("cam-{slot}")]);
+            site.headwater(&["enroll", "revoke", "--group", GROUPS[group], &device_name(slot)]);
             site.signal(Part::Broker, "HUP");
-            None
         }
-    };
-    let now = sample_now();
-    if skipped.is_some() {
-        return Row { fault, samples: 0, outcomes: Vec::new(), growth: None, skipped };
     }
-    if now < last {
-        receive(clients, Duration::from_millis((last - now) * PERIOD_MS)).await;
+    Ok(())
+}
+
+/// Kills parts with SIGKILL and starts them again, at equal distances of time.
+async fn kill_again_and_again(
+    target: Target,
+    site: &mut Site,
+    clients: &mut [GroupClient],
+    (extent, time): (Extent, Duration),
+) {
+    let mut random = extent.seed;
+    for _ in 0..extent.kills {
+        receive(clients, time / (extent.kills + 1)).await;
+        let part = target.part(&mut random);
+        site.kill(part);
+        // A supervisor takes a moment to start it again.
+        receive(clients, Duration::from_millis(200)).await;
+        site.start(part);
     }
-    let outcomes = outcomes(site, clients, window, reference).await;
-    let after = site.resident_kib();
-    if let Fault::Clock(Target::Device, _) = fault {
-        // A device never goes back to an id: after a step forward and back it stays ahead until the wall clock comes there. A restart ends that.
-        site.kill(CLOCKED_DEVICE);
-        site.start(CLOCKED_DEVICE);
-        receive(clients, Duration::from_secs(3)).await;
+}
+
+/// Sets the wall clock of a part forward or back, and right again after the pause.
+async fn step_clock(
+    (target, seconds): (Target, i64),
+    site: &Site,
+    clients: &mut [GroupClient],
+    (wait, pause): (Duration, Duration),
+) -> Result<(), String> {
+    let part = if target == Target::Device { CLOCKED_DEVICE } else { Part::Aggregator };
+    let file = clock_file(site, part);
+    if !file.exists() {
+        return Err("libfaketime is not installed".to_owned());
     }
+    receive(clients, wait).await;
+    std::fs::write(&file, format!("{seconds:+}s")).expect("the folder can be written");
+    receive(clients, pause).await;
+    std::fs::write(&file, "+0s").expect("the folder can be written");
+    Ok(())
+}
+
+/// Gives every member a new certificate, and lets every client connect again.
+async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait: Duration) {
+    receive(clients, wait).await;
+    site.headwater(&["enroll", "renew", "broker", "cloud"]);
+    for group in GROUPS {
+        let names = device_names();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
+    }
+    site.signal(Part::Broker, "HUP");
+    // New connections show the new certificates.
+    receive(clients, wait).await;
+    site.kill(Part::Broker);
+    site.start(Part::Broker);
+}
+
+/// Process and resident memory, KiB, of each part.
+type Memory = BTreeMap<Part, (u32, u64)>;
+
+/// The part whose memory has grown most, with the growth in KiB. A part that was started again has a memory of its own, and does not count.
+fn largest_growth(before: &Memory, after: &Memory) -> Option<(Part, i64)> {
     let growth = before.iter().filter_map(|(part, (process, before))| {
-        // A part that was started again has a memory of its own.
         let (_, now) = after.get(part).filter(|(now, _)| now == process)?;
         Some((*part, now.cast_signed() - before.cast_signed()))
     });
-    let growth = growth.max_by_key(|(_, kib)| *kib);
-    Row { fault, samples: (last - first + 1) * GROUPS.len() as u64, outcomes, growth, skipped: None }
+    growth.max_by_key(|(_, kib)| *kib)
 }
 
 /// Fills the disk of the journals, and frees it after the pause.

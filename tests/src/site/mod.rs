@@ -72,9 +72,19 @@ impl Display for Part {
             Self::Broker => f.write_str("broker"),
             Self::Cloud => f.write_str("cloud"),
             Self::Aggregator => f.write_str("aggregator"),
-            Self::Device { group, slot } => write!(f, "device {}/cam-{slot}", GROUPS[*group]),
+            Self::Device { group, slot } => write!(f, "device {}/{}", GROUPS[*group], device_name(*slot)),
         }
     }
+}
+
+/// Name of the device in a slot, which is the same in every group.
+pub fn device_name(slot: usize) -> String {
+    format!("cam-{slot}")
+}
+
+/// Names of the devices of a group, by slot.
+fn device_names() -> Vec<String> {
+    (0..DEVICES).map(device_name).collect()
 }
 
 /// The processes of a site; killed when dropped.
@@ -108,7 +118,7 @@ impl Site {
         site.headwater(&[&["enroll", "init", "--site", SITE, "--host", "localhost"], &listen[..]].concat());
         site.headwater(&["enroll", "add", "cloud", "--host", "localhost"]);
         for group in GROUPS {
-            let names: Vec<_> = (0..DEVICES).map(|slot| format!("cam-{slot}")).collect();
+            let names = device_names();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
             site.headwater(&[&["enroll", "add", "device", "--group", group], &names[..]].concat());
             site.headwater(&["enroll", "add", "leader", "--group", group]);
@@ -197,11 +207,10 @@ impl Site {
             );
             if self.has_identity {
                 let own = self.member(group, "leader").display().to_string();
-                let devices: Vec<_> = (0..DEVICES).map(|slot| format!("cam-{slot}")).collect();
                 let _ = write!(
                     text,
                     "devices = \"{}\"\ncertificate_file = \"{own}/certificate.pem\"\nkey_file = \"{own}/key.pem\"\n",
-                    devices.join(",")
+                    device_names().join(",")
                 );
             }
         }
@@ -290,7 +299,7 @@ impl Site {
                 command
             }
             Part::Device { group, slot } => {
-                let name = format!("cam-{slot}");
+                let name = device_name(slot);
                 let state = self.folder.join("state").join(GROUPS[group]).join(&name);
                 std::fs::create_dir_all(&state).expect("the folder can be written");
                 let mut command = program("headwater-device");

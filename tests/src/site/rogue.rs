@@ -17,8 +17,8 @@ use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::account::{Outcome, Reference, Window, outcomes, receive, sample_now};
-use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site};
+use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
+use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site, device_name};
 use crate::shipped;
 
 /// What the rogue client sends. Its victim is `cam-0` of the first group.
@@ -127,159 +127,45 @@ impl Attack {
         }
     }
 
-    /// Messages of one round: topic, payload, and whether it is retained.
-    fn round(self, scene: &Scene, round: u64) -> Vec<(String, Vec<u8>, bool)> {
-        let device = |name: &str, leaf| scene.topics.device(&DeviceId::new(name).expect("a name"), leaf);
-        let json = |value: &dyn erased::Json| value.json();
+    /// Messages of one round.
+    fn round(self, known: &GroupKnowledge, round: u64) -> Vec<Forged> {
         let next = SampleId(sample_now() + 1);
-        let summary = |name: &str, boot, sample, tag: Option<NetworkId>| {
-            let scores: Vec<u8> = (0..10u8).flat_map(|class| f32::from(class == 3).to_le_bytes()).collect();
-            let payload = scene.message(&Body::Summary(&scores), (sample, boot), tag);
-            (device(name, DeviceTopic::Summary), payload, false)
-        };
         let other = NetworkId([0x5a; 32]);
         match self {
-            Self::Summary => vec![summary("cam-0", scene.boots[0], next, None)],
-            Self::Lie => vec![summary("cam-5", scene.boots[5], next, None)],
-            Self::Settled => {
-                let mut notice = SettledNotice::default();
-                notice.account.highest = SampleId(next.0 + 100_000);
-                notice.closed = Some(vec![(SampleId(0), SampleId(next.0 + 100_000))]);
-                vec![(scene.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))]
+            Self::Summary => vec![known.summary(0, next, None)],
+            Self::Lie => vec![known.summary(5, next, None)],
+            Self::Settled => vec![known.settled(next, round)],
+            Self::Request => vec![known.request(next)],
+            Self::Result => {
+                known.result.iter().map(|result| known.on(&Topic::Result, result.clone())).collect()
             }
-            Self::Request => {
-                let all: SlotSet = Slot::first(6).collect();
-                vec![(
-                    scene.topics.name(&Topic::Request),
-                    scene.message(&Body::Request(all), (next, 0xbad), None),
-                    false,
-                )]
+            Self::Birth => known.foreign_births(round),
+            Self::Slot => vec![known.birth_with_taken_slot()],
+            Self::Status => vec![known.down()],
+            Self::Leader => vec![known.claim(round)],
+            Self::Trigger => [u64::MAX, 1 << 40, next.0 + 5].map(|id| known.trigger(id)).into(),
+            Self::EdgeAnswer => vec![known.edge_answer(next)],
+            Self::Flood => (0..1000).map(|_| known.summary(0, next, None)).collect(),
+            Self::Garbage => known.garbage(round),
+            Self::Names => (0..50).flat_map(|number| known.made_up_device(round, number)).collect(),
+            Self::Bundle => vec![known.summary(0, next, Some(other)), known.summary(5, next, Some(other))],
+            Self::Replay => {
+                let topic = device_topic(&known.topics, &device_name(0), DeviceTopic::Summary);
+                known.old_summary.iter().map(|old| (topic.clone(), old.clone(), false)).collect()
             }
-            Self::Result => match &scene.result {
-                Some(result) => vec![(scene.topics.name(&Topic::Result), result.clone(), false)],
-                None => Vec::new(),
-            },
-            Self::Birth => {
-                let birth = Birth {
-                    device: DeviceId::new("cam-0").expect("a name"),
-                    slot: Slot::new(3).expect("a slot"),
-                    boot: Boot(round as u16),
-                    software: "rogue/1".into(),
-                    network: scene.network,
-                    sample: None,
-                    numbering: Some(Numbering::Trigger),
-                    capabilities: Vec::new(),
-                };
-                let topic = device("cam-0", DeviceTopic::Birth);
-                vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
-            }
-            Self::Slot => {
-                // As the new device of a site with certificates would; `cam-5` itself runs on.
-                let birth = Birth {
-                    device: DeviceId::new("cam-5").expect("a name"),
-                    slot: Slot::new(0).expect("a slot"),
-                    boot: Boot(scene.boots[5].wrapping_add(1)),
-                    software: "rogue/1".into(),
-                    network: scene.network,
-                    sample: None,
-                    numbering: None,
-                    capabilities: Vec::new(),
-                };
-                vec![(device("cam-5", DeviceTopic::Birth), json(&birth), false)]
-            }
-            Self::Status => {
-                let down = Status { state: DeviceState::Down, boot: Boot(scene.boots[0]) };
-                vec![(device("cam-0", DeviceTopic::Status), json(&down), true)]
-            }
-            Self::Leader => {
-                let claim = LeaderClaim {
-                    instance: headwater_protocol::InstanceId(0xbad),
-                    term: 1_000_000 + round,
-                    state: DeviceState::Up,
-                    software: "rogue/1".into(),
-                    since: "2026-01-01T00:00:00Z".into(),
-                    beat: round,
-                };
-                vec![(scene.topics.name(&Topic::Leader), json(&claim), true)]
-            }
-            Self::Trigger => {
-                let trigger = |id| {
-                    let payload = scene.message(&Body::Trigger(SampleId(id)), (SampleId(id), 0), None);
-                    (scene.topics.name(&Topic::Trigger), payload, false)
-                };
-                vec![trigger(u64::MAX), trigger(1 << 40), trigger(next.0 + 5)]
-            }
-            Self::EdgeAnswer => {
-                let edge = EdgeId::new("edge-0").expect("a name");
-                let all: SlotSet = Slot::first(6).collect();
-                let body = Body::EdgeFeatures { slots: all, scores: &[0; 40], map: &[] };
-                let topic = scene.topics.name(&Topic::Edge(edge, EdgeTopic::Features));
-                vec![(topic, scene.message(&body, (next, 1), None), false)]
-            }
-            Self::Flood => (0..1000).map(|_| summary("cam-0", scene.boots[0], next, None)).collect(),
-            Self::Garbage => {
-                let bytes = |seed: u64| -> Vec<u8> {
-                    (0..64).map(|at| (seed.wrapping_mul(2_654_435_761).rotate_left(at) >> 7) as u8).collect()
-                };
-                let mut topics: Vec<_> =
-                    [Topic::Trigger, Topic::Request, Topic::Settled, Topic::Leader, Topic::Result]
-                        .iter()
-                        .map(|topic| scene.topics.name(topic))
-                        .collect();
-                topics.extend(
-                    [
-                        DeviceTopic::Summary,
-                        DeviceTopic::Features,
-                        DeviceTopic::Birth,
-                        DeviceTopic::Status,
-                        DeviceTopic::Decision,
-                    ]
-                    .map(|leaf| device("cam-0", leaf)),
-                );
-                topics
-                    .into_iter()
-                    .zip(round * 100..)
-                    .map(|(topic, seed)| (topic, bytes(seed), false))
-                    .collect()
-            }
-            Self::Names => {
-                let made_up = |number: u64| {
-                    let name = format!("ghost-{round}-{number}");
-                    let birth = Birth {
-                        device: DeviceId::new(name.as_str()).expect("a name"),
-                        slot: Slot::new((number % 6) as u8).expect("a slot"),
-                        boot: Boot(1),
-                        software: "rogue/1".into(),
-                        network: scene.network,
-                        sample: None,
-                        numbering: None,
-                        capabilities: Vec::new(),
-                    };
-                    [
-                        (device(&name, DeviceTopic::Birth), json(&birth), false),
-                        (
-                            device(&name, DeviceTopic::Status),
-                            json(&Status { state: DeviceState::Up, boot: Boot(1) }),
-                            false,
-                        ),
-                    ]
-                };
-                (0..50).flat_map(made_up).collect()
-            }
-            Self::Bundle => vec![
-                summary("cam-0", scene.boots[0], next, Some(other)),
-                summary("cam-5", scene.boots[5], next, Some(other)),
-            ],
-            Self::Replay => match &scene.old_summary {
-                Some(old) => vec![(device("cam-0", DeviceTopic::Summary), old.clone(), false)],
-                None => Vec::new(),
-            },
         }
     }
 }
 
+/// A message of the rogue client: topic, payload, and whether it is retained.
+type Forged = (String, Vec<u8>, bool);
+
+fn device_topic(topics: &Topics, name: &str, leaf: DeviceTopic) -> String {
+    topics.device(&DeviceId::new(name).expect("a name"), leaf)
+}
+
 /// What the rogue client knows of the group: the worst case is that it has listened.
-struct Scene {
+struct GroupKnowledge {
     topics: Topics,
     network: NetworkId,
     boots: [u16; 6],
@@ -289,7 +175,116 @@ struct Scene {
     old_summary: Option<Vec<u8>>,
 }
 
-impl Scene {
+impl GroupKnowledge {
+    /// A message on a topic of the group that is not retained.
+    fn on(&self, topic: &Topic, payload: Vec<u8>) -> Forged {
+        (self.topics.name(topic), payload, false)
+    }
+
+    /// Scores of a device that are sure of class 3.
+    fn summary(&self, slot: usize, sample: SampleId, network: Option<NetworkId>) -> Forged {
+        let scores: Vec<u8> = (0..10u8).flat_map(|class| f32::from(class == 3).to_le_bytes()).collect();
+        let payload = self.message(&Body::Summary(&scores), (sample, self.boots[slot]), network);
+        (device_topic(&self.topics, &device_name(slot), DeviceTopic::Summary), payload, false)
+    }
+
+    /// An account in which many samples are closed.
+    fn settled(&self, next: SampleId, round: u64) -> Forged {
+        let mut notice = SettledNotice::default();
+        notice.account.highest = SampleId(next.0 + 100_000);
+        notice.closed = Some(vec![(SampleId(0), SampleId(next.0 + 100_000))]);
+        (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
+    }
+
+    fn request(&self, next: SampleId) -> Forged {
+        let all: SlotSet = Slot::first(6).collect();
+        self.on(&Topic::Request, self.message(&Body::Request(all), (next, 0xbad), None))
+    }
+
+    fn trigger(&self, id: u64) -> Forged {
+        self.on(&Topic::Trigger, self.message(&Body::Trigger(SampleId(id)), (SampleId(id), 0), None))
+    }
+
+    fn edge_answer(&self, next: SampleId) -> Forged {
+        let edge = EdgeId::new("edge-0").expect("a name");
+        let body = Body::EdgeFeatures { slots: Slot::first(6).collect(), scores: &[0; 40], map: &[] };
+        self.on(&Topic::Edge(edge, EdgeTopic::Features), self.message(&body, (next, 1), None))
+    }
+
+    fn claim(&self, round: u64) -> Forged {
+        let claim = LeaderClaim {
+            instance: headwater_protocol::InstanceId(0xbad),
+            process: None,
+            term: 1_000_000 + round,
+            state: DeviceState::Up,
+            software: "rogue/1".into(),
+            since: "2026-01-01T00:00:00Z".into(),
+            beat: round,
+        };
+        (self.topics.name(&Topic::Leader), json(&claim), true)
+    }
+
+    /// A birth of a device in a slot.
+    fn birth(&self, device: &str, slot: u8, boot: u16) -> Birth {
+        Birth {
+            device: DeviceId::new(device).expect("a name"),
+            slot: Slot::new(slot).expect("a slot"),
+            boot: Boot(boot),
+            software: "rogue/1".into(),
+            network: self.network,
+            sample: None,
+            numbering: None,
+            capabilities: Vec::new(),
+        }
+    }
+
+    /// A birth of `cam-0` with another slot and another numbering, and an empty one.
+    fn foreign_births(&self, round: u64) -> Vec<Forged> {
+        let birth = self.birth(&device_name(0), 3, round as u16);
+        let birth = Birth { numbering: Some(Numbering::Trigger), ..birth };
+        let topic = device_topic(&self.topics, &device_name(0), DeviceTopic::Birth);
+        vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
+    }
+
+    /// A birth of `cam-5` with the slot of `cam-0`, as the new device of a site would send it; `cam-5` itself runs on.
+    fn birth_with_taken_slot(&self) -> Forged {
+        let birth = self.birth(&device_name(5), 0, self.boots[5].wrapping_add(1));
+        (device_topic(&self.topics, &device_name(5), DeviceTopic::Birth), json(&birth), false)
+    }
+
+    fn down(&self) -> Forged {
+        let down = Status { state: DeviceState::Down, boot: Boot(self.boots[0]) };
+        (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
+    }
+
+    /// Bytes without a meaning on the topics of the group and of `cam-0`.
+    fn garbage(&self, round: u64) -> Vec<Forged> {
+        let bytes = |seed: u64| -> Vec<u8> {
+            (0..64).map(|at| (seed.wrapping_mul(2_654_435_761).rotate_left(at) >> 7) as u8).collect()
+        };
+        let of_group = [Topic::Trigger, Topic::Request, Topic::Settled, Topic::Leader, Topic::Result];
+        let of_device = [
+            DeviceTopic::Summary,
+            DeviceTopic::Features,
+            DeviceTopic::Birth,
+            DeviceTopic::Status,
+            DeviceTopic::Decision,
+        ];
+        let of_group = of_group.iter().map(|topic| self.topics.name(topic));
+        let of_device = of_device.iter().map(|leaf| device_topic(&self.topics, &device_name(0), *leaf));
+        let topics = of_group.chain(of_device).zip(round * 100..);
+        topics.map(|(topic, seed)| (topic, bytes(seed), false)).collect()
+    }
+
+    /// Birth and status of a device that does not exist.
+    fn made_up_device(&self, round: u64, number: u64) -> [Forged; 2] {
+        let name = format!("ghost-{round}-{number}");
+        let birth = self.birth(&name, (number % 6) as u8, 1);
+        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        [(DeviceTopic::Birth, json(&birth)), (DeviceTopic::Status, json(&up))]
+            .map(|(leaf, payload)| (device_topic(&self.topics, &name, leaf), payload, false))
+    }
+
     fn message(
         &self,
         body: &Body<'_>,
@@ -306,17 +301,8 @@ impl Scene {
     }
 }
 
-/// JSON of any value.
-mod erased {
-    pub(super) trait Json {
-        fn json(&self) -> Vec<u8>;
-    }
-
-    impl<T: serde::Serialize> Json for T {
-        fn json(&self) -> Vec<u8> {
-            serde_json::to_vec(self).expect("names and numbers have a JSON form")
-        }
-    }
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("names and numbers have a JSON form")
 }
 
 /// Listens to everything in a group, as a person with the operator's certificate may.
@@ -355,12 +341,13 @@ impl Listener {
         }
     }
 
-    async fn scene(&mut self) -> Scene {
+    /// What the listener has heard, once a result and a summary of `cam-0` have come.
+    async fn knowledge(&mut self) -> GroupKnowledge {
         let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
         let topics = Topics::new(&site, &group);
         let mut boots = [0; 6];
         for (slot, boot) in boots.iter_mut().enumerate() {
-            let device = DeviceId::new(format!("cam-{slot}")).expect("a name");
+            let device = DeviceId::new(device_name(slot)).expect("a name");
             let birth = self.retained.get(&topics.device(&device, DeviceTopic::Birth));
             let birth = birth.and_then(|payload| serde_json::from_slice::<Birth>(payload).ok());
             *boot = birth.map_or(0, |birth| birth.boot.0);
@@ -380,7 +367,7 @@ impl Listener {
             sleep(Duration::from_millis(20)).await;
         }
         assert!(result.is_some() && old_summary.is_some(), "no result and no summary of cam-0 in time");
-        Scene { topics, network: shipped::bundle().network_id(), boots, result, old_summary }
+        GroupKnowledge { topics, network: shipped::bundle().network_id(), boots, result, old_summary }
     }
 }
 
@@ -425,7 +412,7 @@ pub async fn run(
     (reference, time): (&Reference, Duration),
 ) -> Cell {
     let mut listener = Listener::start(site, GROUPS[0]).await;
-    let scene = listener.scene().await;
+    let known = listener.knowledge().await;
     let client_id = format!("rogue-{}", std::process::id());
     let mut config = LinkConfig::new(access(column, site, stranger), client_id);
     config.outgoing_messages = 1 << 15;
@@ -442,13 +429,13 @@ pub async fn run(
             Some(failure.ok().and_then(|failure| failure.clone()).map(|failure| failure.to_string()).unwrap_or_default())
         }
     };
-    let (before, window) = (site.metrics(), Window::begin(site, 1));
+    let (before, range) = (site.metrics(), SampleRange::begin(site, 1));
     let (mut sent, mut passed, mut forged) = (0, 0, BTreeSet::new());
     let until = Instant::now() + time;
     let mut round = 0;
     while Instant::now() < until {
         if refused.is_none() {
-            for (topic, payload, retain) in attack.round(&scene, round) {
+            for (topic, payload, retain) in attack.round(&known, round) {
                 forged.insert((topic.clone(), payload.clone()));
                 sent += u64::from(link.publish(topic, payload, QoS::AtMostOnce, retain).is_ok());
             }
@@ -459,13 +446,13 @@ pub async fn run(
             passed += u64::from(forged.contains(&(topic.to_owned(), payload.to_vec())));
         });
     }
-    let window = window.ended_now();
+    let range = range.ended_now();
     receive(clients, Duration::from_millis(500)).await;
     listener.take(|topic, payload| {
         passed += u64::from(forged.contains(&(topic.to_owned(), payload.to_vec())));
     });
     link.kill();
-    let outcomes = outcomes(site, clients, window, reference).await;
+    let outcomes = outcomes(site, clients, range, reference).await;
     let counted = site.metrics().into_iter().filter_map(|(name, value)| {
         let grown = value - before.get(&name).copied().unwrap_or(0.0);
         let is_told = ["refused", "implausible", "unroutable", "replaced", "forgotten"]
@@ -474,12 +461,12 @@ pub async fn run(
         (is_told && grown > 0.0).then(|| (short(&name), grown as u64))
     });
     let counted = counted.collect();
-    cleanup(site, &scene, column).await;
+    cleanup(site, &known, column).await;
     Cell { refused, sent, passed, outcomes, counted }
 }
 
 /// Takes away what the rogue client had the broker keep, where it was let in.
-async fn cleanup(site: &Site, scene: &Scene, column: Column) {
+async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     if column == Column::NoIdentity {
         let config = LinkConfig::new(site.access(GROUPS[0], "operator"), "cleanup");
         if let Ok((link, _incoming)) = Link::start(config) {
@@ -489,7 +476,7 @@ async fn cleanup(site: &Site, scene: &Scene, column: Column) {
             }
             for topic in [Topic::Settled, Topic::Leader] {
                 // A broker that is away keeps nothing either.
-                let _ = link.publish(scene.topics.name(&topic), Vec::new(), QoS::AtLeastOnce, true);
+                let _ = link.publish(known.topics.name(&topic), Vec::new(), QoS::AtLeastOnce, true);
             }
             sleep(Duration::from_millis(200)).await;
         }

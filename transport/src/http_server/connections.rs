@@ -26,14 +26,42 @@ pub(super) struct Connections {
     closed: Arc<ClosedConnections>,
     open: HashMap<Id, Open>,
     by_address: HashMap<IpAddr, usize>,
-    /// Connections closed since the last line in the log.
-    unlogged: u64,
-    logged: Option<Instant>,
+    limit_log: LineLimit,
+    handshake_log: LineLimit,
+}
+
+/// End of a connection that the server counts.
+#[derive(Debug)]
+pub(super) enum End {
+    /// A limit of time was over.
+    Overdue(CloseReason),
+    /// The handshake failed; with the reason for people.
+    Handshake(String),
+}
+
+/// One line in the log in [`LOG_PAUSE`]; the others are counted.
+#[derive(Debug, Default)]
+struct LineLimit {
+    last: Option<Instant>,
+    not_logged: u64,
+}
+
+impl LineLimit {
+    /// The number of lines left out since the last one, or `None` where this one is left out too.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PAUSE) {
+            self.not_logged += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.not_logged))
+    }
 }
 
 /// One open connection.
 #[derive(Debug)]
 struct Open {
+    peer: SocketAddr,
     address: IpAddr,
     activity: Arc<Activity>,
     task: AbortHandle,
@@ -42,7 +70,8 @@ struct Open {
 impl Connections {
     pub(super) fn new(limits: ServerLimits, closed: Arc<ClosedConnections>) -> Self {
         let (open, by_address) = (HashMap::new(), HashMap::new());
-        Self { limits, closed, open, by_address, unlogged: 0, logged: None }
+        let (limit_log, handshake_log) = (LineLimit::default(), LineLimit::default());
+        Self { limits, closed, open, by_address, limit_log, handshake_log }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -73,7 +102,7 @@ impl Connections {
     pub(super) fn add(&mut self, peer: SocketAddr, activity: Arc<Activity>, task: AbortHandle) {
         let address = peer.ip().to_canonical();
         *self.by_address.entry(address).or_default() += 1;
-        self.open.insert(task.id(), Open { address, activity, task });
+        self.open.insert(task.id(), Open { peer, address, activity, task });
     }
 
     /// Closes every connection without a request, for a stop.
@@ -82,12 +111,19 @@ impl Connections {
         waiting.for_each(|open| open.task.abort());
     }
 
-    /// Forgets a connection whose task has ended; `reason` where a limit of time ended it.
-    pub(super) fn ended(&mut self, task: Id, reason: Option<CloseReason>) {
-        if let Some(reason) = reason {
-            self.closed.note(reason);
+    /// Forgets a connection whose task has ended; `end` where the client did not end it. Failed handshakes are one line a minute.
+    pub(super) fn ended(&mut self, task: Id, end: Option<End>, now: Instant) {
+        let open = self.remove(task);
+        match end {
+            Some(End::Overdue(reason)) => self.closed.note(reason),
+            Some(End::Handshake(reason)) => {
+                self.closed.note(CloseReason::Handshake);
+                if let (Some(not_logged), Some(Open { peer, .. })) = (self.handshake_log.take(now), open) {
+                    warn!(%peer, reason, not_logged, "no TLS with a client");
+                }
+            }
+            None => {}
         }
-        self.remove(task);
     }
 
     fn close_longest_wait(
@@ -119,11 +155,22 @@ impl Connections {
     /// Counts a closed connection. A flood of connections is one line a minute.
     fn note(&mut self, reason: CloseReason, peer: SocketAddr, now: Instant) {
         self.closed.note(reason);
-        self.unlogged += 1;
-        if self.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= LOG_PAUSE) {
-            let (connections, reason) = (self.unlogged, reason.name());
+        if let Some(not_logged) = self.limit_log.take(now) {
+            let (connections, reason) = (not_logged + 1, reason.name());
             warn!(connections, reason, last = %peer.ip(), "connections over a limit are closed");
-            (self.unlogged, self.logged) = (0, Some(now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_has_one_line_and_the_next_one_says_how_many_were_left_out() {
+        let (mut log, now) = (LineLimit::default(), Instant::now());
+        assert_eq!([log.take(now), log.take(now), log.take(now)], [Some(0), None, None]);
+        assert_eq!(log.take(now + LOG_PAUSE), Some(2));
+        assert_eq!(log.take(now + LOG_PAUSE), None);
     }
 }

@@ -4,6 +4,7 @@ mod accepted;
 mod activity;
 mod closed;
 mod connections;
+mod handshake;
 
 use std::error::Error;
 use std::future::Future;
@@ -27,7 +28,7 @@ use tracing::{debug, warn};
 use self::accepted::Accepted;
 use self::activity::{Activity, WatchedStream};
 pub use self::closed::{CloseReason, ClosedConnections};
-use self::connections::Connections;
+use self::connections::{Connections, End};
 use crate::tls::{Certificate, ServerIdentity, ServerSession};
 
 /// Bounds of a server.
@@ -135,8 +136,8 @@ pub async fn serve<S, B>(
             biased;
             () = &mut stop => break,
             Some(end) = tasks.join_next_with_id() => match end {
-                Ok((task, reason)) => open.ended(task, reason),
-                Err(end) => open.ended(end.id(), None),
+                Ok((task, end)) => open.ended(task, end, Instant::now()),
+                Err(end) => open.ended(end.id(), None, Instant::now()),
             },
             accepted = listener.accept() => match accepted {
                 Ok((socket, peer)) if open.admits(peer, Instant::now()) => {
@@ -147,8 +148,8 @@ pub async fn serve<S, B>(
                     let (watcher, watch) = (graceful.watcher(), Arc::clone(&activity));
                     let task = tasks.spawn(async move {
                         tokio::select! {
-                            reason = run_connection(socket, session, service, watcher) => reason,
-                            reason = watch.overdue(&limits) => Some(reason),
+                            end = run_connection(socket, session, service, watcher) => end,
+                            reason = watch.overdue(&limits) => Some(End::Overdue(reason)),
                         }
                     });
                     open.add(peer, activity, task);
@@ -170,13 +171,13 @@ pub async fn serve<S, B>(
     }
 }
 
-/// Runs a connection from its handshake to its end. Gives the reason where the handshake failed.
+/// Runs a connection from its handshake to its end. Gives the end where the handshake failed.
 async fn run_connection<S, B>(
     socket: TcpStream,
     session: Option<ServerSession>,
     mut service: Watched<S>,
     watcher: Watcher,
-) -> Option<CloseReason>
+) -> Option<End>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
     S: Send + 'static,
@@ -193,10 +194,7 @@ where
             }
             None
         }
-        Err(error) => {
-            debug!(%peer, %error, "no TLS with this client");
-            Some(CloseReason::Handshake)
-        }
+        Err(error) => Some(End::Handshake(handshake::failure(&error))),
     }
 }
 

@@ -42,6 +42,15 @@ pub struct Certificate {
     pub expires: SystemTime,
 }
 
+/// State of the own certificate in use, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateState {
+    /// End of its validity, seconds since 1970.
+    pub expires_unix_s: u64,
+    /// Whether newer files are there and cannot be used.
+    pub has_failed_reload: bool,
+}
+
 impl Certificate {
     /// Reads the first certificate of a PEM file.
     ///

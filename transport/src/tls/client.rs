@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::PROVIDER;
-use super::certificate::Certificate;
+use super::certificate::{Certificate, CertificateState};
 use super::error::{HandshakeRefused, TlsError};
 use super::files::{IdentityFiles, Material};
 use crate::reloading::Reloading;
@@ -21,7 +21,13 @@ use crate::reloading::Reloading;
 #[derive(Clone)]
 pub struct ClientIdentity {
     files: IdentityFiles,
-    config: Arc<Reloading<ClientConfig>>,
+    used: Arc<Reloading<Used>>,
+}
+
+/// What the files gave when they were last usable.
+struct Used {
+    config: Arc<ClientConfig>,
+    own: Option<Certificate>,
 }
 
 /// The identity of one handshake.
@@ -34,19 +40,25 @@ impl ClientIdentity {
     /// [`TlsError`]: a file, or files that do not fit each other.
     pub fn new(files: IdentityFiles) -> Result<Self, TlsError> {
         let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
-        let config = Reloading::new("certificates", paths, move || config(&of_config))?;
-        Ok(Self { files, config: Arc::new(config) })
+        files.warn_of_readers();
+        let used = Reloading::new("certificates", paths, move || used(&of_config))?;
+        Ok(Self { files, used: Arc::new(used) })
     }
 
-    /// The own certificate as its file has it; `None` without one.
+    /// The own certificate in use: the next handshake shows it. `None` without one.
     pub fn certificate(&self) -> Option<Certificate> {
-        let own = self.files.own.as_ref()?;
-        Certificate::read(&own.certificate).ok()
+        self.used.get().own.clone()
+    }
+
+    /// State of the own certificate in use; `None` without one.
+    pub fn certificate_state(&self) -> Option<CertificateState> {
+        let expires_unix_s = self.certificate()?.expires_unix_s();
+        Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
     }
 
     /// The identity for the next handshake, from the files as they are now.
     pub(crate) fn session(&self) -> io::Result<ClientSession> {
-        Ok(ClientSession(TlsConnector::from(self.config.get())))
+        Ok(ClientSession(TlsConnector::from(Arc::clone(&self.used.get().config))))
     }
 }
 
@@ -91,8 +103,14 @@ fn explained(error: &io::Error, host: &str) -> io::Error {
     io::Error::new(error.kind(), HandshakeRefused(format!("TLS with {host}: {error}{remedy}")))
 }
 
-fn config(files: &IdentityFiles) -> Result<ClientConfig, TlsError> {
-    let Material { roots, own, revoked } = files.read()?;
+fn used(files: &IdentityFiles) -> Result<Used, TlsError> {
+    let material = files.read()?;
+    let own = material.certificate();
+    Ok(Used { config: Arc::new(config(files, material)?), own })
+}
+
+fn config(files: &IdentityFiles, material: Material) -> Result<ClientConfig, TlsError> {
+    let Material { roots, own, revoked } = material;
     let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))
         .with_crls(revoked)

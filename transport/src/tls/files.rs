@@ -7,8 +7,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-use super::certificate::{issuer_of_list, subject};
+use super::certificate::{Certificate, issuer_of_list, subject};
 use super::error::TlsError;
+use crate::file::{read_bounded, warn_of_readers};
 
 /// Largest file of an identity, bytes; a list of revoked certificates takes about 40 bytes for each.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -52,6 +53,13 @@ impl IdentityFiles {
         self.own.as_ref().map_or(&self.authority, |own| &own.certificate)
     }
 
+    /// Logs that others than its owner may read the key.
+    pub(super) fn warn_of_readers(&self) {
+        if let Some(own) = &self.own {
+            warn_of_readers(&own.key);
+        }
+    }
+
     pub(super) fn read(&self) -> Result<Material, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.authority)? {
@@ -63,6 +71,14 @@ impl IdentityFiles {
             Some(file) => self.checked_lists(file)?,
         };
         Ok(Material { roots: Arc::new(roots), own: own.transpose()?, revoked })
+    }
+}
+
+impl Material {
+    /// The own certificate; `None` without one, and where it is of a kind that cannot be read.
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        let (chain, _) = self.own.as_ref()?;
+        Certificate::parse(chain.first()?).ok()
     }
 }
 
@@ -117,16 +133,5 @@ fn all_in<T: PemObject>(file: &Path, what: &str) -> Result<Vec<T>, TlsError> {
 }
 
 fn content(file: &Path) -> Result<Vec<u8>, TlsError> {
-    let of = |error: std::io::Error| TlsError::file(file, &error);
-    let metadata = std::fs::metadata(file).map_err(of)?;
-    // A pipe would block every handshake.
-    if !metadata.is_file() {
-        return Err(TlsError::file(file, &"expected a file, found something else"));
-    }
-    let bytes = metadata.len();
-    if bytes > MAX_FILE_BYTES {
-        let reason = format!("expected at most {MAX_FILE_BYTES} bytes, found {bytes}");
-        return Err(TlsError::file(file, &reason));
-    }
-    std::fs::read(file).map_err(of)
+    read_bounded(file, MAX_FILE_BYTES).map_err(|reason| TlsError::file(file, &reason))
 }

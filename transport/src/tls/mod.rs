@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, ROLE_PREFIX};
+pub use certificate::{Certificate, CertificateState, ROLE_PREFIX};
 pub use client::{ClientIdentity, ClientSession};
 pub use error::{HandshakeRefused, TlsError};
 pub use files::{IdentityFiles, KeyPair};

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::PROVIDER;
-use super::certificate::{Certificate, revoked_serials};
+use super::certificate::{Certificate, CertificateState, revoked_serials};
 use super::error::TlsError;
 use super::files::{IdentityFiles, Material};
 use crate::reloading::Reloading;
@@ -22,12 +22,13 @@ use crate::reloading::Reloading;
 #[derive(Clone)]
 pub struct ServerIdentity {
     files: IdentityFiles,
-    config: Arc<Reloading<Served>>,
+    used: Arc<Reloading<Used>>,
 }
 
-/// What the files give.
-struct Served {
+/// What the files gave when they were last usable.
+struct Used {
     config: Arc<ServerConfig>,
+    own: Option<Certificate>,
     /// Serial numbers of revoked certificates.
     revoked: BTreeSet<String>,
 }
@@ -55,27 +56,35 @@ impl ServerIdentity {
     fn new(files: IdentityFiles, needs_client: bool) -> Result<Self, TlsError> {
         let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
         let make = move || {
-            let config = Arc::new(config(&of_config, needs_client)?);
+            let material = of_config.read()?;
+            let own = material.certificate();
+            let config = Arc::new(config(&of_config, material, needs_client)?);
             let revoked = of_config.revoked.as_deref().map(revoked_serials).transpose()?.unwrap_or_default();
-            Ok::<_, TlsError>(Served { config, revoked })
+            Ok::<_, TlsError>(Used { config, own, revoked })
         };
-        Ok(Self { config: Arc::new(Reloading::new("certificates", paths, make)?), files })
+        files.warn_of_readers();
+        Ok(Self { used: Arc::new(Reloading::new("certificates", paths, make)?), files })
     }
 
     /// Whether a certificate that was accepted before is still valid: not revoked since, and not expired.
     pub fn still_accepts(&self, certificate: &Certificate) -> bool {
-        certificate.expires > SystemTime::now() && !self.config.get().revoked.contains(&certificate.serial)
+        certificate.expires > SystemTime::now() && !self.used.get().revoked.contains(&certificate.serial)
     }
 
-    /// The own certificate as its file has it.
+    /// The own certificate in use: the next handshake shows it.
     pub fn certificate(&self) -> Option<Certificate> {
-        let own = self.files.own.as_ref()?;
-        Certificate::read(&own.certificate).ok()
+        self.used.get().own.clone()
+    }
+
+    /// State of the own certificate in use.
+    pub fn certificate_state(&self) -> Option<CertificateState> {
+        let expires_unix_s = self.certificate()?.expires_unix_s();
+        Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
     }
 
     /// The identity for the next handshake, from the files as they are now.
     pub fn session(&self) -> ServerSession {
-        ServerSession(TlsAcceptor::from(Arc::clone(&self.config.get().config)))
+        ServerSession(TlsAcceptor::from(Arc::clone(&self.used.get().config)))
     }
 }
 
@@ -96,8 +105,8 @@ impl ServerSession {
     }
 }
 
-fn config(files: &IdentityFiles, needs_client: bool) -> Result<ServerConfig, TlsError> {
-    let Material { roots, own, revoked } = files.read()?;
+fn config(files: &IdentityFiles, material: Material, needs_client: bool) -> Result<ServerConfig, TlsError> {
+    let Material { roots, own, revoked } = material;
     let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
     let (chain, key) = own.ok_or_else(|| fit(&"a server needs a certificate and a key"))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))

@@ -1,5 +1,6 @@
 //! Ids that are plausible, and ids that are not.
 
+use super::super::ClockOff;
 use super::account::dropped;
 use super::*;
 
@@ -96,6 +97,133 @@ fn a_board_that_boots_in_1970_is_named_and_moves_nothing() {
     );
     group.after_ms(50);
     assert_eq!(group.leader.settled().highest, SampleId(sample));
+}
+
+/// A group with a clock in which devices 0 and 1 answered eight samples; device 2 is up.
+fn group_with_two_right_clocks() -> Group {
+    let mut group = Group::numbered(CLOCK);
+    for _ in 0..8 {
+        two_answer(&mut group);
+    }
+    group
+}
+
+/// Devices 0 and 1 answer the present sample, and its window ends. Returns the sample.
+fn two_answer(group: &mut Group) -> u64 {
+    let sample = group.clock_id(100);
+    group.summary(0, sample, &SURE);
+    group.summary(1, sample, &SURE);
+    group.after_ms(100);
+    sample
+}
+
+#[test]
+fn a_device_whose_clock_is_ahead_is_named_and_left_out_and_the_others_decide() {
+    let mut group = group_with_two_right_clocks();
+    let decided = group.leader.settled().decided;
+    for round in 0..100 {
+        let ahead = group.clock_id(100) + 600;
+        let event = Event::DeviceAnswer {
+            slot: slot(2),
+            sample: SampleId(ahead),
+            age_ms: 5,
+            late: round % 2 == 1,
+            answer: DeviceAnswer::Summary(&SURE),
+        };
+        let mut actions = Vec::new();
+        let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
+        let text = refusal.expect("a refusal").to_string();
+        assert!(
+            text.contains("1 minute ahead of those of the group, expected at most 25 milliseconds"),
+            "{text}"
+        );
+        assert_eq!(actions, []);
+        two_answer(&mut group);
+    }
+    assert_eq!(group.leader.settled().decided, decided + 100);
+    assert_eq!(group.leader.counts().implausible, 100);
+    let off = group.leader.clocks_off();
+    assert!(
+        matches!(off[..], [(two, ClockOff { ahead_ms: 60_005, max_ms: 25 })] if two == slot(2)),
+        "{off:?}"
+    );
+    // Its captures are decided by the others when their time comes, and the device is told.
+    let past = group.clock_id(100) - 50;
+    group.late(2, past, &SURE);
+    assert_eq!(group.leader.notice().late, [SampleId(past)]);
+}
+
+#[test]
+fn ids_of_a_device_far_ahead_end_no_sample_of_the_others() {
+    for ahead_ms in [660_000, 86_400_000, 30 * 86_400_000] {
+        let mut group = group_with_two_right_clocks();
+        let ids: Vec<u64> = (0..100).map(|index| group.clock_id(100) + ahead_ms / 100 + index).collect();
+        for id in &ids {
+            group.late(2, *id, &SURE);
+            group.summary(2, *id, &SURE);
+        }
+        group.after_ms(ahead_ms as u32 - 1000);
+        let decided = group.leader.settled().decided;
+        for _ in 0..200 {
+            two_answer(&mut group);
+        }
+        assert_eq!(group.leader.settled().decided, decided + 200, "{ahead_ms} ms ahead");
+        assert_eq!(group.late(2, ids[50], &SURE), [], "its device is told that the sample has ended");
+        assert!(group.leader.notice().late.contains(&SampleId(ids[50])));
+    }
+}
+
+#[test]
+fn a_device_whose_clock_is_set_right_answers_with_its_group_again() {
+    let mut group = group_with_two_right_clocks();
+    let ahead = group.clock_id(100) + 600;
+    for _ in 0..8 {
+        assert_eq!(group.summary(2, ahead, &SURE), []);
+    }
+    for _ in 0..5 {
+        let sample = group.clock_id(100);
+        group.summary(2, sample, &SURE);
+        two_answer(&mut group);
+    }
+    let sample = group.clock_id(100);
+    opens(&mut group, 2, sample);
+    group.summary(0, sample, &SURE);
+    let actions = group.summary(1, sample, &SURE);
+    assert_eq!(decision(&actions).presence.get(slot(2)), SlotPresence::Present);
+    assert_eq!(group.leader.clocks_off(), []);
+}
+
+#[test]
+fn a_clock_that_is_ahead_by_less_than_a_quarter_period_counts_and_one_that_is_behind_is_named() {
+    let mut group = group_with_two_right_clocks();
+    for _ in 0..8 {
+        let next = group.clock_id(100) + 1;
+        group.after_ms(76);
+        assert_eq!(group.summary(2, next, &SURE), [Action::Open(SampleId(next))], "24 ms early");
+        group.after_ms(24);
+        two_answer(&mut group);
+    }
+    assert_eq!((group.leader.clocks_off(), group.leader.counts().implausible), (vec![], 0));
+    for _ in 0..8 {
+        let sample = two_answer(&mut group);
+        group.summary(2, sample, &SURE);
+    }
+    let off = group.leader.clocks_off();
+    assert!(matches!(off[..], [(two, ClockOff { ahead_ms: -100, max_ms: 25 })] if two == slot(2)), "{off:?}");
+}
+
+#[test]
+fn the_leader_s_own_clock_leaves_nobody_out() {
+    let mut group = Group::numbered(CLOCK);
+    for _ in 0..100 {
+        // Five minutes ahead of the leader, all of them.
+        let sample = group.clock_id(100) + 3000;
+        (0..3).for_each(|index| _ = group.summary(index, sample, &SURE));
+        group.after_ms(100);
+    }
+    let found =
+        (group.leader.settled().decided, group.leader.counts().implausible, group.leader.clocks_off());
+    assert_eq!(found, (100, 0, vec![]));
 }
 
 #[test]

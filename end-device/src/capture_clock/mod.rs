@@ -1,17 +1,23 @@
 //! Capture by the clock: which sample is due, when the next one is, and which ones the device missed.
 
+mod used_ids;
+
 use std::time::Duration;
 
 use headwater_protocol::SampleId;
 
+use self::used_ids::UsedIds;
 use crate::config::Capture;
 use crate::timestamp::Timestamp;
 
 /// Shortest time between two log lines about missed captures.
 const LOG_EVERY_US: u64 = 10_000_000;
 
-/// The schedule moves towards the wall clock by at most this part of a period at each capture.
+/// The schedule moves towards a wall clock that is near by at most this part of a period at each capture.
 const LARGEST_MOVE: u64 = 20;
+
+/// Time before the start whose ids count as used: an earlier process of the device may have used them.
+const EARLIER_PROCESS_US: u64 = 86_400_000_000;
 
 /// Captures at fixed distances.
 ///
@@ -32,21 +38,23 @@ const LARGEST_MOVE: u64 = 20;
 /// wall - schedule     what happens
 /// half a period up    the schedule jumps to the wall clock; the ids between are missed
 /// less either way     periods are up to 5 % shorter or longer until both agree
-/// half a period down  periods are up to 5 % longer until both agree; meanwhile ids run ahead of the wall clock
+/// half a period down  the schedule jumps back if the wall clock's id is unused; else ids run ahead of the wall clock, and
+///                     periods are twice as long, until it is unused or both agree
 /// ```
 ///
-/// So ids only grow, and captures never stop, whatever the wall clock does.
+/// So no id is used twice, and captures never stop, whatever the wall clock does.
 #[derive(Clone, Debug)]
 pub(crate) struct CaptureClock {
     period_us: u64,
     /// Microseconds by which the schedule is ahead of the device's own clock.
     offset_us: i64,
-    /// Microseconds by which the wall clock was ahead of the device's own clock at the newest capture.
+    /// Microseconds by which the wall clock was ahead of the device's own clock at the last capture.
     wall_ahead_us: i64,
-    /// True while ids run ahead of the wall clock because it was set back.
+    /// True while ids run ahead of the wall clock: it was set back, or came to ids that are used.
     runs_ahead: bool,
-    /// The newest id that was captured or missed.
-    newest: SampleId,
+    /// The id that was captured last.
+    last: SampleId,
+    used: UsedIds,
     unlogged: u64,
     log_from_us: u64,
 }
@@ -55,7 +63,8 @@ pub(crate) struct CaptureClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueCapture {
     pub(crate) sample: SampleId,
-    /// Ids passed over between the one before and this one: the device was too late for them, or the wall clock was set forward.
+    /// Unused ids between the previous capture and this one: the device was late, or the wall clock was set forward. After a step back such
+    /// an id may still be captured.
     pub(crate) missed: u64,
     /// Missed captures of a late device that no log line has named yet; 0 while the last line is too recent.
     pub(crate) missed_to_log: u64,
@@ -71,11 +80,29 @@ pub(crate) enum ClockStep {
         /// Microseconds between the schedule and the wall clock.
         by_us: u64,
     },
-    /// It was set back.
-    Back {
-        /// Microseconds from the wall clock to the schedule, which goes on, or by which the clock moved, whichever is more.
+    /// It was set back to a time whose ids are unused, and the schedule went back with it.
+    BackToUnused {
+        /// Microseconds between the wall clock and the schedule before.
         by_us: u64,
     },
+    /// It was set back to a time whose ids are used: ids run ahead.
+    Back {
+        /// Microseconds: the larger one of the clock's step and the schedule's lead.
+        by_us: u64,
+    },
+}
+
+/// Adjustment of the schedule to the wall clock at a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// The wall clock is far ahead: the schedule jumps to it.
+    JumpsForward,
+    /// The wall clock is far behind, at an unused id: the schedule jumps to it.
+    JumpsBack,
+    /// The wall clock is far behind, at a used id: the schedule goes on slower.
+    RunsAhead,
+    /// The wall clock is near.
+    Follows,
 }
 
 impl CaptureClock {
@@ -87,12 +114,15 @@ impl CaptureClock {
     /// Makes a clock with this period; a period of 0 counts as 1 ms.
     fn new(period_ms: u64, now: Timestamp) -> Self {
         let (period_us, wall_ahead_us) = (period_us(period_ms), now.wall_ahead_us());
+        let last = SampleId(time_us(now, wall_ahead_us) / period_us);
+        let earlier = SampleId(last.0.saturating_sub(EARLIER_PROCESS_US / period_us));
         Self {
             period_us,
             offset_us: wall_ahead_us,
             wall_ahead_us,
             runs_ahead: false,
-            newest: SampleId(time_us(now, wall_ahead_us) / period_us),
+            last,
+            used: UsedIds::new(earlier, last),
             unlogged: 0,
             log_from_us: 0,
         }
@@ -100,37 +130,86 @@ impl CaptureClock {
 
     /// Wait from `now` until the next capture; zero if it is due.
     pub(crate) fn until_next(&self, now: Timestamp) -> Duration {
-        let due_us = self.newest.0.saturating_add(1).saturating_mul(self.period_us);
+        let due_us = self.last.0.saturating_add(1).saturating_mul(self.period_us);
         Duration::from_micros(due_us.saturating_sub(time_us(now, self.offset_us)))
     }
 
     /// The capture that is due at `now`; `None` when its sample was captured before.
     pub(crate) fn capture(&mut self, now: Timestamp) -> Option<DueCapture> {
         let wall_ahead_us = now.wall_ahead_us();
-        let behind_us = wall_ahead_us.saturating_sub(self.offset_us);
-        let half = (self.period_us / 2) as i64;
-        let is_forward = behind_us >= half;
-        let offset_us = if is_forward { wall_ahead_us } else { self.offset_us };
-        let sample = nearest(time_us(now, offset_us), self.period_us);
-        if sample <= self.newest {
+        let wall_minus_schedule_us = wall_ahead_us.saturating_sub(self.offset_us);
+        let course = self.course(now, wall_minus_schedule_us);
+        let is_jump = matches!(course, Course::JumpsForward | Course::JumpsBack);
+        let offset_us = if is_jump { wall_ahead_us } else { self.offset_us };
+        let scheduled = nearest(time_us(now, offset_us), self.period_us);
+        if scheduled <= self.last && course != Course::JumpsBack {
             return None;
         }
-        let change_us = wall_ahead_us.saturating_sub(self.wall_ahead_us);
-        let is_back = behind_us <= -half && (change_us <= -half || !self.runs_ahead);
-        let step = match (is_forward, is_back) {
-            (true, _) => Some(ClockStep::Forward { by_us: behind_us.unsigned_abs() }),
-            (false, true) => Some(ClockStep::Back { by_us: change_us.min(behind_us).unsigned_abs() }),
-            (false, false) => None,
+        let sample = match self.used.range_end(scheduled) {
+            Some(end) => SampleId(end.0.checked_add(1)?),
+            None => scheduled,
         };
-        self.runs_ahead = behind_us <= -half || (self.runs_ahead && behind_us < 0);
+        let skipped_us = (sample.0 - scheduled.0).saturating_mul(self.period_us);
+        let step =
+            self.step(course, wall_ahead_us.saturating_sub(self.wall_ahead_us), wall_minus_schedule_us);
+        let still_ahead = self.runs_ahead && !is_jump && wall_minus_schedule_us < 0;
+        self.runs_ahead = course == Course::RunsAhead || still_ahead || skipped_us > 0;
         self.wall_ahead_us = wall_ahead_us;
-        let largest = (self.period_us / LARGEST_MOVE) as i64;
-        let moved_us = if is_forward { 0 } else { behind_us.clamp(-largest, largest) };
-        self.offset_us = offset_us.saturating_add(moved_us);
-        let missed = sample.0 - self.newest.0 - 1;
-        self.newest = sample;
-        let missed_to_log = if is_forward { 0 } else { self.count_unlogged(missed, now.us) };
+        self.offset_us = offset_us
+            .saturating_add_unsigned(skipped_us)
+            .saturating_add(self.slew_us(course, wall_minus_schedule_us));
+        let missed = self.use_ids(sample, course);
+        let missed_to_log =
+            if course == Course::JumpsForward { 0 } else { self.count_unlogged(missed, now.us) };
         Some(DueCapture { sample, missed, missed_to_log, step })
+    }
+
+    fn course(&self, now: Timestamp, wall_minus_schedule_us: i64) -> Course {
+        let half = (self.period_us / 2) as i64;
+        if wall_minus_schedule_us >= half {
+            return Course::JumpsForward;
+        }
+        if wall_minus_schedule_us > -half {
+            return Course::Follows;
+        }
+        let wall_id = nearest(time_us(now, now.wall_ahead_us()), self.period_us);
+        if self.used.range_end(wall_id).is_none() { Course::JumpsBack } else { Course::RunsAhead }
+    }
+
+    /// The step of the wall clock that a capture reports. A step back is reported once, however long ids run ahead.
+    fn step(&self, course: Course, wall_change_us: i64, wall_minus_schedule_us: i64) -> Option<ClockStep> {
+        let half = (self.period_us / 2) as i64;
+        match course {
+            Course::JumpsForward => Some(ClockStep::Forward { by_us: wall_minus_schedule_us.unsigned_abs() }),
+            Course::JumpsBack => {
+                Some(ClockStep::BackToUnused { by_us: wall_minus_schedule_us.unsigned_abs() })
+            }
+            Course::RunsAhead if wall_change_us <= -half || !self.runs_ahead => {
+                Some(ClockStep::Back { by_us: wall_change_us.min(wall_minus_schedule_us).unsigned_abs() })
+            }
+            Course::RunsAhead | Course::Follows => None,
+        }
+    }
+
+    /// Gradual change of the offset; 0 at a jump.
+    fn slew_us(&self, course: Course, wall_minus_schedule_us: i64) -> i64 {
+        let largest = match course {
+            Course::JumpsForward | Course::JumpsBack => 0,
+            Course::RunsAhead => self.period_us as i64,
+            Course::Follows => (self.period_us / LARGEST_MOVE) as i64,
+        };
+        wall_minus_schedule_us.clamp(-largest, largest)
+    }
+
+    /// Marks a sample and the ids that the device was too late for as used; returns the number of ids that were missed.
+    fn use_ids(&mut self, sample: SampleId, course: Course) -> u64 {
+        let next = SampleId(self.last.0.saturating_add(1));
+        self.last = sample;
+        let missed = self.used.count_unused(next, sample);
+        // A clock that was set forward may be set back, to the ids that it passed over.
+        let is_jump = matches!(course, Course::JumpsForward | Course::JumpsBack);
+        self.used.insert(if is_jump { sample } else { next }, sample);
+        missed
     }
 
     /// Counts missed captures for the log; returns the number that a line should name now.
@@ -165,6 +244,8 @@ fn time_us(now: Timestamp, ahead_us: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -288,7 +369,7 @@ mod tests {
         for next in 2..1_000 {
             let (waited_us, due) = device.next(0);
             assert_eq!((due.sample.0, due.missed, due.step), (first + next, 0, None), "said once");
-            assert_eq!(waited_us, 105_000, "ids run ahead, a little slower");
+            assert_eq!(waited_us, 200_000, "ids run ahead, half as fast");
         }
     }
 
@@ -297,22 +378,64 @@ mod tests {
         let mut device = Punctual::new(100, 1_700_000_000_000_000);
         device.next(-10_000_000);
         device.next(0);
-        assert_eq!(device.next(-2_000_000).1.step, Some(ClockStep::Back { by_us: 12_000_000 - 10_000 }));
-        let (_, due) = device.next(11_900_000);
+        assert_eq!(device.next(-2_000_000).1.step, Some(ClockStep::Back { by_us: 12_000_000 - 200_000 }));
+        let (_, due) = device.next(11_700_000);
         assert_eq!((due.step, due.missed), (None, 0), "set forward to where the ids are");
     }
 
     #[test]
-    fn a_device_that_ran_ahead_meets_the_wall_clock_again() {
+    fn a_device_that_ran_ahead_meets_the_wall_clock_again_after_twice_the_step() {
         let mut device = Punctual::new(100, 1_700_000_000_000_000);
         device.next(-1_000_000);
-        for _ in 1..200 {
-            assert!(device.off_us() > 0);
+        let started_us = device.us;
+        while device.off_us() > 0 {
             device.next(0);
         }
-        assert_eq!((device.off_us(), device.next(0).0), (0, 105_000));
+        assert_eq!(device.us - started_us, 2_000_000 - 200_000);
+        assert_eq!(device.next(0).0, 200_000);
         assert_eq!(device.next(0).0, 100_000);
         assert!(!device.clock.runs_ahead);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_an_hour_forward_and_back_returns_to_the_ids_between() {
+        let mut device = Punctual::new(100, 1_700_000_000_000_000);
+        let first = device.next(0).1.sample.0;
+        assert_eq!(device.next(3_600_000_000).1.sample.0, first + 36_001);
+        (0..99).for_each(|_| assert_eq!(device.next(0).1.step, None));
+        let (_, due) = device.next(-3_600_000_000);
+        assert_eq!((due.sample.0, due.missed), (first + 101, 0), "101 periods after the first");
+        assert_eq!(due.step, Some(ClockStep::BackToUnused { by_us: 3_600_000_000 }));
+        for next in 102..36_001 {
+            let (waited_us, due) = device.next(0);
+            assert_eq!((waited_us, due.sample.0, due.missed, due.step), (100_000, first + next, 0, None));
+        }
+        // Here the 100 ids of the wrong hour begin.
+        assert_eq!(device.next(0).1.sample.0, first + 36_101);
+        let mut samples = 0;
+        while device.off_us() > 0 {
+            let (_, due) = device.next(0);
+            assert_eq!((due.sample.0, due.step), (first + 36_102 + samples, None), "the clock was not set");
+            samples += 1;
+        }
+        assert_eq!(samples, 100, "half as fast until the wall clock caught up");
+    }
+
+    #[test]
+    fn a_device_that_runs_ahead_goes_back_as_soon_as_the_clock_is_at_unused_ids() {
+        let mut device = Punctual::new(100, 1_700_000_000_000_000);
+        let first = device.next(0).1.sample.0;
+        device.next(60_000_000);
+        // One second back: the ids there are unused. Half a second later the clock is set to those before the jump.
+        assert!(matches!(device.next(-1_000_000).1.step, Some(ClockStep::BackToUnused { .. })));
+        let (_, due) = device.next(-59_500_000);
+        assert!(matches!(due.step, Some(ClockStep::Back { .. })), "{due:?}");
+        let mut steps = Vec::new();
+        while device.off_us() > 0 {
+            steps.extend(device.next(0).1.step);
+        }
+        let [ClockStep::BackToUnused { .. }] = steps[..] else { panic!("{steps:?}") };
+        assert!(device.clock.last.0 < first + 10, "at the wall clock again, not a minute ahead");
     }
 
     #[test]
@@ -334,7 +457,21 @@ mod tests {
         let (_, due) = device.next(1_700_000_000_000_000);
         assert_eq!(due.sample.0, 17_000_000_052);
         let (_, due) = device.next(-1_700_000_000_000_000);
-        assert_eq!(due.sample.0, 17_000_000_053, "set to 1970 again");
+        assert_eq!(due.sample.0, 53, "set to 1970 again");
+    }
+
+    #[test]
+    fn a_board_that_starts_years_ahead_follows_the_clock_and_one_that_starts_an_hour_ahead_repeats_no_id() {
+        let mut years = Punctual::new(100, 2_000_000_000_000_000);
+        years.next(0);
+        assert_eq!(years.next(-300_000_000_000_000).1.sample.0, 17_000_000_002);
+        let mut hour = Punctual::new(100, 2_000_000_000_000_000);
+        hour.next(0);
+        let (_, due) = hour.next(-3_600_000_000);
+        assert_eq!(
+            due.sample.0, 20_000_000_002,
+            "the process before it may have used the ids of the last day"
+        );
     }
 
     #[test]
@@ -362,33 +499,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_grow_at_the_usual_rate_and_reach_the_wall_clock_whatever_it_does(
+        fn no_id_is_used_twice_and_captures_never_stop_whatever_the_clock_does(
             period_ms in 1..2_000_u64,
             steps in vec(wall_step(), 1..200),
         ) {
             let mut device = Punctual::new(period_ms, 1_700_000_000_000_000);
             let period_us = period_ms * 1000;
-            let mut newest = device.clock.newest.0;
-            // The first wait, and the wait after a jump, end at the next multiple of the period.
-            let mut is_regular = false;
+            let mut samples = BTreeSet::from([device.clock.last]);
             for step_us in steps {
+                let before = device.clock.last;
                 let (waited_us, due) = device.next(step_us);
-                prop_assert!(due.sample.0 > newest);
-                prop_assert_eq!(due.sample.0 - newest, due.missed + 1);
-                newest = due.sample.0;
-                let allowed_us = if is_regular { period_us / 20 } else { period_us };
-                prop_assert!(waited_us.abs_diff(period_us) <= allowed_us, "{waited_us}");
-                is_regular = !matches!(due.step, Some(ClockStep::Forward { .. }));
-                prop_assert!(!is_regular || due.missed == 0, "{due:?}");
+                prop_assert!(samples.insert(due.sample), "{due:?} again");
+                prop_assert!(waited_us <= 2 * period_us, "{waited_us}");
+                if !matches!(due.step, Some(ClockStep::BackToUnused { .. })) {
+                    prop_assert!(due.sample > before && due.missed < due.sample.0 - before.0, "{due:?}");
+                }
             }
-            // However far ahead the ids are, each capture brings the wall clock nearer by 5 % of a period.
+            // Each capture brings the wall clock nearer: at once, by a period, or by 5 % of one.
             for _ in 0..100 {
-                let before_us = device.off_us();
+                let (before_us, next) = (device.off_us(), device.clock.last.0 + 1);
                 let (waited_us, due) = device.next(0);
-                prop_assert_eq!((due.missed, due.step.is_some()), (0, false));
-                prop_assert_eq!(before_us - device.off_us(), before_us.min(period_us / 20));
-                prop_assert!(!is_regular || waited_us.abs_diff(period_us) <= period_us / 20, "{waited_us}");
-                is_regular = true;
+                prop_assert!(samples.insert(due.sample), "{due:?} again");
+                prop_assert!(waited_us <= 2 * period_us, "{waited_us}");
+                let skips_used = due.sample.0 > next && due.missed == 0;
+                prop_assert!(skips_used || device.off_us() <= before_us - before_us.min(period_us / 20));
             }
         }
     }

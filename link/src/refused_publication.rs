@@ -1,0 +1,64 @@
+//! Tells the owner of a link which of its messages the broker refuses.
+
+use std::sync::Arc;
+
+use rumqttc::{PubAckReason, PublishNotice, PublishNoticeError};
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::counts::count;
+use crate::handle::{Incoming, Shared};
+
+/// Why the broker refused a message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PublishRefusal {
+    /// The broker's access rules do not allow this client to publish on the topic.
+    #[error("not authorized")]
+    NotAuthorized,
+    /// Another reason, by its name in MQTT.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Waits for the broker's answers to messages at `QoS` 1, and reports each refusal as an event of the link.
+///
+/// Each answer has a small task of its own, which ends with the answer. So their number is bounded by the messages that may wait to be
+/// written and to be acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct RefusalReporter {
+    /// Weak, so that the channel ends with the driver.
+    incoming: mpsc::WeakSender<Incoming>,
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+impl RefusalReporter {
+    /// A reporter for the owner behind this channel. Needs a tokio runtime.
+    pub(crate) fn new(incoming: &mpsc::Sender<Incoming>, shared: &Arc<Shared>) -> Self {
+        Self { incoming: incoming.downgrade(), shared: Arc::clone(shared), runtime: Handle::current() }
+    }
+
+    /// Waits in the background for the answer to a message.
+    pub(crate) fn watch(&self, topic: String, notice: PublishNotice) {
+        let Self { incoming, shared, .. } = self.clone();
+        self.runtime.spawn(async move {
+            let Some(reason) = refusal(notice).await else { return };
+            count(&shared.counters.refused_by_broker);
+            if let Some(incoming) = incoming.upgrade() {
+                // An owner that is slow, or has dropped the channel, sees the count alone: a task that waits for it would be one of many.
+                let _ = incoming.try_send(Incoming::Refused { topic, reason });
+            }
+        });
+    }
+}
+
+/// The reason of a refusal; `None` where the broker took the message, or the connection ended before the answer.
+async fn refusal(notice: PublishNotice) -> Option<PublishRefusal> {
+    match notice.wait_completion_async().await {
+        Err(PublishNoticeError::V5PubAck(PubAckReason::NotAuthorized)) => Some(PublishRefusal::NotAuthorized),
+        Err(PublishNoticeError::V5PubAck(reason)) => Some(PublishRefusal::Other(format!("{reason:?}"))),
+        Err(error @ PublishNoticeError::RetainNotSupported) => Some(PublishRefusal::Other(error.to_string())),
+        Ok(()) | Err(_) => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! Small files of settings: read with a bound, and a warning where others may read a secret.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tracing::warn;
+
+/// Reads a file of at most `max_bytes` bytes.
+///
+/// # Errors
+/// The reason, without the path: the system's, something else than a file, or too many bytes.
+pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
+    let of = |error: std::io::Error| error.to_string();
+    let metadata = fs::metadata(file).map_err(of)?;
+    // A pipe would block its reader.
+    if !metadata.is_file() {
+        return Err("expected a file, found something else".into());
+    }
+    if metadata.len() > max_bytes {
+        return Err(format!("expected at most {max_bytes} bytes, found {}", metadata.len()));
+    }
+    let mut content = Vec::new();
+    // The file may grow meanwhile.
+    File::open(file).map_err(of)?.take(max_bytes + 1).read_to_end(&mut content).map_err(of)?;
+    if content.len() as u64 > max_bytes {
+        return Err(format!("expected at most {max_bytes} bytes, found more"));
+    }
+    Ok(content)
+}
+
+/// Mode of a file that its owner alone reads and writes.
+const SECRET_MODE: u32 = 0o600;
+
+/// Rights of the group and of others to read.
+const OTHERS_READ: u32 = 0o044;
+
+/// Files that the log has named.
+static NAMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Logs that others than its owner may read a file with a secret; once for each file.
+pub fn warn_of_readers(file: &Path) {
+    let Some(warning) = readers(file) else { return };
+    if NAMED.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_owned()) {
+        warn!("{warning}");
+    }
+}
+
+/// Says that others than the owner may read a file, and how to mend that; `None` where they may not.
+fn readers(file: &Path) -> Option<String> {
+    let mode = fs::metadata(file).ok()?.permissions().mode() & 0o7777;
+    let path = file.display();
+    (mode & OTHERS_READ != 0).then(|| {
+        format!(
+            "{path}: others than its owner may read this secret: expected mode {SECRET_MODE:04o}, found {mode:04o}; \
+             chmod {SECRET_MODE:o} {path}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_or_no_file_is_refused_with_the_bound() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "four").expect("writes");
+        assert_eq!(read_bounded(&file, 4), Ok(b"four".to_vec()));
+        assert_eq!(read_bounded(&file, 3), Err("expected at most 3 bytes, found 4".into()));
+        assert_eq!(read_bounded(folder.path(), 4), Err("expected a file, found something else".into()));
+        assert!(read_bounded(&folder.path().join("none"), 4).is_err());
+        // A file of the kernel says that it has no bytes.
+        assert_eq!(
+            read_bounded(Path::new("/proc/self/status"), 8),
+            Err("expected at most 8 bytes, found more".into())
+        );
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_named_with_its_mode_and_the_command_that_mends_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("key.pem");
+        fs::write(&file, "secret").expect("writes");
+        let with = |mode| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("a mode");
+            readers(&file)
+        };
+        for mode in [0o600, 0o400, 0o700] {
+            assert_eq!(with(mode), None, "{mode:o}");
+        }
+        for (mode, found) in [(0o640, "found 0640"), (0o604, "found 0604"), (0o444, "found 0444")] {
+            let warning = with(mode).expect("a warning");
+            let mend = format!("chmod 600 {}", file.display());
+            for part in [found, "expected mode 0600", mend.as_str()] {
+                assert!(warning.contains(part), "{part} in {warning}");
+            }
+        }
+        assert_eq!(readers(&folder.path().join("none")), None);
+    }
+}
