@@ -1,4 +1,4 @@
-//! What a device says and does when its broker refuses it, and what a command says of a port that is no MQTT broker.
+//! Refusals of a broker: a device logs each reason and tries again; a command names a port that does not speak MQTT.
 
 use std::fs::File;
 use std::path::Path;

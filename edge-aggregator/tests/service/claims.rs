@@ -18,7 +18,7 @@ use crate::groups::{Mosquitto, get};
 const SURE: f32 = 1.0;
 const SAMPLES: u64 = 20;
 
-/// A group on a Mosquitto of its own. The embedded broker (rumqttd 0.20) takes the end of one connection twice: once for its DISCONNECT and
+/// A group on a Mosquitto of its own. By its source the embedded broker (rumqttd 0.20) takes the end of one connection twice: for its DISCONNECT and
 /// once for its socket. In between the number of the connection may be given to another one, which is closed in its place, and its last
 /// will ends a claim.
 struct GroupOnMosquitto {

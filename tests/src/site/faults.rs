@@ -266,7 +266,7 @@ async fn has_returned(clients: &mut [GroupClient]) -> bool {
 /// Does to the site what the row says.
 ///
 /// # Errors
-/// What is missing on this machine.
+/// Names the program or right that this machine lacks.
 async fn inflict(
     fault: Fault,
     site: &mut Site,

@@ -341,7 +341,7 @@ impl Listener {
         }
     }
 
-    /// What the listener has heard, once a result and a summary of `cam-0` have come.
+    /// Messages that the listener has heard, once a result and a summary of `cam-0` are among them.
     async fn knowledge(&mut self) -> GroupKnowledge {
         let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
         let topics = Topics::new(&site, &group);

@@ -155,7 +155,7 @@ pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
 /// Issuer of a revocation list in DER.
 ///
 /// # Errors
-/// What is wrong with the list.
+/// Mistake of the list.
 pub(super) fn issuer_of_list(list: &[u8]) -> Result<Vec<u8>, String> {
     let list = CertificateList::from_der(list).map_err(|error| format!("revocation list: {error}"))?;
     list.tbs_cert_list.issuer.to_der().map_err(|error| format!("revocation list: {error}"))

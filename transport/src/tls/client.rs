@@ -24,7 +24,7 @@ pub struct ClientIdentity {
     used: Arc<Reloading<Used>>,
 }
 
-/// What the files gave when they were last usable.
+/// Contents of the files when they were last usable.
 struct Used {
     config: Arc<ClientConfig>,
     own: Option<Certificate>,

@@ -25,7 +25,7 @@ pub struct ServerIdentity {
     used: Arc<Reloading<Used>>,
 }
 
-/// What the files gave when they were last usable.
+/// Contents of the files when they were last usable.
 struct Used {
     config: Arc<ServerConfig>,
     own: Option<Certificate>,
