@@ -36,6 +36,10 @@ pub enum Command {
     Sign(crate::sign::SignArgs),
     /// Trigger samples of a running group, and print their results.
     Trigger(Box<TriggerArgs>),
+    /// Thresholds and waits: show those in effect, change a policy file.
+    Policy(crate::policy::PolicyArgs),
+    /// Look for mistakes: settings, broker, certificates, clock, disk, bundles, policy, cloud, engines, running programs.
+    Doctor(crate::doctor::DoctorArgs),
     /// Show a bundle: sections, shapes, exits, bytes per link, costs, provenance.
     Inspect(InspectArgs),
 }
@@ -108,7 +112,7 @@ pub struct DemoArgs {
     /// Port of the embedded broker on loopback; a free one by default.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Thresholds and waits in TOML, instead of the bundle's policy; see docs/policy.toml.
+    /// Changes to the thresholds and waits of the bundle's policy, in TOML; see docs/policy.toml.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// Milliseconds a sample may collect summaries, instead of the policy's.
@@ -178,6 +182,8 @@ Examples:
   headwater trigger --site hall --group gate --watch              one sample, and its result
   headwater trigger --site hall --group gate --count 100 --rate 10 --watch --json
                                                                   a hundred, each result as a JSON object on a line
+  seq 2000 5 2100 | headwater trigger --site hall --group gate --list - --rate 20
+                                                                  these ids, twenty a second
 Ids continue from the newest one in the leader's account. The group's devices must capture by triggers.
 Exit codes: 0 done, 1 no broker, no group or samples without a result, 2 bad usage.")]
 pub struct TriggerArgs {
@@ -193,12 +199,16 @@ pub struct TriggerArgs {
     /// Trigger this sample alone, instead of the next ones.
     #[arg(long, value_name = "N", conflicts_with_all = ["count", "rate"])]
     pub id: Option<u64>,
+    /// Trigger the samples of a list instead, or of standard input for `-`. A line for each: `ID`, or `ID,MS` with its time in
+    /// milliseconds after the start; `#` begins a comment. Ids grow. Without times --rate holds.
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["count", "id"])]
+    pub list: Option<PathBuf>,
     /// Samples to trigger.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub count: u64,
-    /// Samples per second, above 0 and up to 10000; more than the group decides is shed.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = per_second)]
-    pub rate: f64,
+    /// Samples per second, above 0 and up to 10000; 1 by default. More than the group decides is shed.
+    #[arg(long, value_name = "N", value_parser = per_second)]
+    pub rate: Option<f64>,
     /// Print each result, and wait for all of them.
     #[arg(long)]
     pub watch: bool,
@@ -228,7 +238,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 pub struct InspectArgs {
     /// The bundle; the shipped one by default.
     pub bundle: Option<PathBuf>,
-    /// Print one JSON object.
+    /// Print one JSON object with everything in the bundle, the training report included.
     #[arg(long)]
     pub json: bool,
 }
@@ -262,6 +272,8 @@ mod tests {
             &["--rate", "max"],
             &["--count", "0"],
             &["--id", "3", "--count", "2"],
+            &["--list", "-", "--count", "2"],
+            &["--list", "-", "--id", "2"],
             &["--timeout-s", "5"],
             &["--broker", "http://broker"],
         ] {

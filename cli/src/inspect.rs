@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::args::InspectArgs;
 use crate::shipped;
-use crate::training_report::TrainingReport;
 
 /// Opens and checks a bundle, and shows the contents on stdout.
 ///
@@ -95,8 +94,7 @@ impl Display for Inspection<'_> {
         )?;
         self.sections(f)?;
         self.exits(f)?;
-        self.links(f)?;
-        self.provenance(f)
+        self.links(f)
     }
 }
 
@@ -126,8 +124,9 @@ impl Inspection<'_> {
 
     fn exits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nexit        rule              temperature   leaves at or below")?;
-        writeln!(f, "{}", exit_line("local", &self.exits.local))?;
-        writeln!(f, "{}", exit_line("cloud", &self.exits.cloud))?;
+        for exit in self.manifest.configuration.exits() {
+            writeln!(f, "{}", exit_line(exit.name(), self.exits.of(*exit)))?;
+        }
         writeln!(
             f,
             "window {} ms, features {} ms, whole sample {} ms",
@@ -149,11 +148,6 @@ impl Inspection<'_> {
             links.summary_body, links.features_body, links.raw_view
         )?;
         writeln!(f, "leader to cloud    {} a sample that does not leave locally", links.cloud_body)
-    }
-
-    fn provenance(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(report) = self.report else { return writeln!(f, "\nno training report") };
-        write!(f, "{}", TrainingReport(report))
     }
 }
 
@@ -179,5 +173,30 @@ fn aggregation(kind: Aggregation) -> &'static str {
         Aggregation::Mp => "by maximum (mp)",
         Aggregation::Ap => "by mean (ap)",
         Aggregation::Cc => "by concatenation with the mask (cc)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_ends_after_its_tables_and_the_rest_is_in_the_json() {
+        let bundle = shipped::open_bundle(None).unwrap();
+        let inspection = Inspection::of(&bundle);
+        let text = inspection.to_string();
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("leader to cloud ") && !text.contains("training"), "{text}");
+        let json = serde_json::to_value(&inspection).unwrap();
+        assert!(json["report"]["epochs"].is_array(), "the training report");
+        assert_eq!(json["policy"], bundle.policy_id().to_string());
+    }
+
+    #[test]
+    fn every_exit_of_the_network_is_shown() {
+        let text = Inspection::of(&shipped::open_bundle(None).unwrap()).to_string();
+        let exits = text.lines().skip_while(|line| !line.starts_with("exit "));
+        let names: Vec<_> = exits.skip(1).take(3).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(names, ["local", "cloud", "window"]);
     }
 }

@@ -1,14 +1,15 @@
 //! The `headwater` command: `demo` runs all tiers on one machine, `trigger` asks a running group for samples, `enroll` makes certificates,
-//! `sign` signs bundles, `inspect` shows the contents of a bundle.
+//! `sign` signs bundles, `inspect` shows the contents of a bundle, `policy` shows and changes thresholds and waits, `doctor` looks for mistakes.
 
 pub mod args;
 pub mod demo;
+pub mod doctor;
 pub mod enroll;
 pub mod inspect;
+pub mod policy;
 mod progress;
 mod shipped;
 pub mod sign;
-mod training_report;
 pub mod trigger;
 
 use anyhow::Context;

@@ -23,7 +23,14 @@ fn main() -> ExitCode {
         Command::Demo(demo) => headwater::demo::run(demo),
         Command::Enroll(enroll) => headwater::enroll::run(enroll),
         Command::Sign(sign) => headwater::sign::run(sign),
+        Command::Policy(policy) => headwater::policy::run(policy),
         Command::Trigger(trigger) => headwater::trigger::run(trigger),
+        Command::Doctor(doctor) => match headwater::doctor::run(doctor) {
+            // The findings are printed, and say it all.
+            Ok(false) => return ExitCode::FAILURE,
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        },
         Command::Inspect(inspect) => headwater::inspect::run(inspect),
     };
     match result {

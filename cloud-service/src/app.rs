@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_protocol::{Fault, NetworkId};
-use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric};
+use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric, WorkLoops};
 use headwater_transport::tls::CertificateState;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) refused_clients: RefusedClients,
     /// Turns true when the service stops: readiness ends, and requests are still answered.
     pub(crate) stopping: watch::Sender<bool>,
+    /// Name of the engine that runs the sections.
+    pub(crate) engine: &'static str,
 }
 
 /// The model's name in a path.
@@ -85,12 +87,14 @@ impl CloudState {
         let bundles = networks.into().bundles().clone();
         let metrics = Arc::new(CloudMetrics::new(bundles.as_ref().map(|_, bundle| bundle.network_id())));
         // All threads start at once; each begins to load its section.
+        let (work_loops, engine_name) = (WorkLoops::default(), engine.name());
         let networks = bundles.try_map(|generation, bundle| {
-            Network::start(config, bundle, Arc::clone(&engine), metrics.models[generation].clone())
+            let work_loop = work_loops.add(format!("the model of network {}", bundle.network_id().short()));
+            Network::start(config, bundle, Arc::clone(&engine), metrics.models[generation].clone(), work_loop)
         })?;
         let stopping = watch::Sender::new(false);
         let threads = networks.as_ref().map(|_, network| network.health.clone());
-        let healths = Healths { threads, is_stopping: stopping.subscribe() };
+        let healths = Healths { threads, is_stopping: stopping.subscribe(), work_loops };
         healths.loaded().await.map_err(CloudError::Model)?;
         let of_metrics = healths.clone();
         metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
@@ -108,6 +112,7 @@ impl CloudState {
             refused_clients: RefusedClients::default(),
             networks,
             stopping,
+            engine: engine_name,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

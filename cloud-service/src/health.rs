@@ -3,6 +3,7 @@
 use std::future::pending;
 
 use headwater_inference::bundle::PerNetwork;
+use headwater_telemetry::{Liveness, WorkLoops};
 use tokio::sync::watch;
 
 /// Health of one model thread.
@@ -23,6 +24,7 @@ pub(crate) enum Health {
 pub(crate) struct Healths {
     pub(crate) threads: PerNetwork<watch::Receiver<Health>>,
     pub(crate) is_stopping: watch::Receiver<bool>,
+    pub(crate) work_loops: WorkLoops,
 }
 
 impl Healths {
@@ -32,9 +34,33 @@ impl Healths {
             && self.threads.iter().all(|(_, health)| *health.borrow() == Health::Ready)
     }
 
-    /// Whether no thread has failed.
+    /// Whether no thread has failed, and none hangs.
     pub(crate) fn is_live(&self) -> bool {
-        !self.threads.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
+        !self.has_failed() && self.work_loops.hanging().is_none()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.threads.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
+    }
+
+    /// Liveness with the reason.
+    pub(crate) fn liveness(&self) -> Liveness {
+        match self.work_loops.hanging() {
+            _ if self.has_failed() => Liveness::Failed("a model has failed; the log has the reason".into()),
+            Some(hanging) => Liveness::Failed(hanging),
+            None => Liveness::Live,
+        }
+    }
+
+    /// Why the service takes no requests now; `None` while it takes them.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        if *self.is_stopping.borrow() {
+            return Some("the service stops".into());
+        }
+        let is_waiting = |health: &Health| *health != Health::Ready;
+        let waiting = self.threads.iter().find(|(_, health)| is_waiting(&health.borrow()));
+        waiting
+            .map(|(generation, _)| format!("the model of the {} network does not answer", generation.name()))
     }
 
     /// Waits until every section is loaded.
@@ -43,7 +69,7 @@ impl Healths {
     /// Which section does not load, and why.
     pub(crate) async fn loaded(&self) -> Result<(), String> {
         self.all_are(|health| *health != Health::Loading).await;
-        if self.is_live() { Ok(()) } else { Err(self.failed().await) }
+        if self.has_failed() { Err(self.failed().await) } else { Ok(()) }
     }
 
     /// Waits until every thread has ended, by stop or failure.
@@ -71,16 +97,6 @@ impl Healths {
             reason = failure(self.threads.current.clone()) => reason,
             reason = next => format!("the next network: {reason}"),
         }
-    }
-}
-
-impl headwater_telemetry::Health for Healths {
-    fn liveness(&self) -> headwater_telemetry::Liveness {
-        self.is_live().into()
-    }
-
-    fn unready_reason(&self) -> Option<String> {
-        (!self.is_ready()).then(String::new)
     }
 }
 

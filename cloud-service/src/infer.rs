@@ -25,10 +25,11 @@ pub(crate) async fn infer(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let shared = &*state.shared;
+    let (shared, arrived) = (&*state.shared, Instant::now());
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<RequestConnection>();
     let answered = answer(shared, model, &headers, Sender { client, body }).await;
+    shared.metrics.request_duration.observe(arrived.elapsed().as_secs_f64());
     match &answered {
         Ok(_) => shared.metrics.answered.inc(),
         Err(refusal) => shared.metrics.refused(refusal.fault).inc(),

@@ -21,8 +21,10 @@ mod refusal;
 mod refused_clients;
 mod service;
 mod settings;
+mod status;
 
 pub use app::{CloudState, app};
+pub use engine::choose as choose_engine;
 pub use metrics::CloudReport;
 pub use service::{CloudError, CloudService, run};
 pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};

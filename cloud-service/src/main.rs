@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
 use headwater_inference::bundle::Networks;
-use headwater_settings::{Sources, Stop, load, print_result};
-use headwater_telemetry::{init_logs, stop_signal};
+use headwater_settings::{Sources, Stop, checked_live, load, print_result};
+use headwater_telemetry::{ServiceManager, init_logs, stop_signal};
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-cloud";
@@ -19,6 +19,9 @@ fn main() -> ExitCode {
     let settings = &loaded.settings;
     if let Err(mistake) = init_logs(&settings.service.log.filter, settings.service.log.format) {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
+    }
+    if settings.command_line.check_live {
+        return checked_live(PROGRAM, &settings.service.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if !settings.command_line.check_config {
@@ -47,7 +50,7 @@ async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
         stop.await;
         info!("stopping");
     };
-    let report = run(settings.service.clone(), networks, shutdown).await?;
+    let report = run(settings.service.clone(), networks, ServiceManager::of_process(), shutdown).await?;
     info!(answered = report.answered, samples = report.samples, batches = report.batches, "stopped");
     Ok(())
 }

@@ -17,6 +17,8 @@ pub(crate) struct CloudMetrics {
     pub(crate) answered: IntCounter,
     pub(crate) body_received_bytes: IntCounter,
     pub(crate) body_sent_bytes: IntCounter,
+    /// Time from the head of an inference request to its answer or refusal, seconds.
+    pub(crate) request_duration: Histogram,
     pub(crate) models: PerNetwork<ModelMetrics>,
     requests: IntCounterVec,
 }
@@ -137,6 +139,13 @@ impl CloudMetrics {
                 "headwater_cloud_body_sent_bytes_total",
                 "Bytes of inference answer bodies written.",
             ),
+            request_duration: registry
+                .durations(
+                    "headwater_cloud_request_duration_seconds",
+                    "Time from the head of an inference request to its answer, refusals included.",
+                    &[],
+                )
+                .with_label_values::<&str>(&[]),
             models,
             requests,
             registry,

@@ -6,6 +6,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::sections::{CloudSection, SectionError};
 use headwater_protocol::Fault;
+use headwater_telemetry::WorkLoop;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, error};
@@ -23,6 +24,7 @@ pub(crate) fn spawn(
     engine: Arc<dyn Engine>,
     mut batcher: Batcher,
     metrics: ModelMetrics,
+    work_loop: WorkLoop,
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
@@ -34,7 +36,7 @@ pub(crate) fn spawn(
                 // The section is loaded; the compressed bytes are not needed any more.
                 drop(bundle);
                 at_end.health.send_replace(Health::Ready);
-                serve(section, &mut batcher, &mut entries, &metrics);
+                serve(section, &mut batcher, &mut entries, (&metrics, &work_loop));
                 at_end.end = Some(Health::Stopped);
             }
             Err(error) => at_end.end = Some(Health::Failed(error.to_string())),
@@ -59,13 +61,20 @@ impl Drop for HealthAtEnd {
     }
 }
 
-fn serve(section: CloudSection, batcher: &mut Batcher, entries: &mut Vec<Entry>, metrics: &ModelMetrics) {
+fn serve(
+    section: CloudSection,
+    batcher: &mut Batcher,
+    entries: &mut Vec<Entry>,
+    (metrics, work_loop): (&ModelMetrics, &WorkLoop),
+) {
     let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), metrics };
     loop {
+        work_loop.waits();
         batcher.next_run(metrics, entries);
         if entries.is_empty() {
             return;
         }
+        work_loop.works();
         let started = Instant::now();
         for entry in entries.iter() {
             metrics.queue.observe((started - entry.queued).as_secs_f64());

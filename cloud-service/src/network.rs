@@ -7,6 +7,7 @@ use headwater_inference::engine::Engine;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::FeatureShape;
+use headwater_telemetry::WorkLoop;
 use tokio::sync::watch;
 
 use crate::health::Health;
@@ -37,6 +38,7 @@ impl Network {
         bundle: Arc<Bundle>,
         engine: Arc<dyn Engine>,
         metrics: ModelMetrics,
+        work_loop: WorkLoop,
     ) -> Result<Self, CloudError> {
         let (id, manifest) = (bundle.network_id(), bundle.manifest());
         let shape = FeatureShape {
@@ -46,7 +48,7 @@ impl Network {
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
         let (queue, batcher) = ModelQueue::new(config.http.max_requests.get(), config.model.max_batch.get());
-        let health = model::spawn(bundle, engine, batcher, metrics)
+        let health = model::spawn(bundle, engine, batcher, metrics, work_loop)
             .map_err(|error| CloudError::Model(error.to_string()))?;
         Ok(Self { id, shape, encoding, classes, queue, health })
     }

@@ -18,6 +18,7 @@ use crate::refusal::Refusal;
 pub(crate) struct ModelQueue {
     permits: Arc<Semaphore>,
     sender: mpsc::Sender<Entry>,
+    max_requests: usize,
 }
 
 /// One request for the model.
@@ -36,7 +37,17 @@ impl ModelQueue {
     pub(crate) fn new(max_requests: usize, max_batch: usize) -> (Self, Batcher) {
         let (sender, queue) = mpsc::channel(max_requests);
         let permits = Arc::new(Semaphore::new(max_requests));
-        (Self { permits, sender }, Batcher { queue, max_batch, carried: None })
+        (Self { permits, sender, max_requests }, Batcher { queue, max_batch, carried: None })
+    }
+
+    /// Requests that wait or run now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.max_requests.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Largest number of requests that wait or run at one time.
+    pub(crate) fn max_requests(&self) -> usize {
+        self.max_requests
     }
 
     /// Logits `[n, classes]` of a batch, or the refusal; ends at `deadline` at the latest.

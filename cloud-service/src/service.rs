@@ -1,5 +1,6 @@
 //! Starting and stopping the service, in a separate process or inside another.
 
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
 use headwater_settings::Settings;
-use headwater_telemetry::AdminServer;
+use headwater_telemetry::{AdminServer, Health, Program, ServiceManager};
 use headwater_transport::{HttpListener, ServerLimits, listen, serve};
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
@@ -23,18 +24,28 @@ use crate::engine;
 use crate::health::Healths;
 use crate::metrics::{CloudMetrics, CloudReport};
 use crate::settings::CloudConfig;
+use crate::status::ServiceStatus;
 
 /// A running service. Dropping the value stops the service as [`CloudService::shutdown`] does, without waiting.
-#[derive(Debug)]
 pub struct CloudService {
     addr: SocketAddr,
     grace: Duration,
     metrics: Arc<CloudMetrics>,
     healths: Healths,
+    status: Arc<dyn Health>,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
     admin: Option<AdminServer>,
 }
+
+impl fmt::Debug for CloudService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloudService").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+/// Name and version in the status.
+const PROGRAM: Program = Program { name: "headwater-cloud", version: env!("CARGO_PKG_VERSION") };
 
 /// Longest idle time of a kept-alive connection; longer than the aggregator's, which closes first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,7 +78,9 @@ impl CloudService {
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
         let (metrics, healths) = (Arc::clone(&state.shared.metrics), state.shared.healths.clone());
-        let admin = AdminServer::start(config.admin.listen, metrics.registry.clone(), healths.clone());
+        let status: Arc<dyn Health> = Arc::new(ServiceStatus::of(&state.shared));
+        let admin =
+            AdminServer::start(config.admin.listen, PROGRAM, metrics.registry.clone(), Arc::clone(&status));
         let admin = admin.await.map_err(CloudError::Listen)?;
         let networks = state.shared.networks.as_ref().map(|_, network| network.id.short());
         let (network, next_network) = (networks.current, networks.next);
@@ -76,7 +89,7 @@ impl CloudService {
         let stop = watch::Sender::new(false);
         let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
         let grace = ms(config.grace_ms.get());
-        Ok(Self { addr, grace, metrics, healths, stop, server, admin })
+        Ok(Self { addr, grace, metrics, healths, status, stop, server, admin })
     }
 
     /// Address of the service.
@@ -159,14 +172,18 @@ fn ms(ms: u32) -> Duration {
 pub async fn run(
     config: CloudConfig,
     networks: impl Into<Networks>,
+    manager: ServiceManager,
     shutdown: impl Future<Output = ()>,
 ) -> Result<CloudReport, CloudError> {
     let handle = CloudService::start(config, networks).await?;
+    let signs_of_life = manager.ready(Arc::clone(&handle.status));
     let failed = tokio::select! {
         () = shutdown => None,
         reason = handle.healths.failed() => Some(reason),
     };
+    manager.stopping();
     let report = handle.shutdown().await;
+    drop(signs_of_life);
     match failed {
         None => Ok(report),
         Some(reason) => Err(CloudError::Model(reason)),

@@ -174,7 +174,7 @@ impl Settings for CloudConfig {
             Some(_) | None => Ok(()),
         });
         let server = self.security.check_server("http.listen", self.http.listen);
-        tls.err().into_iter().chain(server.err()).collect()
+        tls.err().into_iter().chain(server.err()).chain(self.admin.check()).collect()
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     const EXAMPLE_VALUES: &str = "bundle = \"network.hwb\"\nnext_bundle = \"next.hwb\"\n\
         onnxruntime = \"/usr/local/lib/libonnxruntime.so\"\ninsecure = true\ntrusted_keys = \"c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff\"\n\
         [http]\nkeys_file = \"/etc/headwater/keys\"\n[tls]\nauthority_file = \"/etc/headwater/authority.pem\"\ncertificate_file = \"/etc/headwater/certificate.pem\"\n\
-        key_file = \"/etc/headwater/key.pem\"\nrevoked_file = \"/etc/headwater/revoked.crl\"\n[admin]\nlisten = \"127.0.0.1:9600\"";
+        key_file = \"/etc/headwater/key.pem\"\nrevoked_file = \"/etc/headwater/revoked.crl\"\n[admin]\nlisten = \"127.0.0.1:9600\"\nremote = true";
 
     #[track_caller]
     fn mistakes(file: &str) -> Vec<String> {

@@ -16,9 +16,13 @@ use std::time::Duration;
 use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::Settings;
-use headwater_telemetry::{AdminServer, Health, IntGaugeVec, Liveness, Metrics, ReportMetric};
-use headwater_transport::BrokerAccess;
+use headwater_telemetry::{
+    AdminServer, Health, IntGaugeVec, Liveness, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager,
+    WorkLoops,
+};
 use headwater_transport::tls::{CertificateState, ClientIdentity};
+use headwater_transport::{BrokerAccess, Endpoint};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,16 +34,21 @@ use crate::edge::GroupEdge;
 use crate::journal::JournalError;
 use crate::leader::GroupLeader;
 use crate::member::{Member, MemberReport};
+use crate::policy::GroupPolicy;
 use crate::report::{EdgeReport, LeaderReport};
+use crate::status::WatchedGroup;
 
 /// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
 pub struct Aggregator {
-    readers: Vec<Reader>,
+    groups: Vec<WatchedGroup>,
+    work_loops: WorkLoops,
+    cloud: Option<CloudView>,
     stop: watch::Sender<bool>,
     running: JoinSet<GroupEnd>,
     ended: Vec<GroupEnd>,
     failed: FailedGroups,
     admin: Option<AdminServer>,
+    policies: Vec<GroupPolicy>,
 }
 
 /// Cloud client and limits that all groups of a process share.
@@ -50,7 +59,12 @@ pub struct Shared {
     broker: BrokerAccess,
     /// `None` without a cloud service.
     pub(crate) cloud: Option<Arc<CloudConnection>>,
+    /// Work loops of all groups.
+    pub(crate) work_loops: WorkLoops,
 }
+
+/// The cloud service for the status: its address, and the connection to it.
+type CloudView = (Endpoint, Arc<CloudConnection>);
 
 /// Groups that failed, for the admin port and the metrics.
 #[derive(Clone, Debug)]
@@ -79,33 +93,48 @@ impl FailedGroups {
         lines.push(format!("group {site}/{group}: {failure}"));
     }
 
-    fn liveness(&self) -> Liveness {
+    /// The groups that failed, as lines; `None` while none has.
+    fn reason(&self) -> Option<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() { Liveness::Live } else { Liveness::Failed(lines.join("\n")) }
+        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }
 
 /// Health of all groups, for the admin port.
 struct GroupsHealth {
     failed: FailedGroups,
-    readers: Vec<Reader>,
+    groups: Vec<WatchedGroup>,
+    work_loops: WorkLoops,
+    cloud: Option<CloudView>,
 }
 
 impl Health for GroupsHealth {
     fn liveness(&self) -> Liveness {
-        self.failed.liveness()
+        let reasons = [self.failed.reason(), self.work_loops.hanging()].into_iter().flatten();
+        match reasons.collect::<Vec<_>>().join("\n") {
+            reason if reason.is_empty() => Liveness::Live,
+            reason => Liveness::Failed(reason),
+        }
     }
 
     fn unready_reason(&self) -> Option<String> {
         if let Liveness::Failed(reason) = self.liveness() {
             return Some(reason);
         }
-        let refused = self.readers.iter().filter_map(|read| match read() {
+        let refused = self.groups.iter().filter_map(|group| match group.report() {
             GroupReport::Leader(report) => report.claim_refused,
             GroupReport::Edge(_) => None,
         });
         let refused: Vec<_> = refused.collect();
         (!refused.is_empty()).then(|| refused.join("\n"))
+    }
+
+    fn status(&self) -> Map<String, Value> {
+        let cloud = self.cloud.as_ref();
+        let cloud =
+            cloud.map(|(url, connection)| json!({"url": url.to_string(), "state": connection.state()}));
+        let groups: Vec<Value> = self.groups.iter().map(WatchedGroup::status).collect();
+        Map::from_iter([("cloud".into(), json!(cloud)), ("groups".into(), groups.into())])
     }
 }
 
@@ -122,9 +151,6 @@ const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
         |state| state.has_failed_reload.into(),
     ),
 ];
-
-/// Reads the counts of a running group.
-type Reader = Arc<dyn Fn() -> GroupReport + Send + Sync>;
 
 /// Counts of a group by the role of this process.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,7 +192,7 @@ impl Shared {
             }
             None => None,
         };
-        Ok(Self { config, broker, cloud })
+        Ok(Self { config, broker, cloud, work_loops: WorkLoops::default() })
     }
 
     /// Longest time that a shutdown waits for open samples, and again for the broker.
@@ -211,6 +237,8 @@ impl Aggregator {
         let shared = Shared::new(config.shared)?;
         let metrics = Metrics::new();
         let mut aggregator = Self::without_groups(&metrics);
+        aggregator.work_loops = shared.work_loops.clone();
+        aggregator.cloud = shared.config.cloud.url.clone().zip(shared.cloud.clone());
         for group in config.groups {
             aggregator.start_group(&shared, group, &metrics).await?;
         }
@@ -224,28 +252,41 @@ impl Aggregator {
 
     fn without_groups(metrics: &Metrics) -> Self {
         Self {
-            readers: Vec::new(),
+            groups: Vec::new(),
+            work_loops: WorkLoops::default(),
+            cloud: None,
             stop: watch::Sender::new(false),
             running: JoinSet::new(),
             ended: Vec::new(),
             failed: FailedGroups::new(metrics),
             admin: None,
+            policies: Vec::new(),
         }
     }
 
     /// Starts the admin port, if it has an address.
     async fn listen(&mut self, address: Option<SocketAddr>, metrics: Metrics) -> Result<(), AggregatorError> {
-        let health = GroupsHealth { failed: self.failed.clone(), readers: self.readers.clone() };
-        self.admin = AdminServer::start(address, metrics, health).await?;
+        self.admin = AdminServer::start(address, PROGRAM, metrics, self.health()).await?;
         Ok(())
+    }
+
+    /// Health of all groups that were started.
+    pub fn health(&self) -> Arc<dyn Health> {
+        Arc::new(GroupsHealth {
+            failed: self.failed.clone(),
+            groups: self.groups.clone(),
+            work_loops: self.work_loops.clone(),
+            cloud: self.cloud.clone(),
+        })
     }
 
     async fn start_group(
         &mut self,
         shared: &Shared,
-        config: GroupConfig,
+        mut config: GroupConfig,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
+        self.policies.extend(GroupPolicy::start(&mut config));
         let identity = shared.identity(&config).filter(|identity| identity.certificate_state().is_some());
         if let Some(identity) = identity {
             let labels = [("site", config.site.as_str()), ("group", config.group.as_str())];
@@ -285,7 +326,7 @@ impl Aggregator {
         }
         metrics.register_report(R::METRICS, &labels, member.reader());
         let read = member.reader();
-        self.readers.push(Arc::new(move || read().into_group_report()));
+        self.groups.push(WatchedGroup::new(config, move || read().into_group_report()));
         self.failed.watch(config);
         let (mut stop, failed) = (self.stop.subscribe(), self.failed.clone());
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
@@ -301,12 +342,28 @@ impl Aggregator {
 
     /// Counts of every group that started, in the order of the configuration.
     pub fn reports(&self) -> Vec<GroupReport> {
-        self.readers.iter().map(|read| read()).collect()
+        self.groups.iter().map(WatchedGroup::report).collect()
     }
 
     /// Address of the admin listener.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
+    }
+
+    /// Reads the policy file of every group again, off the async threads, and logs the result. A policy that can be used holds for
+    /// samples opened from then on.
+    pub async fn reload(&mut self) {
+        let mut policies = std::mem::take(&mut self.policies);
+        let read = tokio::task::spawn_blocking(move || {
+            policies.iter_mut().for_each(GroupPolicy::reload);
+            policies
+        });
+        match read.await {
+            Ok(policies) => self.policies = policies,
+            Err(error) => {
+                error!(%error, "reading the policies again failed: SIGHUP has no effect until a restart");
+            }
+        }
     }
 
     /// Waits until every group has ended by itself.
@@ -325,19 +382,35 @@ impl Aggregator {
     }
 }
 
-/// Runs an aggregator until `shutdown` ends, or until every group has ended by itself.
+/// Name and version in the status.
+const PROGRAM: Program = Program { name: "headwater-aggregator", version: env!("CARGO_PKG_VERSION") };
+
+/// Runs an aggregator until `shutdown` ends, or until every group has ended by itself. Each request of `reloads` reads the policy files
+/// again.
 ///
 /// # Errors
 /// [`AggregatorError`] when the aggregator cannot start.
 pub async fn run(
     config: AggregatorConfig,
+    manager: ServiceManager,
+    mut reloads: ReloadSignal,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Vec<GroupEnd>, AggregatorError> {
     let mut aggregator = Aggregator::start(config).await?;
-    tokio::select! {
-        () = shutdown => {}
-        () = aggregator.ended() => {}
+    let _signs_of_life = manager.ready(aggregator.health());
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = aggregator.ended() => break,
+            () = reloads.next() => {
+                manager.reloading();
+                aggregator.reload().await;
+                manager.reloaded();
+            }
+        }
     }
+    manager.stopping();
     Ok(aggregator.shutdown().await)
 }
 

@@ -53,6 +53,15 @@ impl Breaker {
         Self { config, state: State::Closed { failures: 0 }, opened: 0 }
     }
 
+    /// Name of the state for the status: `up`, `failing`, or `breaker_open` while requests are suspended.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Closed { failures: 0 } => "up",
+            State::Closed { .. } => "failing",
+            State::Open { .. } | State::HalfOpen { .. } => "breaker_open",
+        }
+    }
+
     pub(crate) fn admit(&mut self, now: Instant) -> Admission {
         match self.state {
             State::Closed { .. } => Admission::Allow,

@@ -125,6 +125,11 @@ impl CloudConnection {
 }
 
 impl CloudConnection {
+    /// Name of the state of the connection, for the status.
+    pub(crate) fn state(&self) -> &'static str {
+        lock(&self.breaker).state_name()
+    }
+
     /// The request with the key, as it is now.
     fn authorized(&self, request: Builder) -> Builder {
         match &self.key {
@@ -214,10 +219,14 @@ impl CloudModel {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
         lock(&self.counts).asked += 1;
+        let begin = Instant::now();
         let mut exchange = std::pin::pin!(self.exchange(question, deadline));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
             Ok(result) => {
                 self.note_outcome(admission, result.as_ref().err().copied());
+                if result.is_ok() {
+                    lock(&self.counts).durations.add_us(begin.elapsed().as_micros() as u64);
+                }
                 result
             }
             Err(_) => {

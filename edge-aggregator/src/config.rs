@@ -14,6 +14,7 @@ use headwater_settings::{
 use headwater_transport::tls::ClientIdentity;
 use headwater_transport::{Endpoint, Secret};
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use crate::breaker::BreakerConfig;
 use crate::claim::random;
@@ -94,6 +95,10 @@ pub struct GroupConfig {
     pub networks: Networks,
     /// Policy with its id, in place of the policy in the bundle of the current network.
     pub policy: Option<(Policy, PolicyId)>,
+    /// File of [`GroupConfig::policy`], which [`Aggregator::reload`](crate::Aggregator::reload) reads again.
+    pub policy_file: Option<PathBuf>,
+    /// Policies that replace [`GroupConfig::policy`] while the group runs; `None` where none comes.
+    pub policy_updates: Option<watch::Receiver<(Policy, PolicyId)>>,
     /// MQTT client id; `None` makes one from site, group, role and a random number. A broker ends the connection of an earlier client with
     /// the same id.
     pub client_id: Option<String>,
@@ -122,7 +127,8 @@ pub struct GroupLimits {
     /// MQTT quality of service of requests for features. 0 is faster; a lost request degrades one sample. 1 is acknowledged.
     #[conf(long, env, default_value = "0")]
     pub request_qos: QoS,
-    /// Shortest time in ms between two publications of the settled samples.
+    /// Shortest time in ms between two publications of the settled samples. A group that decides few samples and drops none publishes after
+    /// five times as long. Five times as long must stay below `keep_ms` of the devices.
     #[conf(long, env, default_value = "100")]
     pub settled_every_ms: Bounded<1, 60_000, u32>,
     /// Time in ms without a message after which a device loses its slot to another device that claims it; half of it while other devices
@@ -196,7 +202,8 @@ impl Settings for SharedConfig {
         let link = self.cloud.url.as_ref().and_then(|url| self.security.check_link("cloud.url", url).err());
         let both = "cloud.key_file: the environment has a key too; keep one of them";
         let key = (self.cloud.key_file.is_some() && self.cloud.key.is_some()).then(|| both.to_owned());
-        self.security.check_broker(&self.broker).into_iter().chain(url).chain(link).chain(key).collect()
+        let broker = self.security.check_broker(&self.broker).into_iter();
+        broker.chain(url).chain(link).chain(key).chain(self.admin.check()).collect()
     }
 }
 impl SharedConfig {
@@ -216,7 +223,7 @@ impl CloudConfig {
     ///
     /// # Errors
     /// A file that cannot be used, with the key of the setting.
-    pub(crate) fn secret(&self) -> Result<Option<Secret>, String> {
+    pub fn secret(&self) -> Result<Option<Secret>, String> {
         let file = self.key_file.as_ref().map(Secret::of_file).transpose();
         let file = file.map_err(|reason| format!("cloud.key_file: {reason}"))?;
         Ok(file.or_else(|| self.key.as_deref().map(Secret::of_text)))
@@ -265,6 +272,8 @@ impl GroupConfig {
             role: Role::Leader { local_edges: None },
             networks: networks.into(),
             policy: None,
+            policy_file: None,
+            policy_updates: None,
             client_id: None,
             devices: Vec::new(),
             identity: None,
@@ -274,6 +283,13 @@ impl GroupConfig {
             new_numbering: false,
             limits: defaults().expect("every limit has a default"),
         }
+    }
+
+    /// The policy of the current network: the newest update, the configured one, or that of the bundle.
+    pub(crate) fn current_policy(&self) -> (Policy, PolicyId) {
+        let update = self.policy_updates.as_ref().map(|updates| updates.borrow().clone());
+        let configured = update.or_else(|| self.policy.clone());
+        configured.unwrap_or_else(|| self.networks.current().calibrated_policy())
     }
 
     /// MQTT client id. Without one in the settings every process and every call makes another: two clients with one id would end each

@@ -9,7 +9,7 @@ use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::{
     Birth, Body, DeviceTopic, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Slot, SlotSet, Topic,
-    Topics, decode,
+    Topics, Trigger, decode,
 };
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -68,6 +68,11 @@ pub(crate) struct MessageFormat {
 }
 
 impl MessageFormat {
+    /// Whether edges in other processes serve the network.
+    pub(crate) fn has_remote_edges(&self) -> bool {
+        self.remote_edges.iter().any(|slots| !slots.is_empty())
+    }
+
     pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Self {
         let manifest = bundle.manifest();
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
@@ -155,6 +160,11 @@ impl Inbox {
         }
     }
 
+    /// Whether every reader of a request reads the short form. Remote edges name no capabilities.
+    pub(crate) fn all_read_short(&self) -> bool {
+        self.devices.all_read_short() && !self.formats.iter().any(|(_, format)| format.has_remote_edges())
+    }
+
     fn route(&mut self, topic: &str) -> Option<Route> {
         if let Some(&route) = self.routes.get(topic).filter(|route| self.is_current(**route)) {
             return Some(route);
@@ -194,8 +204,8 @@ impl Inbox {
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
         let is_ours = |tag| self.formats.iter().any(|(_, format)| format.network.tag() == tag);
-        match decode(payload, &self.formats.current.limits) {
-            Ok(Message { body: Body::Trigger(sample), header }) if is_ours(header.network) => {
+        match Trigger::read(payload, &self.formats.current.limits) {
+            Ok(Trigger { sample, network }) if network.is_none_or(is_ours) => {
                 if let Some(why) = event(Generation::Current, Event::Trigger { sample }) {
                     self.refused_triggers += 1;
                     // Ever fewer lines, however many such triggers come.
@@ -204,7 +214,7 @@ impl Inbox {
                     }
                 }
             }
-            _ => self.unroutable += 1,
+            Ok(_) | Err(_) => self.unroutable += 1,
         }
     }
 

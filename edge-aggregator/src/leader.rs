@@ -8,7 +8,9 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
-use headwater_protocol::{DeviceState, EdgeIndex, EdgeSet, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
+use headwater_protocol::{
+    DeviceState, EdgeIndex, EdgeSet, InstanceId, LeaderClaim, SHORT_MESSAGES, SlotSet, Topic, Topics,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
@@ -17,16 +19,17 @@ use crate::aggregator::{AggregatorError, Shared};
 use crate::broker_answers::BrokerAnswers;
 use crate::claim::{HeldClaim, Process, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
-use crate::clock_watch::ClockWatch;
 use crate::cloud::{CloudClient, CloudModel};
 use crate::config::{GroupConfig, Role};
+use crate::device_watch::DeviceWatch;
 use crate::edge::LocalEdges;
 use crate::inbox::{Inbox, MessageFormat, device_filters, edge_filters};
 use crate::journal::Journal;
 use crate::member::{Connections, Member};
 use crate::outbox::Outbox;
 use crate::report::{LeadState, LeaderReport};
-use crate::worker::{PublishedSettled, Worker};
+use crate::settled_schedule::SettledSchedule;
+use crate::worker::Worker;
 
 /// A running leader of a group.
 pub type GroupLeader = Member<LeaderReport>;
@@ -158,6 +161,7 @@ impl LedGroup {
     fn report_lost(&self) {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         (report.filled_slots, report.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
+        report.devices.clear();
         (report.open, report.results_waiting, report.results_unacknowledged) = (0, 0, 0);
     }
 
@@ -183,7 +187,11 @@ impl LedGroup {
             recovered.decisions.clear();
         }
         log_recovery(&recovered, journal.counts.torn_bytes);
-        let claim = new_claim(self.process, won.term);
+        let mut claim = new_claim(self.process, won.term);
+        // Edges in other processes may be of an earlier version.
+        if !formats.iter().any(|(_, format)| format.has_remote_edges()) {
+            claim.capabilities.push(SHORT_MESSAGES.into());
+        }
         let (link, incoming) = self.connect(&parts, &claim)?;
         let current = parts.current.format.network;
         let next = parts.next.as_ref().map(|parts| parts.format.network.short());
@@ -209,6 +217,7 @@ impl LedGroup {
         {
             let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
             (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
+            report.instance = Some(self.process.instance);
         }
         let limits = &self.config.limits;
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
@@ -219,19 +228,20 @@ impl LedGroup {
         Ok(Worker {
             leader,
             edges,
+            policy_updates: self.config.policy_updates.clone(),
             clock: Clock::starting_at(Instant::now()),
-            clock_watch: ClockWatch::new(),
+            device_watch: DeviceWatch::new(),
+            work_loop: self.shared.work_loops.add(format!("group {}", self.config.group)),
             inbox,
             incoming,
             outbox: Outbox::new(link, &self.topics, limits.request_qos, answers),
             claim: HeldClaim::new(claim),
             cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,
-            settled_every: Duration::from_millis(limits.settled_every_ms.get().into()),
+            settled: SettledSchedule::new(Duration::from_millis(limits.settled_every_ms.get().into())),
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
             actions,
-            published: PublishedSettled::default(),
         })
     }
 
@@ -307,7 +317,8 @@ impl NetworkParts {
         let max_open = group.limits.max_open.get();
         let mut config = LeaderConfig::of(bundle, max_open);
         // Thresholds are fitted to a network: an operator's policy is for the current one.
-        if let Some((policy, id)) = group.policy.clone().filter(|_| generation == Generation::Current) {
+        if generation == Generation::Current {
+            let (policy, id) = group.current_policy();
             config = config.with_policy(policy, id);
         }
         config.policy.check().map_err(|error| AggregatorError::mistake(error.to_string()))?;

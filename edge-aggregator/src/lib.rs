@@ -18,10 +18,10 @@ mod breaker;
 mod broker_answers;
 mod claim;
 mod clock;
-mod clock_watch;
 mod cloud;
 mod config;
 mod config_check;
+mod device_watch;
 mod edge;
 mod inbox;
 mod journal;
@@ -30,10 +30,13 @@ mod log_limit;
 mod member;
 mod metrics;
 mod outbox;
+mod policy;
 mod registry;
 mod remote_edges;
 mod report;
 mod settings;
+mod settled_schedule;
+mod status;
 mod worker;
 
 pub use aggregator::{Aggregator, AggregatorError, GroupEnd, GroupReport, Shared, run};
@@ -42,9 +45,10 @@ pub use config::{
     AggregatorConfig, CloudConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, JournalSync,
     Role, SharedConfig,
 };
+pub use device_watch::{Condition, DeviceStatus};
 pub use edge::GroupEdge;
 pub use journal::JournalError;
 pub use leader::GroupLeader;
 pub use member::{Member, MemberReport};
-pub use report::{CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
+pub use report::{BrokerLink, CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
 pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
-use headwater_settings::{Sources, Stop, print_result};
-use headwater_telemetry::{init_logs, stop_signal};
+use headwater_settings::{Sources, Stop, checked_live, print_result};
+use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, stop_signal};
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-aggregator";
@@ -17,6 +17,9 @@ fn main() -> ExitCode {
     let log = &loaded.settings.shared.log;
     if let Err(mistake) = init_logs(&log.filter, log.format) {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
+    }
+    if loaded.settings.command_line.check_live {
+        return checked_live(PROGRAM, &loaded.settings.shared.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     let config = match loaded.open_checked() {
@@ -40,14 +43,15 @@ fn main() -> ExitCode {
 /// Runs until a signal; returns whether every group ended well.
 #[tokio::main]
 async fn lead(config: AggregatorConfig) -> Result<bool, AggregatorError> {
-    let stop =
-        stop_signal().map_err(|error| AggregatorError::Stopped(format!("waiting for a signal: {error}")))?;
+    let no_signal = |error| AggregatorError::Stopped(format!("waiting for a signal: {error}"));
+    let stop = stop_signal().map_err(no_signal)?;
+    let reloads = ReloadSignal::new().map_err(no_signal)?;
     let shutdown = async {
         stop.await;
         info!("stopping");
     };
     let mut all_well = true;
-    for end in run(config, shutdown).await? {
+    for end in run(config, ServiceManager::of_process(), reloads, shutdown).await? {
         let group = &end.group;
         match end.outcome {
             Ok(GroupReport::Leader(report)) => {

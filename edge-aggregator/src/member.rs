@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::aggregator::{AggregatorError, GroupReport};
+use crate::report::BrokerLink;
 
 /// A running member of a group. Dropping the value stops the member as [`Member::shutdown`] does, without waiting.
 #[derive(Debug)]
@@ -53,9 +54,14 @@ impl Connections {
         self.lock().links.clone()
     }
 
-    fn wire(&self) -> WireBytes {
+    fn state(&self) -> BrokerLink {
         let current = self.lock();
-        sum(current.earlier, &current.links)
+        let links = &current.links;
+        let is_connected = !links.is_empty() && links.iter().all(Link::is_connected);
+        let mut failures =
+            links.iter().filter_map(|link| link.failures().borrow().as_ref().map(ToString::to_string));
+        let failure = if is_connected { String::new() } else { failures.next_back().unwrap_or_default() };
+        BrokerLink { is_connected, failure, wire: sum(current.earlier, links) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CurrentLinks> {
@@ -76,8 +82,8 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     /// Metrics that are read from the report.
     const METRICS: &'static [ReportMetric<Self>];
 
-    /// Sets the bytes on the sockets.
-    fn set_wire(&mut self, wire: WireBytes);
+    /// Sets the state of the connections to the broker.
+    fn set_broker(&mut self, broker: BrokerLink);
 
     /// Removes what holds only while the member runs, such as filled slots.
     fn clear_present(&mut self);
@@ -104,7 +110,7 @@ impl<R: MemberReport> Member<R> {
         let (connections, report) = (self.connections.clone(), Arc::clone(&self.report));
         move || {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            report.set_wire(connections.wire());
+            report.set_broker(connections.state());
             report
         }
     }

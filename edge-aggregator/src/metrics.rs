@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use headwater_link::WireBytes;
 use headwater_protocol::{Degraded, Dropped, EdgeSet, Exit, SlotSet};
 use headwater_telemetry::ReportMetric;
 
 use crate::aggregator::GroupReport;
+use crate::device_watch::Condition;
 use crate::member::MemberReport;
-use crate::report::{EdgeReport, LeaderReport};
+use crate::report::{BrokerLink, EdgeReport, LeaderReport};
 
 type Metric<R> = ReportMetric<R>;
 
 /// Metrics of a group's leader.
-const LEADER_METRICS: [Metric<LeaderReport>; 36] = [
+const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
     Metric::gauge(
         "headwater_aggregator_leader_state",
         "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts.",
@@ -69,7 +69,27 @@ const LEADER_METRICS: [Metric<LeaderReport>; 36] = [
         "headwater_aggregator_device_clock_off",
         "1 for a device whose clock is off by more than a quarter of the period.",
         "device",
-        |r| r.clocks_off.iter().map(|device| (device.to_string(), 1)).collect(),
+        |r| {
+            let off = r.devices.iter().filter(|(_, device)| device.condition == Condition::ClockOff);
+            off.map(|(id, _)| (id.to_string(), 1)).collect()
+        },
+    ),
+    Metric::gauges_by_two(
+        "headwater_aggregator_device_state",
+        "1 for the state of each device: up, late, silent, flapping, wrong_network, refused, clock_off, down.",
+        ["device", "state"],
+        |r| {
+            let states = r.devices.iter();
+            states.map(|(id, device)| ([id.to_string(), device.condition.name().into()], 1)).collect()
+        },
+    ),
+    Metric::gauge("headwater_aggregator_empty_slots", "Slots of the network that no device fills.", |r| {
+        (r.slots - r.filled_slots).len() as u64
+    }),
+    Metric::durations(
+        "headwater_aggregator_decision_duration_seconds",
+        "Time from capture to decision, without samples that devices sent late.",
+        |r| r.decision_durations,
     ),
     Metric::gauge("headwater_aggregator_edges_up", "Edges that are up now.", |r| r.edges_up.len() as u64),
     Metric::counters(
@@ -126,6 +146,16 @@ const LEADER_METRICS: [Metric<LeaderReport>; 36] = [
         "code",
         |r| r.cloud.refused.iter().map(|(code, count)| ((*code).into(), *count)).collect(),
     ),
+    Metric::durations(
+        "headwater_aggregator_cloud_request_duration_seconds",
+        "Time of the requests to the cloud that were answered before their deadline.",
+        |r| r.cloud.durations,
+    ),
+    Metric::gauge(
+        "headwater_aggregator_broker_connected",
+        "1 while the connection to the broker stands.",
+        |r| r.broker.is_connected.into(),
+    ),
     Metric::gauge(
         "headwater_aggregator_cloud_serves_other_network",
         "1 while the cloud serves other networks than the group's, or has no model of the group's name.",
@@ -164,12 +194,12 @@ const LEADER_METRICS: [Metric<LeaderReport>; 36] = [
     Metric::counter(
         "headwater_aggregator_broker_sent_bytes_total",
         "Bytes written to the broker's socket.",
-        |r| r.wire.sent,
+        |r| r.broker.wire.sent,
     ),
     Metric::counter(
         "headwater_aggregator_broker_received_bytes_total",
         "Bytes read from the broker's socket.",
-        |r| r.wire.received,
+        |r| r.broker.wire.received,
     ),
 ];
 
@@ -192,14 +222,14 @@ const EDGE_METRICS: [Metric<EdgeReport>; 4] = [
 impl MemberReport for LeaderReport {
     const METRICS: &'static [Metric<Self>] = &LEADER_METRICS;
 
-    fn set_wire(&mut self, wire: WireBytes) {
-        self.wire = wire;
+    fn set_broker(&mut self, broker: BrokerLink) {
+        self.broker = broker;
     }
 
     fn clear_present(&mut self) {
         (self.open, self.results_waiting, self.journal.is_full) = (0, 0, false);
         (self.filled_slots, self.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
-        self.clocks_off.clear();
+        self.devices.clear();
     }
 
     fn into_group_report(self) -> GroupReport {
@@ -210,8 +240,8 @@ impl MemberReport for LeaderReport {
 impl MemberReport for EdgeReport {
     const METRICS: &'static [Metric<Self>] = &EDGE_METRICS;
 
-    fn set_wire(&mut self, wire: WireBytes) {
-        self.wire = wire;
+    fn set_broker(&mut self, broker: BrokerLink) {
+        self.broker = broker;
     }
 
     fn clear_present(&mut self) {

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
-use headwater_protocol::{
-    Body, Boot, Decision, Header, Limits, Message, NetworkTag, SampleId, SettledNotice, SlotSet, Topic,
-    Topics, encode,
-};
+use headwater_protocol::{Decision, SampleId, SettledNotice, Topic, Topics};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -48,8 +45,8 @@ pub(crate) struct Outbox {
     /// Whether messages go out: this connection has confirmed that the process leads.
     is_open: bool,
     /// Results that wait for the broker.
-    pub(crate) waiting: VecDeque<ResultMessage>,
-    unacknowledged: VecDeque<(ResultMessage, Acknowledgement)>,
+    pub(crate) waiting: VecDeque<QueuedResult>,
+    unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
     /// Results that were given up.
     pub(crate) unsent: u64,
     /// Results that were published a second time, marked.
@@ -60,13 +57,13 @@ pub(crate) struct Outbox {
 
 /// A decision as JSON.
 #[derive(Clone, Debug)]
-pub(crate) struct ResultMessage {
+pub(crate) struct QueuedResult {
     payload: Bytes,
     /// Whether the decision may have been published before.
     is_repeat: bool,
 }
 
-impl ResultMessage {
+impl QueuedResult {
     fn new(payload: Bytes) -> Self {
         Self { payload, is_repeat: false }
     }
@@ -121,17 +118,9 @@ impl Outbox {
         topic == self.leader_topic
     }
 
-    /// Requests features from slots under a network. A lost request costs only the wait for features.
-    pub(crate) fn request(&self, network: NetworkTag, sample: SampleId, slots: SlotSet) {
+    /// Publishes a request for features. A lost request costs only the wait for features.
+    pub(crate) fn request(&self, sample: SampleId, payload: Vec<u8>) {
         if !self.is_open {
-            return;
-        }
-        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
-        let mut payload = Vec::new();
-        // A request has the same length in every network.
-        let limits = Limits::default();
-        if let Err(error) = encode(&Message { header, body: Body::Request(slots) }, &limits, &mut payload) {
-            warn!(%error, "a request cannot be encoded");
             return;
         }
         if let Err(error) = self.link.publish(self.request_topic.as_str(), payload, self.request_qos, false) {
@@ -141,15 +130,15 @@ impl Outbox {
 
     /// Publishes a decision now, or when the broker is back.
     pub(crate) fn result(&mut self, decision: &Decision, now: Instant) {
-        self.send(json(decision).map(ResultMessage::new), now);
+        self.send(json(decision).map(QueuedResult::new), now);
     }
 
     /// Publishes a decision of an earlier process, marked as a repeat.
     pub(crate) fn repeat(&mut self, decision: &Decision, now: Instant) {
-        self.send(json(decision).map(|payload| ResultMessage::new(payload).marked()), now);
+        self.send(json(decision).map(|payload| QueuedResult::new(payload).marked()), now);
     }
 
-    fn send(&mut self, message: Option<ResultMessage>, now: Instant) {
+    fn send(&mut self, message: Option<QueuedResult>, now: Instant) {
         let Some(message) = message else { return };
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();

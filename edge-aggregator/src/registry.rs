@@ -10,6 +10,8 @@
 //! ```
 
 mod contests;
+mod known;
+mod names;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use tracing::{info, warn};
 use crate::inbox::{Change, MessageFormat};
 use crate::log_limit::{LOG_WINDOW, LogLimit};
 use crate::report::Refusals;
+
+pub(crate) use known::{Known, Presence};
 
 /// Devices with an accepted birth that are remembered: more than a group has.
 const MAX_DEVICES: usize = 896;
@@ -61,6 +65,8 @@ pub(crate) struct Registry {
     pub(crate) numbering: Option<Numbering>,
     /// The device in each slot, with the network that it runs. A slot has one device, whichever network that device runs.
     holders: Vec<Option<Holder>>,
+    /// The device that fills each slot or filled it last.
+    last_holders: Vec<Option<DeviceId>>,
     /// Slots that another device claims, and since when.
     contests: Vec<(Slot, Instant)>,
     /// Devices whose retained birth was cleared while they were up, and when.
@@ -103,6 +109,7 @@ impl Registry {
             by_id: HashMap::new(),
             numbering: None,
             holders: vec![None; slots],
+            last_holders: vec![None; slots],
             contests: Vec::new(),
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
@@ -190,7 +197,7 @@ impl Registry {
         let device = &mut self.devices[index.at];
         device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         match refusal {
-            Some((fault, why)) => self.refuse(index, fault, &why),
+            Some((fault, why)) => self.refuse_birth(index, fault, &why),
             None => {
                 device.heard = now;
                 self.bound_accepted(index);
@@ -249,7 +256,7 @@ impl Registry {
                     session.refusal = Some(fault);
                 }
                 let index = device.index;
-                self.refuse(index, fault, &why);
+                self.refuse_birth(index, fault, &why);
             }
         }
     }
@@ -320,7 +327,8 @@ impl Registry {
             Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(self.now),
             Some(_) => return Err(Fault::SlotTaken),
         }
-        self.devices[index.at].heard = self.now;
+        let device = &mut self.devices[index.at];
+        (device.heard, device.answered) = (self.now, Some(self.now));
         self.last_accepted = Some(self.now);
         if !self.cleared.is_empty() {
             self.cleared.retain(|(cleared, _)| *cleared != index);
@@ -368,16 +376,16 @@ impl Registry {
         &self.forgotten_refusals
     }
 
-    /// The device in a slot.
-    pub(crate) fn holder(&self, slot: Slot) -> Option<&DeviceId> {
-        let holder = self.holders.get(slot.index())?.as_ref()?;
-        Some(&self.devices[holder.device.at].id)
-    }
-
     /// Slots that a device fills.
     pub(crate) fn filled(&self) -> SlotSet {
         let slots = Slot::first(self.holders.len()).zip(&self.holders);
         slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
+    }
+
+    /// Whether every device in a slot reads the short form of requests.
+    pub(crate) fn all_read_short(&self) -> bool {
+        let sessions = self.holders.iter().flatten().map(|holder| self.devices[holder.device.at].session);
+        sessions.into_iter().all(|session| session.is_some_and(|session| session.reads_short))
     }
 
     /// Updates the holders of slots after a change of one device.
@@ -389,8 +397,9 @@ impl Registry {
         });
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
             self.holders[left.slot.index()] = None;
+            self.devices[index.at].note_end(self.now);
             if self.up_down_log.take(self.now).is_some() {
-                info!(device = %self.devices[index.at].id, slot = %left.slot, "device down");
+                warn!(device = %self.devices[index.at].id, slot = %left.slot, "device down");
             }
             changes.push((left.generation, Event::DeviceDown { slot: left.slot }));
             if claim.map(|claim| claim.slot) != Some(left.slot)
@@ -409,6 +418,8 @@ impl Registry {
         match *place {
             None => {
                 *place = Some(Holder { device: index, generation: claim.generation, spoke: None });
+                self.devices[index.at].up_since = Some(self.now);
+                self.last_holders[claim.slot.index()] = Some(self.devices[index.at].id.clone());
                 if self.up_down_log.take(self.now).is_some() {
                     info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
                 }
@@ -424,7 +435,7 @@ impl Registry {
             Some(holder) => {
                 let holder = &self.devices[holder.device.at].id;
                 let why = format!("slot {} is filled by {holder}: give one of them another slot", claim.slot);
-                self.refuse(index, Fault::SlotTaken, &why);
+                self.refuse_birth(index, Fault::SlotTaken, &why);
                 self.contest(claim.slot);
             }
         }
@@ -445,6 +456,16 @@ struct Device {
     refused: Refusals,
     /// Faults that were logged.
     logged: Vec<LoggedFault>,
+    /// Arrival of the latest accepted answer to a sample.
+    answered: Option<Instant>,
+    /// When the device last took a slot.
+    up_since: Option<Instant>,
+    /// When it last lost its slot, the oldest first.
+    ends: [Option<Instant>; known::FLAPPING_ENDS],
+    /// The latest refusal with its reason.
+    refusal: Option<(Fault, String)>,
+    /// Name and version of its software, by its birth.
+    software: String,
 }
 
 /// A fault of a device in the log.
@@ -474,6 +495,8 @@ struct Session {
     first_sample: SampleId,
     /// How the device numbers its samples; `None` from devices of earlier versions.
     numbering: Option<Numbering>,
+    /// Whether the device reads the short form of requests.
+    reads_short: bool,
     /// Reason why this session is refused.
     refusal: Option<Fault>,
     /// Whether the device lost its slot because it was silent.
@@ -482,8 +505,21 @@ struct Session {
 
 impl Device {
     fn new(id: DeviceId, index: DeviceIndex, heard: Instant) -> Self {
-        let (refused, logged) = (Refusals::new(), Vec::new());
-        Self { id, index, heard, session: None, status: None, ended: None, refused, logged }
+        Self {
+            id,
+            index,
+            heard,
+            session: None,
+            status: None,
+            ended: None,
+            refused: Refusals::new(),
+            logged: Vec::new(),
+            answered: None,
+            up_since: None,
+            ends: Default::default(),
+            refusal: None,
+            software: String::new(),
+        }
     }
 
     /// Whether the device has no accepted birth.
@@ -511,9 +547,12 @@ impl Device {
         let is_same = |session: &Session| session.boot == birth.boot && session.claim.slot == birth.slot;
         let is_silent = self.session.is_some_and(|session| is_same(&session) && session.is_silent);
         let first_sample = birth.sample.unwrap_or_default();
+        self.software = birth.software.chars().take(known::MAX_SOFTWARE_CHARS).collect();
         let claim = NetworkSlot { slot: birth.slot, generation };
-        let numbering = birth.numbering;
-        self.session = Some(Session { claim, boot: birth.boot, first_sample, numbering, refusal, is_silent });
+        let (boot, numbering) = (birth.boot, birth.numbering);
+        let reads_short = birth.reads_short();
+        self.session =
+            Some(Session { claim, boot, first_sample, numbering, reads_short, refusal, is_silent });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }

@@ -1,10 +1,15 @@
 //! Counts of an aggregator.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
-use headwater_protocol::{Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, SlotSet};
+use headwater_protocol::{
+    Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet,
+};
+use headwater_telemetry::DurationCounts;
+
+use crate::device_watch::DeviceStatus;
 
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
@@ -14,10 +19,14 @@ pub type Refusals = BTreeMap<&'static str, u64>;
 pub struct LeaderReport {
     /// Whether this process leads the group.
     pub lead: LeadState,
+    /// Name of this process as a leader.
+    pub instance: Option<InstanceId>,
     /// The leader for which this process waits.
     pub waits_for: Option<InstanceId>,
     /// Term of the claim under which this process leads, or led last; 0 before the first.
     pub term: u64,
+    /// Policy under which samples of the current network are opened now.
+    pub policy: PolicyId,
     /// Decisions.
     pub decided: u64,
     /// Decisions by exit.
@@ -38,8 +47,14 @@ pub struct LeaderReport {
     pub awaited: u64,
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
-    /// Devices whose clocks are off by more than a quarter of the period.
-    pub clocks_off: BTreeSet<DeviceId>,
+    /// Every device with a birth, and its condition.
+    pub devices: BTreeMap<DeviceId, DeviceStatus>,
+    /// Slots of the current network.
+    pub slots: SlotSet,
+    /// How the devices number their samples, once a device has said it.
+    pub numbering: Option<Numbering>,
+    /// Time from capture to decision, of the samples that were not late.
+    pub decision_durations: DurationCounts,
     /// Devices with refused messages or births.
     pub refused: BTreeMap<DeviceId, Refusals>,
     /// Refusals of names that were forgotten to make room.
@@ -70,7 +85,18 @@ pub struct LeaderReport {
     pub cloud: CloudCounts,
     /// The journal.
     pub journal: JournalCounts,
-    /// Bytes on the connection to the broker.
+    /// The connection to the broker.
+    pub broker: BrokerLink,
+}
+
+/// A connection to the broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BrokerLink {
+    /// Whether it stands, with all subscriptions.
+    pub is_connected: bool,
+    /// Why the latest attempt to connect failed; empty while the connection stands.
+    pub failure: String,
+    /// Bytes on the socket, over all connections.
     pub wire: WireBytes,
 }
 
@@ -105,8 +131,8 @@ pub struct EdgeReport {
     pub refused: BTreeMap<DeviceId, Refusals>,
     /// Messages on foreign topics or of unknown names, and unreadable triggers.
     pub unroutable: u64,
-    /// Bytes on the connection to the broker.
-    pub wire: WireBytes,
+    /// The connection to the broker.
+    pub broker: BrokerLink,
 }
 
 /// Requests to the cloud.
@@ -128,6 +154,8 @@ pub struct CloudCounts {
     pub body_received_bytes: u64,
     /// Number of times that the breaker opened, for the requests of all groups.
     pub breaker_opened: u64,
+    /// Time of the requests that were answered before the deadline.
+    pub durations: DurationCounts,
 }
 
 /// Counts of the journal since the start.
@@ -156,6 +184,9 @@ impl LeaderReport {
         self.decided += 1;
         self.missing += u64::from(decision.presence.missing_count());
         *self.exits.entry(decision.exit).or_default() += 1;
+        if !decision.degraded.contains(&Degraded::Late) {
+            self.decision_durations.add_us(decision.stages.decided_us);
+        }
         for reason in &decision.degraded {
             *self.degraded.entry(*reason).or_default() += 1;
         }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use headwater_inference::bundle::Networks;
-use headwater_inference::policy::Policy;
-use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, SiteId};
+use headwater_inference::policy::{Policy, PolicyChanges, PolicyFileError};
+use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, PolicyId, SiteId};
 use headwater_settings::{
     Bounded, CommandLine, Conf, List, SecuritySettings, Settings, Sources, Stop, TlsSettings,
     load_with_tables, word,
@@ -52,7 +52,7 @@ pub struct GroupSettings {
     /// Bundle that devices are switching to, while they are restarted with it one by one (docs/rollover.md). Its own policy applies.
     #[conf(long, env)]
     pub next_bundle: Option<PathBuf>,
-    /// File with thresholds and timing (TOML), in place of the bundle's policy; see docs/policy.toml.
+    /// File with changes to the bundle's thresholds and timing (TOML); see docs/policy.toml. SIGHUP reads the file again.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
     /// "leader" decides. "edge" runs one edge section of a network with several edges (configuration f).
@@ -154,8 +154,8 @@ impl LoadedAggregator {
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }
 
-    /// What stands in front of the keys of a group.
-    fn place(&self, index: usize) -> String {
+    /// What stands in front of the keys of a group: `group[1].`, or nothing for a group without a table.
+    pub fn place(&self, index: usize) -> String {
         if self.settings.group.is_some() { String::new() } else { format!("group[{index}].") }
     }
 
@@ -188,7 +188,7 @@ impl LoadedAggregator {
 }
 
 impl Settings for AggregatorSettings {
-    const SWITCHES: &'static [&'static str] = &["insecure", "take_over"];
+    const SWITCHES: &'static [&'static str] = &["insecure", "admin.remote", "take_over"];
     const RENAMED: &'static [(&'static str, &'static str)] = &[
         ("own_edges", "local_edges"),
         ("most_open", "max_open"),
@@ -240,7 +240,7 @@ impl GroupSettings {
         let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), security.trusted_keys());
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
         let identity = self.identity(&security.tls).map_err(|mistake| mistakes.push(mistake)).ok().flatten();
-        let policy = self.policy.as_deref().map(Policy::read).transpose();
+        let policy = self.policy(networks.as_ref());
         let policy = policy.map_err(|mistake| mistakes.push(format!("policy: {mistake}"))).ok().flatten();
         let role = self.role().map_err(|of_role| mistakes.extend(of_role)).ok();
         if let Some(role) = &role {
@@ -253,6 +253,7 @@ impl GroupSettings {
         Ok(GroupConfig {
             role,
             policy,
+            policy_file: self.policy.clone(),
             client_id: self.client_id.clone(),
             devices: self.devices.clone().map(|devices| devices.0).unwrap_or_default(),
             identity,
@@ -262,6 +263,17 @@ impl GroupSettings {
             limits: self.limits,
             ..GroupConfig::new(self.site.clone(), self.group.clone(), networks)
         })
+    }
+
+    /// The current network's policy with the changes of the policy file. Without a network the file is read for its mistakes.
+    fn policy(&self, networks: Option<&Networks>) -> Result<Option<(Policy, PolicyId)>, PolicyFileError> {
+        let Some(file) = &self.policy else { return Ok(None) };
+        match networks {
+            Some(networks) => {
+                PolicyChanges::policy_of(file, &networks.current().calibrated_policy()).map(Some)
+            }
+            None => PolicyChanges::read(file).map(|_| None),
+        }
     }
 
     /// A certificate of `headwater enroll` that is not that of this group's leader or edge.
@@ -277,18 +289,25 @@ impl GroupSettings {
         fits.err().map(|mistake| format!("certificate_file: {mistake}"))
     }
 
+    /// Files of the group's identity: those of the process, with the group's own certificate and key where it has them.
+    pub fn tls(&self, of_process: &TlsSettings) -> TlsSettings {
+        if self.certificate_file.is_none() && self.key_file.is_none() {
+            return of_process.clone();
+        }
+        TlsSettings {
+            certificate_file: self.certificate_file.clone(),
+            key_file: self.key_file.clone(),
+            ..of_process.clone()
+        }
+    }
+
     /// Certificate of the group with the authority of the process; `None` where the group has none of its own.
     fn identity(&self, tls: &TlsSettings) -> Result<Option<ClientIdentity>, String> {
         if self.certificate_file.is_none() && self.key_file.is_none() {
             return Ok(None);
         }
-        let of_group = TlsSettings {
-            certificate_file: self.certificate_file.clone(),
-            key_file: self.key_file.clone(),
-            ..tls.clone()
-        };
         // The keys of a group stand without a section.
-        of_group.client().map_err(|mistake| {
+        self.tls(tls).client().map_err(|mistake| {
             mistake.replace("tls.certificate_file", "certificate_file").replace("tls.key_file", "key_file")
         })
     }

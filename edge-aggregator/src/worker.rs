@@ -10,7 +10,8 @@ use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{LeaderClaim, Settled};
+use headwater_protocol::{Dropped, Form, LeaderClaim, encode_request};
+use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -18,13 +19,15 @@ use tracing::{debug, info, warn};
 use crate::aggregator::AggregatorError;
 use crate::claim::HeldClaim;
 use crate::clock::Clock;
-use crate::clock_watch::ClockWatch;
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
+use crate::device_watch::DeviceWatch;
 use crate::edge::{EdgeReply, LocalEdges};
 use crate::inbox::Inbox;
 use crate::journal::{Flush, Journal, RoomChange};
 use crate::outbox::Outbox;
+use crate::policy::{PolicyUpdates, next_policy};
 use crate::report::LeaderReport;
+use crate::settled_schedule::SettledSchedule;
 
 /// Messages taken from the link in one round.
 pub(crate) const ROUND_MESSAGES: usize = 256;
@@ -39,28 +42,21 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
+    pub(crate) policy_updates: Option<PolicyUpdates>,
     pub(crate) clock: Clock,
-    pub(crate) clock_watch: ClockWatch,
+    pub(crate) device_watch: DeviceWatch,
+    pub(crate) work_loop: WorkLoop,
     pub(crate) inbox: Inbox,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
     pub(crate) claim: HeldClaim,
     pub(crate) cloud: CloudClient,
     pub(crate) journal: Journal,
-    pub(crate) settled_every: Duration,
+    pub(crate) settled: SettledSchedule,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<LeaderReport>>,
     /// Actions of the leader; empty between rounds.
     pub(crate) actions: Vec<Action>,
-    pub(crate) published: PublishedSettled,
-}
-
-/// Settled samples as last published.
-#[derive(Debug, Default)]
-pub(crate) struct PublishedSettled {
-    settled: Settled,
-    /// Earliest time of the next publication; `None` before the first one.
-    next: Option<Instant>,
 }
 
 /// Why the rounds ended.
@@ -88,6 +84,8 @@ impl Worker {
         }
         // Until the connection stands no device can send again what it holds.
         self.handle(Instant::now(), Event::Disconnected);
+        // The policy may have changed while another process led.
+        self.take_policy();
         // The recovery from the journal may have left actions.
         self.act(Instant::now()).await;
         self.follow_room(Instant::now());
@@ -123,7 +121,8 @@ impl Worker {
                 "stopped while the journal could not be written: a restart drops the samples whose decisions it lacks"
             );
         }
-        self.published.next = None;
+        self.settled.restart();
+        self.leader.begin_notices();
         self.publish_settled(Instant::now());
         self.update_report();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
@@ -141,9 +140,12 @@ impl Worker {
             let timer = self.next_timer();
             let takes_messages = self.actions.len() < MAX_WAITING_ACTIONS;
             let (mut reply, mut edge_reply) = (None, None);
+            self.work_loop.waits();
             tokio::select! {
                 biased;
                 () = &mut stop => return End::Requested,
+                // Before the messages: samples that they open are decided under the new policy.
+                () = next_policy(&mut self.policy_updates) => self.take_policy(),
                 taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
                 },
@@ -151,6 +153,7 @@ impl Worker {
                 first = self.edges.next() => edge_reply = Some(first),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
+            self.work_loop.works();
             // Every round reads every source, so that no source can starve another.
             let now = Instant::now();
             self.inbox.devices.set_now(now);
@@ -159,7 +162,7 @@ impl Worker {
                 return End::TakenOver(claim.clone());
             }
             self.renew(now);
-            self.watch_clocks(now);
+            self.watch_devices(now);
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -178,13 +181,21 @@ impl Worker {
         }
     }
 
+    /// Takes the newest policy. Open samples keep theirs.
+    fn take_policy(&mut self) {
+        let Some(updates) = &mut self.policy_updates else { return };
+        let (policy, id) = updates.borrow_and_update().clone();
+        self.edges.set_features_ms(Generation::Current, policy.features_ms);
+        self.leader.set_policy(policy, id);
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
-        let settled = (self.actions.is_empty() && self.has_new_settled())
-            .then(|| self.published.next.unwrap_or_else(Instant::now));
+        let settled = self.settled_due(Instant::now()).filter(|_| self.actions.is_empty());
         let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
-        let others = [self.claim.timer(), self.inbox.devices.next_timer(), self.journal.next_try()];
+        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_look()];
+        let others = [self.claim.timer(), self.journal.next_try()].into_iter().chain(devices);
         [leader, settled, retry].into_iter().chain(others).flatten().min()
     }
 
@@ -207,7 +218,8 @@ impl Worker {
                 if self.claim.receive(now, &payload) {
                     self.outbox.open(now);
                     // A restarted broker has lost its retained messages.
-                    self.published = PublishedSettled::default();
+                    self.settled.restart();
+                    self.leader.begin_notices();
                 }
             }
             Incoming::Message { topic, payload, .. } => {
@@ -233,11 +245,12 @@ impl Worker {
         }
     }
 
-    /// Names devices whose clocks are off.
-    fn watch_clocks(&mut self, now: Instant) {
-        if let Some(off) = self.clock_watch.check(now, &self.leader, &self.inbox.devices) {
-            let clocks_off = off.keys().cloned().collect();
-            self.with_report(|report| report.clocks_off = clocks_off);
+    /// Looks at the condition of each device.
+    fn watch_devices(&mut self, now: Instant) {
+        let devices = self.device_watch.look(now, self.clock, &self.leader, &self.inbox.devices);
+        if let Some(devices) = devices.filter(|devices| **devices != lock(&self.report).devices) {
+            let devices = devices.clone();
+            self.with_report(|report| report.devices = devices);
         }
     }
 
@@ -267,7 +280,8 @@ impl Worker {
     async fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() && self.journal.may_write(now) {
             let mut actions = std::mem::take(&mut self.actions);
-            for action in &actions {
+            for action in &mut actions {
+                self.name_missing_devices(action);
                 self.journal_entry(action);
             }
             if self.journal.flush().await == Flush::Failed {
@@ -307,6 +321,16 @@ impl Worker {
         }
     }
 
+    /// Writes the names of missing devices into a decision: the leader knows slots alone.
+    fn name_missing_devices(&self, action: &mut Action) {
+        if let Action::Decide(decision) | Action::Revise(decision) = action
+            && decision.missing.is_empty()
+        {
+            let slots = decision.presence.missing_slots();
+            decision.missing = slots.map(|slot| self.inbox.devices.device_name(slot)).collect();
+        }
+    }
+
     fn journal_entry(&mut self, action: &Action) {
         let entry = match action {
             Action::Numbering(numbering) => Entry::Numbering(*numbering),
@@ -331,7 +355,9 @@ impl Worker {
             Action::Request { generation, sample, slots } => {
                 // The leader requests only under networks that it holds.
                 if let Some(format) = self.inbox.formats.get(generation) {
-                    self.outbox.request(format.network.tag(), sample, slots);
+                    let form = Form::for_readers(self.inbox.all_read_short());
+                    let request = encode_request(form, format.network.tag(), sample, slots);
+                    self.outbox.request(sample, request);
                 }
             }
             Action::Collect { generation, sample, slots } => {
@@ -345,6 +371,7 @@ impl Worker {
                 }
             }
             Action::Decide(decision) => {
+                self.device_watch.sample_decided();
                 self.with_report(|report| report.count(&decision));
                 self.outbox.result(&decision, now);
             }
@@ -353,36 +380,36 @@ impl Worker {
                 self.outbox.revision(&decision);
             }
             Action::Drop { reason, .. } => {
+                if reason == Dropped::Unanswered {
+                    self.device_watch.sample_unanswered(now);
+                }
                 self.with_report(|report| *report.dropped.entry(reason).or_default() += 1);
             }
             Action::Republish(decision) => self.outbox.repeat(&decision, now),
         }
     }
 
-    /// Whether the settled samples differ from those published last.
-    fn has_new_settled(&self) -> bool {
-        self.published.next.is_none()
-            || *self.leader.settled() != self.published.settled
-            || self.leader.unpublished_late() > 0
+    /// Time of the next publication of the settled samples; `None` while there is nothing new.
+    fn settled_due(&self, now: Instant) -> Option<Instant> {
+        self.settled.due(now, self.leader.settled(), self.leader.unpublished_late())
     }
 
     fn publish_settled(&mut self, now: Instant) {
-        let is_time = self.published.next.is_none_or(|next| now >= next);
         // Waiting decisions are in the account and not in the journal.
-        if !is_time || !self.has_new_settled() || !self.actions.is_empty() {
+        if self.settled_due(now).is_none_or(|due| due > now) || !self.actions.is_empty() {
             return;
         }
         let notice = self.leader.notice();
         // Without a broker the link refuses the message. The next connection publishes the samples again.
-        if self.outbox.settled(&notice) {
+        let account = self.outbox.settled(&notice).then(|| {
             self.leader.notice_published(&notice);
-            self.published.settled = notice.account;
-        }
-        self.published.next = Some(now + self.settled_every);
+            notice.account
+        });
+        self.settled.attempted(now, account);
     }
 
     fn with_report(&self, update: impl FnOnce(&mut LeaderReport)) {
-        update(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
+        update(&mut lock(&self.report));
     }
 
     /// Copies the counts of the parts into the report.
@@ -390,8 +417,11 @@ impl Worker {
         self.outbox.flush(Instant::now());
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
+            report.policy = self.leader.policy_id();
             report.awaited = self.leader.awaited_samples() as u64;
             report.filled_slots = self.inbox.devices.filled();
+            report.slots = self.leader.slots();
+            report.numbering = self.leader.numbering();
             report.leader = self.leader.counts();
             report.journal = self.journal.counts;
             report.unroutable = self.inbox.unroutable;
@@ -408,4 +438,8 @@ impl Worker {
             report.edges_up = self.leader.edges_up();
         });
     }
+}
+
+fn lock(report: &Mutex<LeaderReport>) -> std::sync::MutexGuard<'_, LeaderReport> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,7 +31,7 @@ certificate_file = \"/etc/headwater/certificate.pem\"
 key_file = \"/etc/headwater/key.pem\"
 revoked_file = \"/etc/headwater/revoked.crl\"
 [cloud]\nurl = \"http://127.0.0.1:8600\"
-key_file = \"/etc/headwater/cloud-key\"\n[admin]\nlisten = \"127.0.0.1:9601\"";
+key_file = \"/etc/headwater/cloud-key\"\n[admin]\nlisten = \"127.0.0.1:9601\"\nremote = true";
 
 /// A value for each setting of a group without a default.
 const GROUP_VALUES: &str = "bundle = \"network.hwb\"\nnext_bundle = \"next.hwb\"\npolicy = \"policy.toml\"
@@ -275,14 +275,14 @@ fn files_that_are_named_are_opened() {
     let settings = files(&folder, include_str!("../../docs/policy.toml"));
     let group =
         &open(&format!("{settings}role = \"edge\"\nedge = 1\nedge_id = \"north\"")).unwrap().groups[0];
-    assert_eq!(group.policy.as_ref().map(|(policy, _)| policy), Some(&Policy::default()), "the defaults");
+    let calibrated = group.networks.current().calibrated_policy();
+    assert_eq!(group.policy.as_ref(), Some(&calibrated), "docs/policy.toml changes nothing");
     let id = EdgeId::new("north").unwrap();
     assert_eq!(group.role, Role::Edge { edge: EdgeIndex::new(1).unwrap(), id });
     let window = files(&folder, "window_ms = 20");
-    assert_eq!(
-        open(&window).unwrap().groups[0].policy.as_ref().map(|(policy, _)| policy.window_ms),
-        Some(20)
-    );
+    let (changed, id) = open(&window).unwrap().groups[0].policy.clone().unwrap();
+    assert_eq!(changed, Policy { window_ms: 20, ..calibrated.0 }, "the rest is as calibrated");
+    assert_ne!(id, calibrated.1);
 }
 
 #[test]
@@ -293,6 +293,9 @@ fn files_that_cannot_be_opened_are_named_at_once_with_their_keys() {
     assert!(
         mistakes[0].starts_with("policy: ") && mistakes[0].contains("expected a number in [0, 1], found 1.5")
     );
+    let settings = files(&folder, "deadline_ms = 20");
+    let mistakes = open(&settings).unwrap_err();
+    assert!(mistakes[0].contains("policy.toml:1: deadline_ms (20) is below window_ms"), "{mistakes:?}");
     let mistakes =
         open("[[group]]\nbundle = \"none\"\npolicy = \"none\"\n[[group]]\nbundle = \"none\"").unwrap_err();
     let keys: Vec<_> = mistakes.iter().filter_map(|mistake| mistake.split(": ").next()).collect();

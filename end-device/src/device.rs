@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, Slot};
-#[cfg(feature = "admin")]
-use headwater_transport::tls::ClientIdentity;
+use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Slot};
+use headwater_telemetry::{Health, WorkLoops};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -28,6 +28,7 @@ use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::Source;
 use crate::spool::{Owner, Spool, SpoolFolder};
 use crate::state_folder::{FrameIds, StateFolder, StateLock, next_boot};
+use crate::status::DeviceStatus;
 use crate::timestamp::DeviceClock;
 use crate::unsettled_answers::{AnswerBuffer, UnsettledAnswers};
 
@@ -40,11 +41,10 @@ pub struct DeviceHandle {
     slot: Slot,
     boot: Boot,
     pub(crate) link: Link,
-    /// TLS identity of the connection to the broker.
-    #[cfg(feature = "admin")]
-    pub(crate) identity: Option<ClientIdentity>,
+    pub(crate) status: Arc<DeviceStatus>,
     pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
+    policies: watch::Sender<Option<(ExitPolicy, PolicyId)>>,
     connected: watch::Receiver<bool>,
     agent: JoinHandle<Ended>,
     ended: Option<Ended>,
@@ -75,14 +75,16 @@ impl Device {
         let spool = open_spool(&config, network, &report)?;
         let frame_ids = frame_ids(&config, state.as_ref(), &spool)?;
         let limits = bundle.manifest().limits();
+        let work_loops = WorkLoops::default();
         let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
-        let (section, results) = load_section(&config, bundle).await?;
+        let (section, results) = load_section(&config, bundle, &work_loops).await?;
         let topics = DeviceTopics::new(&config);
         let LinkSetup { mut link, presence } = link_config(&config, &topics, boot, network);
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let source = source.start(config.capture, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
+        let (policies, policy_receiver) = watch::channel(None);
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(config.options.grace_ms);
         let agent = Agent {
@@ -118,17 +120,30 @@ impl Device {
             device = %config.id, slot = %config.slot, boot = boot.0, network = network.short(), broker = %config.broker.address,
             start_ms = clock.now().us / 1000, "device ready"
         );
-        let agent = tokio::spawn(agent.run(AgentInputs { incoming, results, stop: stop_receiver }));
-        let (device, slot) = (config.id, config.slot);
-        Ok(DeviceHandle {
-            #[cfg(feature = "admin")]
-            identity: config.broker.identity,
-            device,
-            slot,
+        let inputs = AgentInputs { incoming, results, stop: stop_receiver, policies: policy_receiver };
+        let agent = tokio::spawn(agent.run(inputs));
+        let status = DeviceStatus {
+            device: config.id.clone(),
+            site: config.site,
+            group: config.group,
+            slot: config.slot,
             boot,
+            network,
+            broker: config.broker.address,
+            identity: config.broker.identity,
+            link: link.clone(),
+            report: report.clone(),
+            work_loops,
+        };
+        Ok(DeviceHandle {
+            device: config.id,
+            slot: config.slot,
+            boot,
+            status: Arc::new(status),
             link,
             report,
             stop,
+            policies,
             connected,
             agent,
             ended: None,
@@ -198,6 +213,17 @@ impl DeviceHandle {
         DeviceReport { device: self.device.clone(), slot: self.slot, boot: self.boot, counts }
     }
 
+    /// Health and status, also after the device has ended.
+    pub fn health(&self) -> Arc<dyn Health> {
+        Arc::clone(&self.status) as Arc<dyn Health>
+    }
+
+    /// Replaces the policy of the exit `device`; samples that are answered from now on are judged under it. Nothing changes where the
+    /// network has no such exit.
+    pub fn set_policy(&self, policy: &Policy, id: PolicyId) {
+        self.policies.send_replace(Some((policy.device.clone(), id)));
+    }
+
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
     pub async fn connected(&self) {
         // An agent that has ended never connects again.
@@ -248,11 +274,13 @@ impl Drop for DeviceHandle {
 async fn load_section(
     config: &DeviceConfig,
     bundle: Arc<Bundle>,
+    work_loops: &WorkLoops,
 ) -> Result<(SectionRunner, mpsc::Receiver<JobResult>), DeviceError> {
     let (slot, options) = (config.slot, config.options.clone());
+    let work_loop = work_loops.add("the section");
     let loading = tokio::task::spawn_blocking(move || {
-        let section = engine::load(options.engine, options.onnxruntime.as_deref(), &bundle, slot)?;
-        SectionRunner::start(section, options.queue_samples)
+        let section = engine::load(&options, &bundle, slot)?;
+        SectionRunner::start(section, options.queue_samples, work_loop)
     });
     loading.await.map_err(|e| DeviceError::Thread(e.into()))?
 }

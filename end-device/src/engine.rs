@@ -1,6 +1,6 @@
 //! Choice of the engine that runs the section. Packed is the default. A missing engine is replaced by tract, which is logged.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, PackedEngine, onnx_runtime};
@@ -11,54 +11,78 @@ use tracing::{info, warn};
 
 use crate::config::EngineChoice;
 use crate::error::DeviceError;
+use crate::settings::DeviceOptions;
 
-/// Loads the section of a slot in the chosen engine, or in tract if that one is missing.
-pub(crate) fn load(
-    choice: EngineChoice,
-    onnxruntime: Option<&Path>,
-    bundle: &Bundle,
-    slot: Slot,
-) -> Result<DeviceSection, DeviceError> {
-    match choice {
-        EngineChoice::Packed => {
-            if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
-                let engine = PackedEngine;
-                info!(instructions = engine.path(), "the packed engine");
-                return section(bundle, slot, &engine);
+/// Engine of a device's section.
+pub struct ChosenEngine {
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    /// Why tract replaces the engine of the settings; `None` where it does not.
+    pub replaced: Option<String>,
+}
+
+impl ChosenEngine {
+    /// The engine that the settings name, or tract where that one is missing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unusable`]: a library of ONNX Runtime that is named and does not load, and a missing engine in a program without
+    /// tract.
+    pub fn new(options: &DeviceOptions, bundle: &Bundle, slot: Slot) -> Result<Self, DeviceError> {
+        let library = options.onnxruntime.as_deref();
+        match options.engine {
+            EngineChoice::Packed => {
+                if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
+                    let engine = PackedEngine;
+                    info!(instructions = engine.path(), "the packed engine");
+                    return Ok(Self { engine: Arc::new(engine), replaced: None });
+                }
+                let reason = "the bundle has no packed form of this section";
+                Self::replaced(slot, reason)
             }
-            warn!(%slot, "the bundle has no packed form of this section: it runs as ONNX in tract, which is slower");
-            tract(bundle, slot, "the bundle has no packed form of its section")
+            EngineChoice::Tract => {
+                let engine = tract(slot, "the settings choose the engine tract")?;
+                Ok(Self { engine, replaced: None })
+            }
+            EngineChoice::Ort => match onnx_runtime(library) {
+                Ok(engine) => Ok(Self { engine, replaced: None }),
+                // If the settings name a library, tract does not replace it.
+                Err(reason) if library.is_some() => {
+                    Err(DeviceError::unusable("engine of slot", slot, reason))
+                }
+                Err(reason) => Self::replaced(slot, &reason),
+            },
         }
-        EngineChoice::Tract => tract(bundle, slot, "the settings choose the engine tract"),
-        EngineChoice::Ort => match onnx_runtime(onnxruntime) {
-            Ok(engine) => section(bundle, slot, &*engine),
-            // If the settings name a library, tract does not replace it.
-            Err(reason) if onnxruntime.is_some() => {
-                Err(DeviceError::unusable("engine of slot", slot, reason))
-            }
-            Err(reason) => {
-                warn!(%slot, "{reason}; the section runs in tract, which is slower");
-                tract(bundle, slot, &reason)
-            }
-        },
+    }
+
+    fn replaced(slot: Slot, reason: &str) -> Result<Self, DeviceError> {
+        Ok(Self { engine: tract(slot, reason)?, replaced: Some(reason.into()) })
     }
 }
 
-fn section(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<DeviceSection, DeviceError> {
-    let section = DeviceSection::load(bundle, slot, engine)
+/// Loads the section of a slot in the chosen engine, or in tract if that one is missing.
+pub(crate) fn load(
+    options: &DeviceOptions,
+    bundle: &Bundle,
+    slot: Slot,
+) -> Result<DeviceSection, DeviceError> {
+    let ChosenEngine { engine, replaced } = ChosenEngine::new(options, bundle, slot)?;
+    if let Some(reason) = replaced {
+        warn!(%slot, "{reason}: the section runs as ONNX in tract, which is slower");
+    }
+    let section = DeviceSection::load(bundle, slot, &*engine)
         .map_err(|error| DeviceError::unusable("loading the section of slot", slot, error))?;
     info!(%slot, engine = engine.name(), "section loaded");
     Ok(section)
 }
 
 #[cfg(feature = "tract")]
-fn tract(bundle: &Bundle, slot: Slot, _: &str) -> Result<DeviceSection, DeviceError> {
-    section(bundle, slot, &headwater_inference::engine::TractEngine::new())
+fn tract(_: Slot, _: &str) -> Result<Arc<dyn Engine>, DeviceError> {
+    Ok(Arc::new(headwater_inference::engine::TractEngine::new()))
 }
 
 /// `why` names the reason for choosing tract.
 #[cfg(not(feature = "tract"))]
-fn tract(_: &Bundle, slot: Slot, why: &str) -> Result<DeviceSection, DeviceError> {
+fn tract(slot: Slot, why: &str) -> Result<Arc<dyn Engine>, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");
     Err(DeviceError::unusable("engine of slot", slot, reason))
 }

@@ -25,11 +25,13 @@ mod settings;
 mod source;
 mod spool;
 mod state_folder;
+mod status;
 mod timestamp;
 mod unsettled_answers;
 
 pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
+pub use engine::ChosenEngine;
 pub use error::DeviceError;
 pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{

@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use headwater_link::{LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
-    Birth, Boot, DeviceState, DeviceTopic, NetworkId, Numbering, SampleId, Status, Topic, Topics,
+    Birth, Boot, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Status, Topic,
+    Topics,
 };
 
 use crate::capture_clock::sample_at;
@@ -63,7 +64,7 @@ pub(crate) fn link_config(
         network,
         sample: first_sample(config.capture),
         numbering: Some(numbering(config.capture)),
-        capabilities: Vec::new(),
+        capabilities: vec![SHORT_MESSAGES.into()],
     };
     let status = |state| json(&topics.status, &Status { state, boot });
     // Nobody who may connect can guess the id and end this connection by it.

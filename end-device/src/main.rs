@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use headwater_end_device::{Device, DeviceReport, DeviceSettings, Ended, OpenedSettings};
-use headwater_settings::{Sources, Stop, print_result};
-use headwater_telemetry::{init_logs, print_error, stop_signal};
-use tracing::warn;
+use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedSettings};
+use headwater_inference::policy::{LivePolicy, Reread};
+use headwater_settings::{Sources, Stop, checked_live, print_result};
+use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, print_error, stop_signal};
+use tracing::{info, warn};
 
 /// Name of this program in messages.
 const PROGRAM: &str = "headwater-device";
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     let settings = &loaded.settings;
     if let Err(mistake) = init_logs(&settings.log.filter, settings.log.format) {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
+    }
+    if settings.command_line.check_live {
+        return checked_live(PROGRAM, &settings.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.command_line.check_config {
@@ -55,10 +59,32 @@ fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Reads the policy file again, and logs the result in one line.
+fn reload_policy(policy: &mut LivePolicy, device: &DeviceHandle) {
+    let reread = policy.read_again();
+    let (present, id) = policy.in_effect();
+    match reread {
+        Reread::NoFile => info!("SIGHUP: the device has no policy file (`policy`), so its policy stays"),
+        Reread::Unchanged => info!(policy = %id, "SIGHUP: the policy is unchanged"),
+        Reread::Refused(mistake) => {
+            warn!(policy = %id, %mistake, "SIGHUP: the policy file is refused, and the earlier policy stays");
+        }
+        Reread::Changed { from, differences } => {
+            let changes = differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            device.set_policy(present, *id);
+            info!(%from, policy = %id, changes, "SIGHUP: another policy holds for samples answered from now on");
+        }
+    }
+}
+
 /// Runs the device. One thread handles messages; the section has its own.
 #[tokio::main(flavor = "current_thread")]
 async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)> {
-    let OpenedSettings { config, bundle, source } = settings.open()?;
+    let stop = stop_signal().context("waiting for a signal")?;
+    let mut reloads = ReloadSignal::new().context("waiting for a signal")?;
+    let opened = settings.open()?;
+    let mut policy = opened.live_policy(settings);
+    let OpenedSettings { config, bundle, source } = opened;
     settings.security.warn_of_link("broker.address", &settings.broker.address);
     let mut device = Device::start(config, Arc::new(bundle), source).await?;
     #[cfg(feature = "admin")]
@@ -68,14 +94,26 @@ async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)>
         settings.admin.listen.is_none(),
         "admin.listen: this build of the agent has no admin listener (it was made without the feature `admin`)"
     );
-    let stop = stop_signal().context("waiting for a signal")?;
-    let ended = tokio::select! {
-        () = stop => Ended::Stopped,
-        ended = device.ended() => ended,
+    let manager = ServiceManager::of_process();
+    let signs_of_life = manager.ready(device.health());
+    let mut stop = std::pin::pin!(stop);
+    let ended = loop {
+        tokio::select! {
+            () = &mut stop => break Ended::Stopped,
+            ended = device.ended() => break ended,
+            () = reloads.next() => {
+                manager.reloading();
+                reload_policy(&mut policy, &device);
+                manager.reloaded();
+            }
+        }
     };
     if ended == Ended::Model {
         bail!("the model thread ended");
     }
     tracing::info!("stopping");
-    Ok((device.shutdown().await, ended))
+    manager.stopping();
+    let report = device.shutdown().await;
+    drop(signs_of_life);
+    Ok((report, ended))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_settings::AdminSettings;
-use headwater_telemetry::{AdminServer, Liveness, Metrics, ReportMetric};
+use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric};
 use headwater_transport::tls::CertificateState;
 
 use crate::device::DeviceHandle;
@@ -11,6 +11,9 @@ use crate::error::DeviceError;
 use crate::report::DeviceCounts;
 
 type Metric = ReportMetric<DeviceCounts>;
+
+/// Name and version in the status.
+const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// Metrics of the report, whose fields explain them.
 const METRICS: [Metric; 28] = [
@@ -107,13 +110,13 @@ impl DeviceHandle {
         metrics
             .register_report(&METRICS, &[("device", self.device.as_str())], move || report.with_link(&link));
         if let Some(identity) =
-            self.identity.clone().filter(|identity| identity.certificate_state().is_some())
+            self.status.identity.clone().filter(|identity| identity.certificate_state().is_some())
         {
             metrics.register_report(&CERTIFICATE, &[("device", self.device.as_str())], move || {
                 identity.certificate_state().unwrap_or_default()
             });
         }
-        let server = AdminServer::start(settings.listen, metrics, || Liveness::Live).await;
+        let server = AdminServer::start(settings.listen, PROGRAM, metrics, self.health()).await;
         server.map_err(DeviceError::Admin)
     }
 }

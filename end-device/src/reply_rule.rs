@@ -43,6 +43,13 @@ impl ReplyRule {
         }
     }
 
+    /// Replaces the policy, in a network with the exit `device`. Outputs from now on are judged under it.
+    pub(crate) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
+        if let Some(exit) = &mut self.exit {
+            *exit = (policy, id);
+        }
+    }
+
     /// Whether features follow a summary without a request.
     pub(crate) fn sends_features_unasked(&self) -> bool {
         self.exit.is_some()
@@ -111,6 +118,23 @@ mod tests {
             matches!(reply, Ok(Reply::Decided(DeviceDecision { policy, .. })) if policy == id),
             "{reply:?}"
         );
+    }
+
+    #[test]
+    fn another_policy_holds_for_the_outputs_that_follow() {
+        let mut rule = reply_rule(Configuration::B, 0.0);
+        assert_eq!(rule.reply_to(&output()), Ok(Reply::SummaryAndFeatures));
+        let id = PolicyId([7; 8]);
+        rule.set_policy(policy(1.0).device, id);
+        let reply = rule.reply_to(&output());
+        assert!(matches!(reply, Ok(Reply::Decided(DeviceDecision { policy, .. })) if policy == id));
+    }
+
+    #[test]
+    fn a_policy_gives_a_device_of_a_group_no_exit() {
+        let mut rule = reply_rule(Configuration::C, 1.0);
+        rule.set_policy(policy(1.0).device, PolicyId([7; 8]));
+        assert_eq!(rule.reply_to(&output()), Ok(Reply::Summary));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
 use headwater_protocol::{Boot, DeviceId, Kind, Slot};
@@ -123,13 +124,30 @@ impl DeviceCounts {
 
 /// The counts of the report, shared by the agent, the source and the handle.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedReport(Arc<Mutex<DeviceCounts>>);
+pub(crate) struct SharedReport {
+    counts: Arc<Mutex<DeviceCounts>>,
+    latest: Arc<Mutex<Latest>>,
+}
+
+/// When the device last did something; `None` before the first time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latest {
+    /// A sample was captured.
+    pub(crate) capture: Option<Instant>,
+    /// A notice of the leader was read.
+    pub(crate) notice: Option<Instant>,
+}
 
 impl SharedReport {
     /// Locks the report, briefly; never across an await.
     pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceCounts> {
         // Counting cannot panic half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the times, as briefly as the counts.
+    pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts with those of the link.

@@ -8,6 +8,7 @@ use std::thread;
 use headwater_inference::sections::{DeviceSection, TierOutput};
 use headwater_protocol::SampleId;
 use headwater_samples::View;
+use headwater_telemetry::WorkLoop;
 use tokio::sync::mpsc;
 
 use crate::error::DeviceError;
@@ -73,6 +74,7 @@ impl SectionRunner {
     pub(crate) fn start(
         section: DeviceSection,
         max_jobs: usize,
+        work_loop: WorkLoop,
     ) -> Result<(Self, mpsc::Receiver<JobResult>), DeviceError> {
         let (results, receiver) = mpsc::channel(MAX_RESULTS);
         if section.is_brief() {
@@ -82,7 +84,7 @@ impl SectionRunner {
         let work = Arc::clone(&queue);
         thread::Builder::new()
             .name("model".into())
-            .spawn(move || run(section, &work, &results))
+            .spawn(move || run(section, &work, (&results, &work_loop)))
             .map_err(DeviceError::Thread)?;
         Ok((Self::Thread(queue), receiver))
     }
@@ -155,12 +157,18 @@ impl JobQueue {
     }
 }
 
-fn run(mut section: DeviceSection, queue: &JobQueue, results: &mpsc::Sender<JobResult>) {
+fn run(
+    mut section: DeviceSection,
+    queue: &JobQueue,
+    (results, work_loop): (&mpsc::Sender<JobResult>, &WorkLoop),
+) {
     while let Some(Job { sample, captured_us, view }) = queue.next() {
+        work_loop.works();
         let output = output(&mut section, &view);
         if results.blocking_send(JobResult { sample, captured_us, output }).is_err() {
             return;
         }
+        work_loop.waits();
     }
 }
 

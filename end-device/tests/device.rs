@@ -7,7 +7,7 @@ use std::sync::Arc;
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::policy::{ExitThreshold, Policy, PolicyChanges, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
@@ -100,12 +100,26 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
     leader.publishes(&Topic::Trigger, vec![0; 100_000]);
     leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger(SampleId(1))));
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
+    leader.publishes(&Topic::Trigger, b"{}".to_vec());
     leader.triggers(2);
     assert_eq!(leader.answer().await.message().header.sample_low, 2);
     let faults = device.report().counts.faults;
     assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
-    assert_eq!(faults.get("malformed"), Some(&3), "{faults:?}");
+    assert_eq!(faults.get("malformed"), Some(&4), "{faults:?}");
+}
+
+#[tokio::test]
+async fn a_trigger_in_json_is_answered_like_a_binary_one() {
+    let mut leader = Leader::of("json-trigger").await;
+    let device = started(config("json-trigger", 0)).await;
+    leader.publishes(&Topic::Trigger, br#"{"sample": 7}"#.to_vec());
+    assert_eq!(leader.answer().await.message().header.sample_low, 7);
+    leader.triggers(7);
+    leader.publishes(&Topic::Trigger, br#"{"sample": 8}"#.to_vec());
+    assert_eq!(leader.answer().await.message().header.sample_low, 8);
+    let report = device.report();
+    assert_eq!((report.counts.captured, report.counts.repeated), (2, 1));
 }
 
 #[tokio::test]
@@ -322,13 +336,20 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let mut leader = Leader::of("policy").await;
     leader.network = alone.network_id().tag();
     let mut config = config("policy", 0);
-    config.policy = Some(Policy::read(&file).unwrap());
+    let calibrated = alone.calibrated_policy();
+    let (changed, id) = PolicyChanges::policy_of(&file, &calibrated).unwrap();
+    config.policy = Some((changed, id));
     let device = Device::start(config, alone, frames(0)).await.unwrap();
     device.connected().await;
     leader.triggers(1);
     let received = leader.receives(&["summary", "decision"]).await;
     let Body::Decided(decision) = received.message().body else { panic!("{received:?}") };
-    assert_eq!(decision.policy, Policy::id_of(&std::fs::read(&file).unwrap()));
+    assert_eq!(decision.policy, id);
+    let (calibrated, id) = calibrated;
+    device.set_policy(&calibrated, id);
+    leader.triggers(2);
+    let received = leader.receives(&["summary", "decision"]).await;
+    assert!(matches!(received.message().body, Body::Summary(_)), "{received:?}");
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headwater_link::{Acknowledgement, ConnectFailure, Delivery, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceTopic, GroupId, Header, Limits, Message, NetworkId, SampleId, SettledNotice, SiteId,
-    Topic, Topics, encode,
+    DeviceState, DeviceTopic, Form, GroupId, LeaderClaim, NetworkId, SampleId, SettledNotice, SiteId, Topic,
+    Topics, encode_trigger,
 };
 use headwater_transport::{BrokerAccess, Endpoint};
 use tokio::sync::mpsc;
@@ -48,6 +48,8 @@ pub struct GroupClient {
     account: SampleAccount,
     /// Devices whose birth or status has arrived.
     pub devices: KnownDevices,
+    /// Whether the leader, and the edges of its group, read the short form of triggers.
+    leader_reads_short: bool,
 }
 
 /// A change that the client has received and recorded.
@@ -83,7 +85,8 @@ impl GroupClient {
             .subscribe(topics.name(&Topic::Result), QoS::AtLeastOnce)
             .subscribe(topics.name(&Topic::Settled), QoS::AtMostOnce)
             .subscribe(topics.every_device(DeviceTopic::Birth), QoS::AtLeastOnce)
-            .subscribe(topics.every_device(DeviceTopic::Status), QoS::AtLeastOnce);
+            .subscribe(topics.every_device(DeviceTopic::Status), QoS::AtLeastOnce)
+            .subscribe(topics.name(&Topic::Leader), QoS::AtLeastOnce);
         let (link, incoming) = Link::start(config)?;
         let trigger_topic = topics.name(&Topic::Trigger);
         let (account, devices) = (SampleAccount::default(), KnownDevices::default());
@@ -97,6 +100,7 @@ impl GroupClient {
             wait_limit,
             account,
             devices,
+            leader_reads_short: false,
         };
         let mut failures = client.link.failures();
         let refused =
@@ -125,8 +129,9 @@ impl GroupClient {
     fn refused(&self, failure: ConnectFailure) -> GroupError {
         match failure {
             ConnectFailure::Subscription { filter, code, needs_rights: true } => {
-                let is_for_consumers =
-                    [Topic::Result, Topic::Settled].iter().any(|topic| self.topics.name(topic) == filter);
+                let is_for_consumers = [Topic::Result, Topic::Settled, Topic::Leader]
+                    .iter()
+                    .any(|topic| self.topics.name(topic) == filter);
                 let roles = if is_for_consumers { &["operator", "consumer"][..] } else { &["operator"] };
                 let reason = format!("it does not allow the subscription ({code})");
                 GroupError::NotAllowed { broker: self.broker.clone(), topic: filter, reason, roles }
@@ -145,7 +150,7 @@ impl GroupClient {
     /// # Errors
     /// [`GroupError::Link`] while the broker is away.
     pub async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
-        let payload = self.trigger_message(sample)?;
+        let payload = self.trigger_message(sample);
         self.publish(&self.trigger_topic, payload).await
     }
 
@@ -154,18 +159,15 @@ impl GroupClient {
     /// # Errors
     /// As [`GroupClient::trigger`].
     pub fn trigger_acknowledged(&mut self, sample: SampleId) -> Result<Acknowledgement, GroupError> {
-        let payload = self.trigger_message(sample)?;
+        let payload = self.trigger_message(sample);
         Ok(self.link.publish_acknowledged(self.trigger_topic.as_str(), payload, false)?)
     }
 
-    /// Encodes a trigger, and records it in the account.
-    fn trigger_message(&mut self, sample: SampleId) -> Result<Vec<u8>, GroupError> {
-        let network = self.network.tag();
-        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
-        let mut payload = Vec::new();
-        encode(&Message { header, body: Body::Trigger(sample) }, &Limits::default(), &mut payload)?;
+    /// Encodes a trigger, and records it in the account. Readers of earlier versions get the whole form.
+    fn trigger_message(&mut self, sample: SampleId) -> Vec<u8> {
         self.account.triggered(sample, Instant::now());
-        Ok(payload)
+        let form = Form::for_readers(self.leader_reads_short && self.devices.all_read_short());
+        encode_trigger(form, self.network.tag(), sample)
     }
 
     /// Reads the broker's answer to a trigger.
@@ -277,6 +279,12 @@ impl GroupClient {
                 self.account.settle(notice);
                 GroupEvent::Settled
             }
+            Ok(Topic::Leader) => {
+                let claim = LeaderClaim::read(payload);
+                self.leader_reads_short =
+                    claim.is_ok_and(|claim| claim.state == DeviceState::Up && claim.reads_short());
+                GroupEvent::OtherTopic
+            }
             Ok(Topic::Device(id, leaf)) => {
                 self.devices.receive(id, leaf, payload);
                 GroupEvent::Device
@@ -310,8 +318,8 @@ mod tests {
         content
     }
 
-    /// Connects to a broker that answers the subscriptions of result, settled, birth and status with these codes.
-    async fn refusal(codes: [u8; 4]) -> GroupError {
+    /// Connects to a broker that answers the subscriptions of result, settled, birth, status and leader with these codes.
+    async fn refusal(codes: [u8; 5]) -> GroupError {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let broker = tokio::spawn(async move {
@@ -319,7 +327,7 @@ mod tests {
             packet(&mut stream).await;
             stream.write_all(&[0x20, 3, 0, 0, 0]).await.unwrap();
             let number = packet(&mut stream).await;
-            let suback = [&[0x90, 7, number[0], number[1], 0][..], &codes].concat();
+            let suback = [&[0x90, 8, number[0], number[1], 0][..], &codes].concat();
             stream.write_all(&suback).await.unwrap();
             // The client closes the connection.
             _ = stream.read_to_end(&mut Vec::new()).await;
@@ -340,8 +348,8 @@ mod tests {
     #[tokio::test]
     async fn a_subscription_without_rights_is_named_with_its_topic_and_the_roles_that_have_it() {
         for (codes, topic, role) in [
-            ([0x87, 0, 1, 1], "headwater/v1/plant/gate/result", "the role `operator` or `consumer`"),
-            ([1, 0, 0x87, 1], "headwater/v1/plant/gate/dev/+/birth", "the role `operator` of the group"),
+            ([0x87, 0, 1, 1, 1], "headwater/v1/plant/gate/result", "the role `operator` or `consumer`"),
+            ([1, 0, 0x87, 1, 1], "headwater/v1/plant/gate/dev/+/birth", "the role `operator` of the group"),
         ] {
             let refused = refusal(codes).await;
             assert!(matches!(refused, GroupError::NotAllowed { .. }), "{refused}");
@@ -349,7 +357,7 @@ mod tests {
             assert!(text.contains(topic) && text.contains(role) && text.contains("NotAuthorized"), "{text}");
         }
         // Another reason than rights.
-        let refused = refusal([0x97, 0, 1, 1]).await;
+        let refused = refusal([0x97, 0, 1, 1, 1]).await;
         assert!(matches!(refused, GroupError::Refused { .. }), "{refused}");
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use headwater_link::{ConnectFailure, Endpoint, LinkError};
-use headwater_protocol::EncodeError;
 use thiserror::Error;
 
 /// Roles as words of a sentence.
@@ -63,9 +62,6 @@ pub enum GroupError {
     /// The connection refuses its settings or a message.
     #[error("connection to the broker: {0}")]
     Link(#[from] LinkError),
-    /// A trigger cannot be encoded.
-    #[error("trigger: {0}")]
-    Encode(#[from] EncodeError),
     /// The connection has ended for good.
     #[error("the connection to the broker has ended")]
     Closed,

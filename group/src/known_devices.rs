@@ -44,6 +44,11 @@ impl KnownDevices {
         self.births_up().any(|birth| birth.sample.is_none())
     }
 
+    /// Whether every device that is up reads the short form of triggers. False without a device.
+    pub fn all_read_short(&self) -> bool {
+        self.births_up().next().is_some() && self.births_up().all(Birth::reads_short)
+    }
+
     fn births_up(&self) -> impl Iterator<Item = &Birth> {
         self.by_id.values().filter_map(KnownDevice::birth_up)
     }
@@ -66,7 +71,7 @@ impl KnownDevices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Boot, Slot};
+    use headwater_protocol::{Boot, SHORT_MESSAGES, Slot};
 
     fn id() -> DeviceId {
         DeviceId::new("cam-3").unwrap()
@@ -103,6 +108,26 @@ mod tests {
         assert_eq!((up.network_up(), up.takes_triggers()), (Some(NetworkId([0; 32])), true));
         let down = devices(1, 1, DeviceState::Down);
         assert_eq!((down.network_up(), down.takes_triggers()), (None, false));
+    }
+
+    #[test]
+    fn one_device_of_an_earlier_version_keeps_triggers_whole() {
+        let mut devices = devices(1, 1, DeviceState::Up);
+        assert!(!devices.all_read_short(), "its birth names no capability");
+        let birth = |short: bool| {
+            let mut birth = devices.by_id[&id()].birth.clone().unwrap();
+            birth.capabilities = short.then(|| SHORT_MESSAGES.to_owned()).into_iter().collect();
+            serde_json::to_vec(&birth).unwrap()
+        };
+        let (short, whole) = (birth(true), birth(false));
+        devices.receive(id(), DeviceTopic::Birth, &short);
+        assert!(devices.all_read_short());
+        let other = DeviceId::new("cam-4").unwrap();
+        devices.receive(other.clone(), DeviceTopic::Birth, &whole);
+        assert!(devices.all_read_short(), "the other one is not up");
+        devices.receive(other, DeviceTopic::Status, br#"{"state":"up","boot":1}"#);
+        assert!(!devices.all_read_short());
+        assert!(!KnownDevices::default().all_read_short());
     }
 
     #[test]

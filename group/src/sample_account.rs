@@ -159,6 +159,12 @@ mod tests {
 
     fn decision(sample: u64, class: u16) -> Decision {
         Decision {
+            schema: headwater_protocol::RESULT_SCHEMA,
+            captured_at: None,
+            captured_by: headwater_protocol::TimeSource::Unknown,
+            left: headwater_protocol::LeaveReason::Sure,
+            exits: Vec::new(),
+            missing: Vec::new(),
             sample: SampleId(sample),
             class,
             label: String::new(),

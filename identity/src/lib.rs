@@ -19,9 +19,11 @@ mod member;
 mod mosquitto;
 mod signing;
 mod site;
+mod unfinished;
 
 pub use error::EnrollError;
 pub use member::{Member, Role};
 pub use mosquitto::BrokerOptions;
 pub use signing::{read_signing_key, write_signing_key};
 pub use site::{Issued, Site};
+pub use unfinished::Unfinished;

@@ -15,6 +15,7 @@ use crate::files::{self, PUBLIC, SECRET};
 use crate::issue::{Authority, Revoked, Validity};
 use crate::member::{Member, Role};
 use crate::mosquitto::{self, BrokerOptions};
+use crate::unfinished::Unfinished;
 
 /// Version of `site.json`.
 const FORMAT: u32 = 1;
@@ -26,9 +27,9 @@ const AUTHORITY: &str = "authority.crt";
 const AUTHORITY_KEY: &str = "authority.key";
 const REVOKED: &str = "revoked.crl";
 /// Names of a member's files.
-const CERTIFICATE: &str = "certificate.pem";
-const KEY: &str = "key.pem";
-const MEMBER_AUTHORITY: &str = "authority.pem";
+pub(crate) const CERTIFICATE: &str = "certificate.pem";
+pub(crate) const KEY: &str = "key.pem";
+pub(crate) const MEMBER_AUTHORITY: &str = "authority.pem";
 
 /// A certificate that the authority issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +155,37 @@ impl Site {
         found.cloned().ok_or_else(|| {
             let name = group.map_or_else(|| name.to_owned(), |group| format!("{group}/{name}"));
             self.unknown(name)
+        })
+    }
+
+    /// Folder of the site.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Members that are not revoked, each once.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
+        let issued = &self.record.issued;
+        let newest = issued.iter().enumerate().filter(|(index, own)| {
+            own.revoked.is_none()
+                && !issued[index + 1..].iter().any(|later| later.member.has_subject_of(&own.member))
+        });
+        newest.map(|(_, issued)| &issued.member)
+    }
+
+    /// Folders of all members, revoked ones included.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.record.issued.iter().map(|issued| self.folder_of(&issued.member))
+    }
+
+    /// What is wrong with the files of the authority.
+    pub(crate) fn check_authority(&self) -> Option<Unfinished> {
+        let error = self.authority().err()?;
+        Some(Unfinished {
+            path: self.folder.join(AUTHORITY_KEY),
+            reason: error.to_string(),
+            advice: "put the key and the certificate of one authority there, from a copy of the folder"
+                .into(),
         })
     }
 

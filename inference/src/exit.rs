@@ -38,6 +38,11 @@ impl ExitPolicy {
         }
     }
 
+    /// Threshold for `present` slots as a confidence: a sample leaves from it on.
+    pub fn threshold_confidence(&self, present: u32) -> f32 {
+        1.0 - self.threshold.at(present).get()
+    }
+
     /// Uncertainty of these logits in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
     ///
     /// `None` when the logits include a NaN or `+inf`, or when there are none. Such a sample never leaves.
@@ -297,6 +302,7 @@ mod tests {
         let policy = ExitPolicy { threshold: Threshold::ByPresent(list), ..ExitPolicy::default() };
         assert!(!policy.assess(&[1.0, 0.0], 1).leaves);
         assert!(policy.assess(&[1.0, 0.0], 2).leaves);
+        assert_eq!([1, 2].map(|present| policy.threshold_confidence(present)), [1.0, 0.0]);
     }
 
     #[test]
@@ -346,6 +352,16 @@ mod tests {
             let leaves = |threshold| policy(rule, 1.0, threshold).assess(&logits, 1).leaves;
             prop_assert!(!leaves(a.min(b)) || leaves(a.max(b)));
             prop_assert!(leaves(1.0));
+        }
+
+        #[test]
+        fn a_sample_leaves_from_the_threshold_as_a_confidence_on(logits in logits(), rule in rule(), threshold in 0.0f32..=1.0) {
+            let policy = policy(rule, 1.0, threshold);
+            let Assessment { confidence, leaves, .. } = policy.assess(&logits, 1);
+            let least = policy.threshold_confidence(1);
+            // Both differences from one are rounded, so they may be equal where the uncertainties differ.
+            let is_on_its_side = if leaves { confidence >= least } else { confidence <= least };
+            prop_assert!(is_on_its_side, "{} against {}", confidence, least);
         }
 
         #[test]

@@ -1,13 +1,25 @@
 //! The policy: thresholds and timing. The tier that applies an exit owns its policy; a policy may change while the network stays.
+//!
+//! ```text
+//! policy.json of a bundle (calibrated) ──┐
+//!                                        ├── [`PolicyChanges::apply_to`] ──> policy in effect, named in decisions by its id
+//! policy file of an operator (changes) ──┘
+//! ```
 
-use std::path::Path;
+mod changes;
+mod live;
+mod values;
 
 use headwater_protocol::{Exit, PolicyId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// `policy.json` in a bundle, or a TOML file an operator writes.
+pub use changes::{PolicyChanges, PolicyFileError};
+pub use live::{LivePolicy, Reread};
+pub use values::PolicyDifference;
+
+/// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
@@ -103,7 +115,7 @@ impl Threshold {
 
 /// A threshold as stored. Each number is checked alone, so that an error names the number.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number in [0, 1], or a list of them by number of present slots")]
 enum RawThreshold {
     One(f32),
     ByPresent(Vec<f32>),
@@ -114,6 +126,7 @@ impl TryFrom<RawThreshold> for Threshold {
     fn try_from(raw: RawThreshold) -> Result<Self, PolicyError> {
         Ok(match raw {
             RawThreshold::One(value) => Self::One(ExitThreshold::new(value)?),
+            RawThreshold::ByPresent(values) if values.is_empty() => return Err(PolicyError::NoThreshold),
             RawThreshold::ByPresent(values) => {
                 Self::ByPresent(values.into_iter().map(ExitThreshold::new).collect::<Result<_, _>>()?)
             }
@@ -186,20 +199,18 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
-    /// Reads the file of an operator (TOML): a policy in place of the bundle's, with its id.
+    /// Id of a policy that no bundle stores: that of its values as JSON.
     ///
-    /// # Errors
-    /// The mistake behind the name of the file.
-    pub fn read(path: &Path) -> Result<(Self, PolicyId), String> {
-        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        let policy = read.and_then(|text| Self::parse(&text));
-        policy.map_err(|reason| format!("{}: {reason}", path.display()))
+    /// # Panics
+    /// Never: numbers and names become JSON.
+    pub fn id(&self) -> PolicyId {
+        Self::id_of(&serde_json::to_vec(self).expect("numbers and names become JSON"))
     }
 
-    fn parse(text: &str) -> Result<(Self, PolicyId), String> {
-        let policy: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        policy.check().map_err(|error| error.to_string())?;
-        Ok((policy, Self::id_of(text.as_bytes())))
+    /// The policy with its id, which is that of the calibrated one where nothing differs.
+    pub fn with_id(self, calibrated: &(Self, PolicyId)) -> (Self, PolicyId) {
+        let id = if self == calibrated.0 { calibrated.1 } else { self.id() };
+        (self, id)
     }
 
     /// Rule, temperature and threshold of an exit.
@@ -233,9 +244,7 @@ impl Policy {
             ("deadline_ms", self.deadline_ms),
             ("late_ms", self.late_ms),
         ] {
-            if found == 0 || found > MAX_WAIT_MS {
-                return Err(PolicyError::Wait { key, found });
-            }
+            check_wait(key, found)?;
         }
         if self.deadline_ms < self.window_ms {
             return Err(PolicyError::DeadlineBeforeWindow {
@@ -245,7 +254,7 @@ impl Policy {
         }
         for exit in Exit::ALL {
             if matches!(&self.of(exit).threshold, Threshold::ByPresent(list) if list.is_empty()) {
-                return Err(PolicyError::NoThreshold { exit: exit.name() });
+                return Err(PolicyError::NoThreshold);
             }
         }
         Ok(())
@@ -254,6 +263,10 @@ impl Policy {
 
 /// Largest wait in a policy: one minute, since a header carries ages up to 65,535 ms.
 pub const MAX_WAIT_MS: u32 = 60_000;
+
+fn check_wait(key: &'static str, found: u32) -> Result<(), PolicyError> {
+    if found == 0 || found > MAX_WAIT_MS { Err(PolicyError::Wait { key, found }) } else { Ok(()) }
+}
 
 /// A policy that cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -283,42 +296,13 @@ pub enum PolicyError {
         window_ms: u32,
     },
     /// An empty list of thresholds.
-    #[error(
-        "{exit}.threshold: expected one number or a list by number of present slots, found an empty list"
-    )]
-    NoThreshold {
-        /// Name of the exit.
-        exit: &'static str,
-    },
+    #[error("exit threshold: expected one number or a list by number of present slots, found an empty list")]
+    NoThreshold,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check_mistake(text: &str, expected: &[&str]) {
-        let error = Policy::parse(text).unwrap_err();
-        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
-    }
-
-    #[test]
-    fn thresholds_of_a_file_are_read_and_the_id_is_that_of_the_file() {
-        let text = "[device]\nthreshold = 0.25\n";
-        let (policy, id) = Policy::parse(text).unwrap();
-        assert!(matches!(policy.device.threshold, Threshold::One(threshold) if threshold.get() == 0.25));
-        assert_eq!(id, Policy::id_of(text.as_bytes()));
-    }
-
-    #[test]
-    fn mistakes_of_a_file_are_named() {
-        check_mistake("[device]\nthreshold = 1.5", &["threshold", "1.5", "[0, 1]"]);
-        check_mistake("[device]\nthreshhold = 0.5", &["threshhold", "expected"]);
-        check_mistake("window_ms = 0", &["window_ms", "0"]);
-        check_mistake("[device", &["line 1"]);
-        let missing = Policy::read(Path::new("/nowhere/policy.toml")).unwrap_err();
-        assert!(missing.starts_with("/nowhere/policy.toml: "), "{missing}");
-    }
 
     #[test]
     fn a_threshold_outside_zero_to_one_is_refused_by_name() {

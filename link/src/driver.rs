@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use headwater_transport::tls::ClientIdentity;
-use headwater_transport::{BrokerAccess, Credentials, Secret};
+use headwater_transport::{Credentials, Secret};
 use rumqttc::{
     AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
     SubAck, SubscribeFilter, SubscribeReasonCode,
@@ -17,10 +16,11 @@ use rumqttc::{
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
+use crate::alias_start::AliasStart;
 use crate::backoff::{Backoff, random};
 use crate::counts::count;
 use crate::end_reason;
-use crate::failure::{Attempt, ConnectFailure, Progress, ShownIdentity};
+use crate::failure::{Attempt, ConnectFailure, Progress};
 use crate::handle::{Incoming, Shared};
 use crate::outage::{Outage, OutageLength};
 use crate::refused_publication::RefusalReporter;
@@ -36,6 +36,7 @@ pub(crate) struct Driver {
     /// The present outage, which is logged again from time to time.
     pub(crate) outage: Outage,
     pub(crate) refusals: RefusalReporter,
+    pub(crate) aliases: AliasStart,
 }
 
 /// Progress of a connection.
@@ -105,6 +106,9 @@ impl Driver {
                 }
                 Event::Outgoing(Outgoing::Publish(_)) => {
                     count(&self.shared.counters.written);
+                    if let Some(max) = self.aliases.published() {
+                        self.events.state.set_broker_topic_alias_max(max);
+                    }
                     Ok(())
                 }
                 Event::Outgoing(Outgoing::Disconnect) if *self.closing.borrow() => return End::Closed,
@@ -131,20 +135,12 @@ impl Driver {
     }
 
     fn failure_of(&self, error: &ConnectionError, stage: Stage) -> ConnectFailure {
-        let BrokerAccess { address, identity, credentials } = &self.shared.config.broker;
         let progress = match stage {
             Stage::Connecting if self.shared.is_open.load(Ordering::Relaxed) => Progress::Open,
             Stage::Connecting => Progress::Opening,
             Stage::Subscribing { .. } | Stage::Connected { .. } => Progress::Accepted,
         };
-        let uses_tls = address.scheme().uses_tls();
-        let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
-        let shown = match credentials {
-            Some(_) => ShownIdentity::User,
-            None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
-            None => ShownIdentity::Nobody,
-        };
-        ConnectFailure::of(error, &Attempt { progress, uses_tls, shown })
+        ConnectFailure::of(error, &Attempt::new(&self.shared.config.broker, progress))
     }
 
     /// Notes why there is no connection, for the owner; returns the reason for the log.
@@ -158,6 +154,9 @@ impl Driver {
     async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
         let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
+        let max_aliases = self.events.state.broker_topic_alias_max();
+        let max_now = self.aliases.accepted(max_aliases, self.shared.config.retained.len());
+        self.events.state.set_broker_topic_alias_max(max_now);
         if self.shared.config.subscriptions.is_empty() {
             return self.on_ready(stage).await;
         }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use headwater_transport::tls::HandshakeRefused;
+use headwater_transport::BrokerAccess;
+use headwater_transport::tls::{ClientIdentity, HandshakeRefused};
 use rumqttc::{ConnectReturnCode as Code, ConnectionError, StateError, mqttbytes};
 use thiserror::Error;
 
@@ -60,6 +61,21 @@ pub(crate) struct Attempt {
     pub(crate) uses_tls: bool,
     /// Kind of identity that the client shows the broker.
     pub(crate) shown: ShownIdentity,
+}
+
+impl Attempt {
+    /// The circumstances of a connection to this broker.
+    pub(crate) fn new(broker: &BrokerAccess, progress: Progress) -> Self {
+        let BrokerAccess { address, identity, credentials } = broker;
+        let uses_tls = address.scheme().uses_tls();
+        let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
+        let shown = match credentials {
+            Some(_) => ShownIdentity::User,
+            None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
+            None => ShownIdentity::Nobody,
+        };
+        Self { progress, uses_tls, shown }
+    }
 }
 
 /// Progress of a connection until it failed.

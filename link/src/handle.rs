@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::acknowledgement::Acknowledgement;
+use crate::alias_start::AliasStart;
 use crate::backoff::Backoff;
 use crate::config::{LinkConfig, QoS, RetainedMessage};
 use crate::counts::{Counters, LinkCounts, count};
@@ -85,7 +86,7 @@ struct Inner {
     refusals: RefusalReporter,
 }
 
-/// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, no properties.
+/// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, the topic's alias.
 const PUBLISH_OVERHEAD_BYTES: usize = 16;
 
 /// Packets of the driver itself that the client's queue must take beside the owner's messages.
@@ -126,6 +127,7 @@ impl Link {
             backoff: Backoff::new(),
             outage: Outage::default(),
             refusals: refusals.clone(),
+            aliases: AliasStart::default(),
         };
         let driver = tokio::spawn(driver.run()).abort_handle();
         Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver, refusals }) }, receiver))

@@ -10,6 +10,7 @@
 //! ```
 
 mod acknowledgement;
+mod alias_start;
 mod backoff;
 #[cfg(feature = "broker")]
 pub mod broker;
@@ -22,6 +23,7 @@ mod failure;
 mod handle;
 mod options;
 mod outage;
+mod probe;
 mod refused_publication;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -33,4 +35,5 @@ pub use error::LinkError;
 pub use failure::ConnectFailure;
 pub use handle::{Incoming, Link};
 pub use headwater_transport::{Endpoint, WireBytes};
+pub use probe::{BrokerLimits, BrokerProbe, RefusedSubscription, probe};
 pub use refused_publication::PublishRefusal;

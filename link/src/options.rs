@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use headwater_transport::Connector;
-use rumqttc::{LastWill, MqttOptions};
+use rumqttc::{LastWill, MqttOptions, TopicAliasPolicy};
 
 use crate::config::LinkConfig;
 
@@ -38,7 +38,9 @@ pub(crate) fn mqtt_options(
         .set_read_batch_size(BATCH)
         .set_max_packet_size(Some(max_packet_bytes(config)))
         // The client allocates this many slots at its start: its default of 65,535 takes 13 MB.
-        .set_outgoing_inflight_upper_limit(MAX_UNACKNOWLEDGED);
+        .set_outgoing_inflight_upper_limit(MAX_UNACKNOWLEDGED)
+        // A topic that has an alias keeps it until the connection ends. The driver says from when on topics take one.
+        .set_topic_alias_policy(TopicAliasPolicy::Monotonic);
     // `topic_alias_max` stays unset: the client loses the topic of a message with a broker's alias (rumqttc 0.25 to 0.34).
     if let Some(will) = &config.last_will {
         let payload = will.payload.to_vec();

@@ -21,10 +21,37 @@ async fn a_message_comes_back_and_its_bytes_are_counted() {
     let (topic, payload, retain) = next_message(&mut incoming).await;
     assert_eq!((topic.as_str(), payload.as_ref(), retain), ("round/trip", [7u8; 100].as_slice(), false));
     let after = link.wire();
-    // Fixed header 2, topic 2 + 10, property length 1, payload 100.
-    assert_eq!(after.sent - before.sent, 115);
+    // Fixed header 2, topic 2 + 10, property length 1, alias 3, payload 100; the broker sends no alias.
+    assert_eq!(after.sent - before.sent, 118);
     assert_eq!(after.received - before.received, 115);
     assert_eq!((link.counts().accepted, link.counts().written), (1, 1));
+}
+
+#[tokio::test]
+async fn a_topic_that_was_sent_goes_as_its_alias_until_the_connection_ends() {
+    let proxy = TcpProxy::to(broker()).await.expect("a free port");
+    let mut config = LinkConfig::new(proxy.address(), "alias").subscribe("alias/+", QoS::AtMostOnce);
+    config.retained.push(RetainedMessage::new("alias-status", "up"));
+    let (link, mut incoming) = connected(config).await;
+    for connection in 1..=2 {
+        // Its answer comes after that to the retained message, so all bytes of the beginning are written.
+        let mut taken = link.publish_acknowledged("alias-other", "x", false).expect("connected");
+        timeout(MAX_WAIT, taken.wait()).await.expect("in time");
+        // Fixed header 2, length of the topic 2, properties 1, payload 1, and the number of a message at `QoS` 1: 2.
+        for (topic, qos, expected) in [
+            ("alias/a", QoS::AtMostOnce, 6 + 3 + 7),
+            ("alias/b", QoS::AtLeastOnce, 8 + 3 + 7),
+            ("alias/a", QoS::AtLeastOnce, 8 + 3),
+            ("alias/b", QoS::AtMostOnce, 6 + 3),
+        ] {
+            let before = link.wire().sent;
+            link.publish(topic, "x", qos, false).expect("connected");
+            assert_eq!(next_message(&mut incoming).await.0, topic, "connection {connection}");
+            assert_eq!(link.wire().sent - before, expected, "{topic} on connection {connection}");
+        }
+        proxy.cut();
+        until_connected(&mut incoming).await;
+    }
 }
 
 #[tokio::test]

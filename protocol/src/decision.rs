@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::exit_record::{AppliedExit, LeaveReason, TimeSource};
 use crate::ids::{NetworkId, PolicyId, SampleId};
 use crate::presence::Presence;
+use crate::utc_time::UtcTime;
+
+/// Version of the decision's form, counted up when a field changes its meaning or goes. New fields alone do not change it.
+pub const RESULT_SCHEMA: u16 = 2;
 
 /// Where a sample left the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// Head on the device, in networks of one device.
@@ -38,6 +44,7 @@ impl Exit {
 
 /// Reason why an answer may differ from that of the complete network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Degraded {
     /// The cloud did not answer in time.
@@ -50,10 +57,15 @@ pub enum Degraded {
     CloudBreakerOpen,
     /// A device with a view did not deliver its features in time.
     FeaturesMissing,
+    /// A slot had no device that answered in time.
+    DeviceMissing,
     /// No device had a view, so the class prior answered.
     NoView,
     /// The sample's first message came from a spool, or after the sample's deadline.
     Late,
+    /// A reason of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Degraded {
@@ -65,8 +77,10 @@ impl Degraded {
             Self::CloudUnreachable => "cloud_unreachable",
             Self::CloudBreakerOpen => "cloud_breaker_open",
             Self::FeaturesMissing => "features_missing",
+            Self::DeviceMissing => "device_missing",
             Self::NoView => "no_view",
             Self::Late => "late",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -126,9 +140,19 @@ impl Dropped {
 
 /// The answer to one sample. A sample never has two different decisions; a revision is sent apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Decision {
+    /// Version of this form: [`RESULT_SCHEMA`], or 1 in decisions of earlier versions, which do not name it.
+    #[serde(default = "first_schema", skip_serializing_if = "is_first_schema")]
+    pub schema: u16,
     /// The sample.
     pub sample: SampleId,
+    /// Time of capture; `None` where no device in time told it, as for triggered samples from a spool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured_at: Option<UtcTime>,
+    /// Origin of the capture time.
+    #[serde(default, skip_serializing_if = "TimeSource::is_unknown")]
+    pub captured_by: TimeSource,
     /// Index of the class in the network's labels.
     pub class: u16,
     /// Name of the class in the network's labels.
@@ -137,8 +161,17 @@ pub struct Decision {
     pub confidence: f32,
     /// Exit at which the sample left; the shallowest one with [`Degraded::NoView`], where no exit was applied.
     pub exit: Exit,
+    /// Reason why the sample left there.
+    #[serde(default, skip_serializing_if = "LeaveReason::is_unknown")]
+    pub left: LeaveReason,
+    /// Every exit that was applied, shallowest first; none with [`Degraded::NoView`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<AppliedExit>,
     /// View of each slot at that exit.
     pub presence: Presence,
+    /// Names of the devices whose slots are missing in `presence`, in the order of the slots; `slot 3` where no device is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Reasons why the answer may differ from that of the complete network; usually none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<Degraded>,
@@ -152,8 +185,30 @@ pub struct Decision {
     pub bytes: HopBytes,
 }
 
+/// Form of the decisions that do not name their form.
+const fn first_schema() -> u16 {
+    1
+}
+
+fn is_first_schema(schema: &u16) -> bool {
+    *schema == first_schema()
+}
+
+/// The message on `result`: a decision, and whether it may have been published before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResultMessage {
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// Whether the leader publishes the decision again, unchanged: after a restart, or where the broker has not acknowledged it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub republished: bool,
+}
+
 /// Microseconds from capture to the end of each stage; 0 for a stage that the sample did not reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stages {
     /// First message at the leader: its age at sending in ms, as the device wrote it.
     pub opened_us: u64,
@@ -172,6 +227,7 @@ pub struct Stages {
 
 /// Bytes of message bodies that the sample needed on each hop. `edge` in a field's name is the aggregator's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopBytes {
     /// Hop from the devices to the leader or an edge.
     pub device_edge: u64,
@@ -186,6 +242,7 @@ pub struct HopBytes {
 ///
 /// In JSON the reasons of the first version stand in `dropped`, the others in `dropped_otherwise`: earlier programs read the account too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "SettledJson", into = "SettledJson")]
 pub struct Settled {
     /// Every sample up to this id that was opened in time is decided or dropped, or awaited after a restart.
@@ -198,6 +255,7 @@ pub struct Settled {
 
 /// JSON form of [`Settled`].
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct SettledJson {
     highest: SampleId,
     decided: u64,
@@ -236,6 +294,7 @@ impl From<Settled> for SettledJson {
 /// samples again, marked late, until it reads their ids. Leaders of earlier versions send no `closed`. Their `highest` holds for samples that
 /// a device sent on its present connection, from `since` on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettledNotice {
     /// The account.
     #[serde(flatten)]
@@ -272,14 +331,76 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// A decision of a network with six devices, one of them missing, as an earlier version journalled it.
+    const FIRST_SCHEMA: &str = r#"{"sample":1763856000123,"class":3,"label":"dress","confidence":0.9374,"exit":"cloud","presence":["present","not_in_view","present","missing","present","present"],"degraded":["features_missing"],"network":"1f0c2d0000000000000000000000000000000000000000000000000000000000","policy":"83aa1c0000000000","stages":{"opened_us":900,"window_us":2400,"features_us":4100,"edge_us":0,"cloud_us":9400,"decided_us":9450},"bytes":{"device_edge":660,"edge_leader":0,"edge_cloud":606}}"#;
+
+    #[test]
+    fn a_decision_of_the_first_form_is_read_and_written_unchanged() {
+        let decision: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
+        assert_eq!((decision.schema, decision.captured_at, decision.left), (1, None, LeaveReason::Unknown));
+        assert_eq!(serde_json::to_string(&decision).unwrap(), FIRST_SCHEMA);
+    }
+
+    #[test]
+    fn a_decision_says_when_why_and_without_whom_in_few_bytes() {
+        let first: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
+        let local = AppliedExit { exit: Exit::Local, confidence: 0.4127, threshold_confidence: Some(0.7) };
+        let cloud = AppliedExit { exit: Exit::Cloud, confidence: 0.9374, threshold_confidence: None };
+        let decision = Decision {
+            schema: RESULT_SCHEMA,
+            captured_at: UtcTime::from_ms(first.sample.0),
+            captured_by: TimeSource::Source,
+            left: LeaveReason::LastExit,
+            exits: vec![local, cloud],
+            missing: vec!["cam-3".into()],
+            ..first
+        };
+        let text = serde_json::to_string(&decision).unwrap();
+        let new = r#"{"schema":2,"sample":1763856000123,"captured_at":"2025-11-23T00:00:00.123Z","captured_by":"source","class":3,"#;
+        assert!(text.starts_with(new), "{text}");
+        let new = r#""exit":"cloud","left":"last_exit","exits":[{"exit":"local","confidence":0.4127,"threshold_confidence":0.7},{"exit":"cloud","confidence":0.9374}],"presence""#;
+        assert!(text.contains(new), "{text}");
+        assert!(text.contains(r#""missing":["cam-3"],"degraded""#), "{text}");
+        assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+        // Bytes of a line in the journal: the first form, and this one at two exits with a missing device and at one without.
+        let sure = Decision { exits: vec![local], missing: Vec::new(), left: LeaveReason::Sure, ..decision };
+        let sure_bytes = serde_json::to_string(&sure).unwrap().len();
+        assert_eq!((FIRST_SCHEMA.len(), text.len(), sure_bytes), (469, 694, 632));
+    }
+
+    #[test]
+    fn a_result_is_a_decision_and_a_repeat_carries_its_mark() {
+        let decision: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
+        let first = ResultMessage { decision, republished: false };
+        assert_eq!(serde_json::to_string(&first).unwrap(), FIRST_SCHEMA);
+        let repeat = ResultMessage { republished: true, ..first.clone() };
+        let text = serde_json::to_string(&repeat).unwrap();
+        assert_eq!(text, format!("{},\"republished\":true}}", FIRST_SCHEMA.strip_suffix('}').unwrap()));
+        for message in [first, repeat] {
+            let text = serde_json::to_string(&message).unwrap();
+            assert_eq!(serde_json::from_str::<ResultMessage>(&text).unwrap(), message);
+        }
+    }
+
     #[test]
     fn names_equal_the_json() {
         for exit in Exit::ALL {
             assert_eq!(serde_json::to_value(exit).unwrap(), json!(exit.name()));
         }
-        for reason in [Degraded::CloudTimeout, Degraded::NoView, Degraded::FeaturesMissing, Degraded::Late] {
+        for reason in [
+            Degraded::CloudTimeout,
+            Degraded::CloudRefused,
+            Degraded::CloudUnreachable,
+            Degraded::CloudBreakerOpen,
+            Degraded::FeaturesMissing,
+            Degraded::DeviceMissing,
+            Degraded::NoView,
+            Degraded::Late,
+            Degraded::Unknown,
+        ] {
             assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
         }
+        assert_eq!(serde_json::from_value::<Degraded>(json!("foggy")).unwrap(), Degraded::Unknown);
         for reason in Dropped::KNOWN.into_iter().chain([Dropped::Unknown]) {
             assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
             assert_eq!(Dropped::from_name(reason.name()), reason);

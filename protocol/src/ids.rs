@@ -8,6 +8,7 @@ use thiserror::Error;
 
 /// Id of one event seen by a group. Ids of a group only grow; they never restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct SampleId(pub u64);
 
@@ -32,6 +33,7 @@ impl fmt::Display for SampleId {
 
 /// Position of a device in the trained network, `0..N`; each slot has its own weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 63)))]
 #[serde(try_from = "u8")]
 pub struct Slot(u8);
 
@@ -77,6 +79,7 @@ impl fmt::Display for Slot {
 
 /// Position of an edge in the trained network, `0..E`; each edge has its own section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 63)))]
 #[serde(try_from = "u8")]
 pub struct EdgeIndex(u8);
 
@@ -126,11 +129,13 @@ pub enum Source {}
 
 /// Number of a device's start; it wraps. Messages of an earlier start have another number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Boot(pub u16);
 
 /// SHA-256 of a bundle's `network.json` as stored. All tiers of a group must have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("pattern" = "^[0-9a-f]{64}$")))]
 #[serde(try_from = "String", into = "String")]
 pub struct NetworkId(pub [u8; 32]);
 
@@ -156,8 +161,10 @@ impl fmt::Display for NetworkTag {
     }
 }
 
-/// First eight bytes of the SHA-256 of a policy as stored. A decision names the policy it was made under.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// First eight bytes of the SHA-256 of a policy: as its bundle stores the policy, or of the values in effect where a file changes some. A
+/// decision names the policy that it was made under.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("pattern" = "^[0-9a-f]{16}$")))]
 #[serde(try_from = "String", into = "String")]
 pub struct PolicyId(pub [u8; 8]);
 
@@ -210,6 +217,11 @@ macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(
+            feature = "schema",
+            derive(schemars::JsonSchema),
+            schemars(extend("pattern" = "^[A-Za-z0-9._-]{1,64}$"))
+        )]
         #[serde(try_from = "String")]
         pub struct $name(String);
 

@@ -6,17 +6,27 @@
 mod bit_set;
 pub mod bits;
 mod decision;
+mod exit_record;
 mod fault;
+mod group_message;
 mod ids;
 mod message;
 mod notice;
 mod presence;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod topic;
+mod trigger;
+mod utc_time;
 pub mod v2;
 
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
-pub use decision::{Decision, Degraded, Dropped, Exit, HopBytes, Settled, SettledNotice, Stages};
+pub use decision::{
+    Decision, Degraded, Dropped, Exit, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
+};
+pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
+pub use group_message::{Form, SHORT_MESSAGES, encode_request, encode_trigger};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId,
     Slot, Source, VerifyingKey,
@@ -28,3 +38,5 @@ pub use message::{
 pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};
 pub use presence::{Presence, SlotPresence};
 pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};
+pub use trigger::{Trigger, TriggerMessage};
+pub use utc_time::{TimeError, UtcTime};

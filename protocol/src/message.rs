@@ -21,13 +21,15 @@
 //! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
 //! | `edge_features` | slots in it, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
 //!
-//! Device, boot, kind and sample identify a message; duplicates are normal.
+//! Device, boot, kind and sample identify a message; duplicates are normal. Triggers and requests have a short form too
+//! (`group_message.rs`).
 
 use thiserror::Error;
 
 use crate::bit_set::SlotSet;
 use crate::bits;
 use crate::fault::Fault;
+use crate::group_message::{FLAG_SHORT, decode_short};
 use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
 
 /// Version of the binary messages of this build.
@@ -224,7 +226,7 @@ impl Kind {
         Self::NAMES[self as usize - 1].1
     }
 
-    fn from_bits(bits: u8) -> Option<Self> {
+    pub(crate) fn from_bits(bits: u8) -> Option<Self> {
         Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)
     }
 }
@@ -276,6 +278,9 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
 pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, DecodeError> {
     if payload.len() > limits.largest_payload() {
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
+    }
+    if payload.get(1) == Some(&FLAG_SHORT) {
+        return decode_short(payload);
     }
     let Some((head, rest)) = payload.split_first_chunk::<HEADER_BYTES>() else {
         return Err(DecodeError::Truncated(payload.len()));
@@ -412,6 +417,12 @@ pub enum DecodeError {
         /// Whole id in the body.
         body: SampleId,
     },
+    /// A short message that is not as short as it can be.
+    #[error("short {kind} message: expected no zero byte at its end, found one")]
+    ZeroAtEnd {
+        /// Kind of the message.
+        kind: &'static str,
+    },
     /// A score that is NaN or infinite.
     #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,
@@ -424,6 +435,12 @@ pub enum DecodeError {
     /// Bits set after the last feature.
     #[error("features message: expected zero bits after the last feature, found ones")]
     TailBits,
+    /// A binary message of another kind on the topic of triggers.
+    #[error("trigger: a {0} message does not belong here")]
+    NotATrigger(&'static str),
+    /// A trigger in JSON that cannot be read; the reason is clipped.
+    #[error("trigger: expected JSON such as {{\"sample\": 17}}: {0}")]
+    TriggerJson(String),
 }
 
 impl DecodeError {

@@ -4,10 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::group_message::SHORT_MESSAGES;
 use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, SampleId, Slot, clipped};
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// Up or down.
     pub state: DeviceState,
@@ -17,6 +19,7 @@ pub struct Status {
 
 /// Whether a device or an edge is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
     /// The connection stands.
@@ -27,6 +30,7 @@ pub enum DeviceState {
 
 /// Message on `dev/{id}/birth`, retained: identity of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Birth {
     /// Id of the device, as in the topic.
     pub device: DeviceId,
@@ -50,8 +54,20 @@ pub struct Birth {
     pub capabilities: Vec<String>,
 }
 
+impl Birth {
+    /// Whether the device reads the short form of triggers and requests.
+    pub fn reads_short(&self) -> bool {
+        reads_short(&self.capabilities)
+    }
+}
+
+fn reads_short(capabilities: &[String]) -> bool {
+    capabilities.iter().any(|name| name == SHORT_MESSAGES)
+}
+
 /// How the devices of a group number their samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Numbering {
     /// Capture time divided by the period.
@@ -77,6 +93,7 @@ impl fmt::Display for Numbering {
 
 /// Message on `edge/{id}/status`, retained; the `down` form is the edge's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeStatus {
     /// Up or down.
     pub state: DeviceState,
@@ -92,6 +109,7 @@ pub struct EdgeStatus {
 
 /// Message on `leader`, retained: the process that leads the group. The `down` form is its last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaderClaim {
     /// The leader; a restart with the same journal is the same instance.
     pub instance: InstanceId,
@@ -109,16 +127,25 @@ pub struct LeaderClaim {
     /// Number of this publication under the claim; a leader publishes its claim every few seconds.
     #[serde(default)]
     pub beat: u64,
+    /// Optional features of the protocol that the leader and the edges of the group support; readers ignore names that they do not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
 }
 
 /// Name of a leader: a random number that stays with its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("pattern" = "^[0-9a-f]{16}$")))]
 #[serde(try_from = "String", into = "String")]
 pub struct InstanceId(pub u64);
 
 impl LeaderClaim {
     /// Largest term; it is exact in every reader of JSON.
     pub const MAX_TERM: u64 = 1 << 53;
+
+    /// Whether the leader and the edges of the group read the short form of triggers.
+    pub fn reads_short(&self) -> bool {
+        reads_short(&self.capabilities)
+    }
 
     /// Reads a claim.
     ///
@@ -169,6 +196,7 @@ mod tests {
             software: "test/1".into(),
             since: "2026-11-22T23:45:40Z".into(),
             beat: 7,
+            capabilities: Vec::new(),
         }
     }
 

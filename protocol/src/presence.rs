@@ -7,6 +7,7 @@ use crate::ids::Slot;
 
 /// Contribution of one slot to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SlotPresence {
     /// The slot sent a summary.
@@ -19,6 +20,7 @@ pub enum SlotPresence {
 
 /// The [`SlotPresence`] of every slot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Vec<SlotPresence>", into = "Vec<SlotPresence>")]
 pub struct Presence {
     slots: u8,
@@ -78,6 +80,11 @@ impl Presence {
         u32::from(self.slots) - self.answered().len() as u32
     }
 
+    /// Slots that are down, late or refused, in order.
+    pub fn missing_slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        Slot::first(self.slots()).filter(|slot| !self.answered().contains(*slot))
+    }
+
     /// Slots that sent a summary.
     pub fn present(&self) -> SlotSet {
         self.present
@@ -131,6 +138,7 @@ mod tests {
         presence.set(Slot::new(2).unwrap(), SlotPresence::NotInView);
         assert_eq!((presence.present_count(), presence.missing_count()), (1, 1));
         assert_eq!(presence.get(Slot::new(1).unwrap()), SlotPresence::Missing);
+        assert_eq!(presence.missing_slots().collect::<Vec<_>>(), [Slot::new(1).unwrap()]);
         assert_eq!((presence.present().bits(), presence.answered().bits()), (0b001, 0b101));
     }
 

@@ -1,8 +1,8 @@
 //! Messages against hostile bytes: every message survives encoding, other bytes are refused.
 
 use headwater_protocol::{
-    Body, Boot, DecodeError, DeviceDecision, HEADER_BYTES, Header, Limits, Message, NetworkTag, PolicyId,
-    SampleId, SlotSet, decode, encode,
+    Body, Boot, DecodeError, DeviceDecision, Form, HEADER_BYTES, Header, Limits, Message, NetworkTag,
+    PolicyId, SampleId, SlotSet, decode, encode, encode_request, encode_trigger,
 };
 use proptest::prelude::*;
 
@@ -122,8 +122,18 @@ proptest! {
         if let Ok(message) = decode(&bytes, &LIMITS) {
             let mut again = Vec::new();
             encode(&message, &LIMITS, &mut again).unwrap();
-            prop_assert_eq!(again, bytes);
+            prop_assert!(again == bytes || short(&message).is_some_and(|short| short == bytes));
         }
+    }
+}
+
+/// The short form of a trigger or a request.
+fn short(Message { header, body }: &Message<'_>) -> Option<Vec<u8>> {
+    let low = SampleId(header.sample_low.into());
+    match *body {
+        Body::Trigger(sample) => Some(encode_trigger(Form::Short, header.network, sample)),
+        Body::Request(slots) => Some(encode_request(Form::Short, header.network, low, slots)),
+        _ => None,
     }
 }
 

@@ -26,7 +26,9 @@ mod values;
 
 pub use conf::Conf;
 pub use declared::Declared;
-pub use load::{Loaded, Origin, Settings, Stop, Value, defaults, keys, load, load_with_tables, print_result};
+pub use load::{
+    Loaded, Origin, Settings, Stop, Value, checked_live, defaults, keys, load, load_with_tables, print_result,
+};
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;

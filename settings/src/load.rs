@@ -9,6 +9,7 @@ use conf::Conf;
 use conf::introspection::{ConfigEvent, ValueSource};
 use toml::Value as Toml;
 
+use crate::AdminSettings;
 use crate::declared::Declared;
 use crate::misfits::{forget, is_given, misfits};
 use crate::mistakes::{mistakes_of, refuse_unclear_switches, refuse_unknown, rename, unknown_variables};
@@ -31,7 +32,7 @@ pub trait Settings: Conf {
     const OTHER_VARIABLES: &'static [&'static str] = &[];
 
     /// Keys of settings whose flag has no value.
-    const SWITCHES: &'static [&'static str] = &["insecure"];
+    const SWITCHES: &'static [&'static str] = &["insecure", "admin.remote"];
 
     /// Mistakes of settings that are right alone and do not fit each other: key, expected, found.
     fn check(&self) -> Vec<String> {
@@ -113,6 +114,17 @@ pub fn print_result(program: &str, text: &str) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_error(&format!("{program}: writing to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends a program that was asked whether the running one is live: 0, or 1 with the reason on standard error.
+pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
+    match admin.check_live() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            print_error(&format!("{program}: {reason}"));
             ExitCode::FAILURE
         }
     }

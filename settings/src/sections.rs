@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use conf::Conf;
-use headwater_telemetry::{FilterError, LogFormat, check_filter};
+use headwater_telemetry::{FilterError, LogFormat, check_filter, check_live};
 use headwater_transport::{Credentials, Endpoint, Secret};
 
 use crate::values::word;
@@ -19,6 +19,10 @@ pub struct CommandLine {
     /// Checks the settings, prints those in effect with where each came from, and ends: 0, or 2 with every mistake.
     #[conf(long)]
     pub check_config: bool,
+    /// Asks the admin port of the running program with the same settings whether the program is live, and ends: 0, or 1 with the reason. For
+    /// the health checks of containers.
+    #[conf(long)]
+    pub check_live: bool,
 }
 
 /// Section `[broker]`.
@@ -91,9 +95,32 @@ pub struct LogSettings {
 /// Section `[admin]`.
 #[derive(Clone, Debug, Conf)]
 pub struct AdminSettings {
-    /// Address of the admin listener (metrics at /metrics); port 0 takes a free one. Left out: no listener.
+    /// Address of the admin port, which only tells: /status, /metrics, /live, /ready. Port 0 takes a free one. Left out: no admin port.
     #[conf(long, env)]
     pub listen: Option<SocketAddr>,
+    /// Allows an admin port beyond this machine. The port has neither TLS nor passwords: whoever reaches it reads states and counts.
+    #[conf(long, env)]
+    pub remote: bool,
+}
+
+impl AdminSettings {
+    /// The mistake of an address beyond this machine that is not allowed.
+    pub fn check(&self) -> Option<String> {
+        let beyond = self.listen.filter(|listen| !listen.ip().is_loopback() && !self.remote)?;
+        Some(format!(
+            "admin.listen: expected an address of this machine alone (127.0.0.1 or ::1), found {beyond}; admin.remote = true allows others to \
+             read states and counts without a password"
+        ))
+    }
+
+    /// Asks the running program whether it is live.
+    ///
+    /// # Errors
+    /// Why not, or that there is no admin port to ask.
+    pub fn check_live(&self) -> Result<(), String> {
+        let missing = "admin.listen: missing; --check-live asks the admin port of the running program";
+        check_live(self.listen.ok_or(missing)?)
+    }
 }
 
 fn log_filter(text: &str) -> Result<String, FilterError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use toml::Value as Toml;
 
@@ -21,6 +21,12 @@ impl Sources {
         // A name that is no UTF-8 is the name of no setting.
         let environment = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Self { arguments: std::env::args_os().collect(), environment: environment.collect(), file: None }
+    }
+
+    /// A settings file alone, as a program would read it: no arguments, no environment.
+    pub fn of_file(path: &Path) -> Self {
+        let arguments = ["program".into(), "--config".into(), path.into()];
+        Self { arguments: arguments.into(), ..Self::default() }
     }
 
     /// The file's tables; empty without a file.

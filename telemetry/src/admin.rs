@@ -1,10 +1,11 @@
-//! The admin port: `/metrics` for Prometheus, `/live` for a supervisor of processes, `/ready` for a balancer.
+//! The admin port, which only tells: `/status` for people and programs, `/metrics` for Prometheus, `/live` for a supervisor of processes,
+//! `/ready` for a balancer.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_transport::{ClosedConnections, ServerLimits, listen, serve};
@@ -12,6 +13,9 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -52,7 +56,24 @@ pub trait Health: Send + Sync + 'static {
             Liveness::Failed(reason) => Some(reason),
         }
     }
+
+    /// The service's own part of `/status`. It names no secret.
+    fn status(&self) -> Map<String, Value> {
+        Map::new()
+    }
 }
+
+/// The program behind an admin port, for `/status`.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Name of the program.
+    pub name: &'static str,
+    /// Version of the program.
+    pub version: &'static str,
+}
+
+/// Version of the JSON of `/status`. A field that is added does not change the version.
+pub const STATUS_SCHEMA: u32 = 1;
 
 impl<F: Fn() -> Liveness + Send + Sync + 'static> Health for F {
     fn liveness(&self) -> Liveness {
@@ -85,19 +106,21 @@ impl AdminServer {
     /// The system's error when the address is not available.
     pub async fn start(
         address: Option<SocketAddr>,
+        program: Program,
         metrics: Metrics,
-        health: impl Health,
+        health: Arc<dyn Health>,
     ) -> io::Result<Option<Self>> {
         let Some(address) = address else { return Ok(None) };
         let listener = listen(address).await?;
         let address = listener.local_addr()?;
-        let (health, closed) = (Arc::new(health), Arc::new(ClosedConnections::default()));
+        let closed = Arc::new(ClosedConnections::default());
+        let port = Arc::new(Port { program, start: Instant::now(), metrics: metrics.clone(), health });
         let counts = Arc::clone(&closed);
         metrics.register_report(&CLOSED, &[], move || Arc::clone(&counts));
         let service = move || {
-            let (metrics, health) = (metrics.clone(), Arc::clone(&health));
+            let port = Arc::clone(&port);
             service_fn(move |request: hyper::Request<_>| {
-                let answer = answer(request.method(), request.uri().path(), &metrics, &*health);
+                let answer = port.answer(request.method(), request.uri().path());
                 async move { Ok::<_, Infallible>(answer) }
             })
         };
@@ -118,24 +141,63 @@ impl Drop for AdminServer {
     }
 }
 
-fn answer(method: &Method, path: &str, metrics: &Metrics, health: &dyn Health) -> Response<Full<Bytes>> {
-    let (status, kind, body) = match (method, path) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_CONTENT_TYPE, metrics.text()),
-        (&Method::GET, "/live") => match health.liveness() {
-            Liveness::Live => (StatusCode::OK, "text/plain", "live\n".into()),
-            Liveness::Failed(reason) => unavailable("failed", &reason),
-        },
-        (&Method::GET, "/ready") => match health.unready_reason() {
-            None => (StatusCode::OK, "text/plain", "ready\n".into()),
-            Some(reason) => unavailable("not ready", &reason),
-        },
-        (&Method::GET, _) => (StatusCode::NOT_FOUND, "text/plain", "see /metrics, /live and /ready\n".into()),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "expected GET\n".into()),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+/// What the port tells of.
+struct Port {
+    program: Program,
+    start: Instant,
+    metrics: Metrics,
+    health: Arc<dyn Health>,
+}
+
+impl Port {
+    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+        let (status, kind, body) = match (method, path) {
+            (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_CONTENT_TYPE, self.metrics.text()),
+            (&Method::GET, "/status") => (StatusCode::OK, "application/json", self.status()),
+            (&Method::GET, "/live") => match self.health.liveness() {
+                Liveness::Live => (StatusCode::OK, "text/plain", "live\n".into()),
+                Liveness::Failed(reason) => unavailable("failed", &reason),
+            },
+            (&Method::GET, "/ready") => match self.health.unready_reason() {
+                None => (StatusCode::OK, "text/plain", "ready\n".into()),
+                Some(reason) => unavailable("not ready", &reason),
+            },
+            (&Method::GET, _) => {
+                (StatusCode::NOT_FOUND, "text/plain", "see /status, /metrics, /live and /ready\n".into())
+            }
+            _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "expected GET\n".into()),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+
+    /// The JSON of `/status`: the program, its health, and the service's own part.
+    fn status(&self) -> String {
+        let unready = self.health.unready_reason();
+        let is_live = self.health.liveness() == Liveness::Live;
+        let mut status = json!({
+            "schema": STATUS_SCHEMA,
+            "program": self.program.name,
+            "version": self.program.version,
+            "time": now_text(),
+            "uptime_s": self.start.elapsed().as_secs(),
+            "live": is_live,
+            "ready": unready.is_none(),
+            "unready_reason": unready.filter(|reason| !reason.is_empty()),
+        });
+        if let Value::Object(fields) = &mut status {
+            fields.extend(self.health.status());
+        }
+        status.to_string() + "\n"
+    }
+}
+
+/// The wall clock, RFC 3339 in UTC with milliseconds.
+fn now_text() -> Option<String> {
+    let now = OffsetDateTime::now_utc();
+    now.replace_millisecond(now.millisecond()).ok()?.format(&Rfc3339).ok()
 }
 
 /// The answer 503 with a state, and its reason where there is one.
@@ -155,6 +217,16 @@ mod tests {
 
     use super::*;
 
+    const PROGRAM: Program = Program { name: "headwater-test", version: "1.2.3" };
+
+    async fn start(
+        address: Option<SocketAddr>,
+        metrics: Metrics,
+        health: impl Health,
+    ) -> io::Result<Option<AdminServer>> {
+        AdminServer::start(address, PROGRAM, metrics, Arc::new(health)).await
+    }
+
     async fn ask(server: &AdminServer, request: &str) -> String {
         let mut stream = TcpStream::connect(server.address()).await.expect("a listener");
         let request = format!("{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
@@ -172,10 +244,10 @@ mod tests {
             let live = Arc::clone(&live);
             move || live.load(Relaxed).into()
         };
-        let none = AdminServer::start(None, metrics.clone(), || Liveness::Live).await;
+        let none = start(None, metrics.clone(), || Liveness::Live).await;
         assert!(none.is_ok_and(|server| server.is_none()), "without an address there is no listener");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = AdminServer::start(Some(address), metrics, is_live).await.expect("a free port").unwrap();
+        let server = start(Some(address), metrics, is_live).await.expect("a free port").unwrap();
         let answer = ask(&server, "GET /metrics").await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("version=0.0.4"), "{answer}");
         assert!(answer.contains("\nheadwater_test_frames_total 1\n"), "{answer}");
@@ -200,22 +272,57 @@ mod tests {
         fn unready_reason(&self) -> Option<String> {
             Some("it stops".into())
         }
+
+        fn status(&self) -> Map<String, Value> {
+            Map::from_iter([("queue".into(), json!(3))])
+        }
     }
 
     #[tokio::test]
     async fn a_live_service_may_be_not_ready() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = AdminServer::start(Some(address), Metrics::new(), Stopping).await;
+        let server = start(Some(address), Metrics::new(), Stopping).await;
         let server = server.expect("a free port").expect("an address");
         assert!(ask(&server, "GET /live").await.starts_with("HTTP/1.1 200 "));
         let answer = ask(&server, "GET /ready").await;
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("not ready\nit stops\n"), "{answer}");
+        let answer = ask(&server, "GET /status").await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains("application/json"), "{head}");
+        let status: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(status["program"], "headwater-test");
+        assert_eq!((&status["schema"], &status["queue"]), (&json!(1), &json!(3)));
+        assert_eq!((&status["live"], &status["ready"]), (&json!(true), &json!(false)));
+        assert_eq!(status["unready_reason"], "it stops");
+        let time = status["time"].as_str().expect("a text");
+        assert!(OffsetDateTime::parse(time, &Rfc3339).is_ok() && time.ends_with('Z'), "{time}");
+    }
+
+    #[tokio::test]
+    async fn a_process_is_checked_from_outside() {
+        let live = Arc::new(AtomicBool::new(true));
+        let is_live = {
+            let live = Arc::clone(&live);
+            move || if live.load(Relaxed) { Liveness::Live } else { Liveness::Failed("it hangs".into()) }
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = start(Some(address), Metrics::new(), is_live).await.expect("a free port").unwrap();
+        let address = server.address();
+        let check = move || tokio::task::spawn_blocking(move || crate::check_live(address));
+        assert_eq!(check().await.expect("no panic"), Ok(()));
+        live.store(false, Relaxed);
+        let error = check().await.expect("no panic").expect_err("not live");
+        assert!(error.contains("503") && error.contains("it hangs"), "{error}");
+        drop(server);
+        tokio::task::yield_now().await;
+        let error = check().await.expect("no panic").expect_err("nobody listens");
+        assert!(error.contains("no answer"), "{error}");
     }
 
     #[tokio::test]
     async fn slow_connections_of_one_address_do_not_shut_the_port() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = AdminServer::start(Some(address), Metrics::new(), || Liveness::Live).await;
+        let server = start(Some(address), Metrics::new(), || Liveness::Live).await;
         let server = server.expect("a free port").expect("an address");
         let mut slow = Vec::new();
         for _ in 0..LIMITS.max_connections {
@@ -237,13 +344,9 @@ mod tests {
     #[tokio::test]
     async fn a_port_in_use_is_named() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let first = AdminServer::start(Some(address), Metrics::new(), || Liveness::Live)
-            .await
-            .expect("a free port")
-            .unwrap();
-        let error = AdminServer::start(Some(first.address()), Metrics::new(), || Liveness::Live)
-            .await
-            .expect_err("taken");
+        let first =
+            start(Some(address), Metrics::new(), || Liveness::Live).await.expect("a free port").unwrap();
+        let error = start(Some(first.address()), Metrics::new(), || Liveness::Live).await.expect_err("taken");
         let text = error.to_string();
         assert!(text.contains(&first.address().to_string()) && text.contains("another process"), "{text}");
     }

@@ -1,22 +1,30 @@
-//! Logs, printed text, metrics, the admin port and the signals that end a program: one set-up for all services.
+//! Logs, printed text, metrics, the admin port and the signals that end a program or let it read files again: one set-up for all services.
 //!
 //! A service declares its metrics in one file and registers them with [`Metrics`]. Counters and histograms are changed by the
 //! service itself. A [`ReportMetric`] is read from a report of the service at each request for the metrics. The crate does not know
 //! what a service measures.
 
 mod admin;
+mod live_check;
 mod logs;
 mod metrics;
 mod output;
+mod reload;
 mod report;
+mod service_manager;
 mod stop;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod work_loops;
 
-pub use admin::{AdminServer, Health, Liveness};
+pub use admin::{AdminServer, Health, Liveness, Program, STATUS_SCHEMA};
+pub use live_check::check_live;
 pub use logs::{FilterError, LogFormat, check_filter, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use output::{print, print_error};
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
-pub use report::ReportMetric;
+pub use reload::ReloadSignal;
+pub use report::{DurationCounts, ReportMetric, ValuesByTwoLabels};
+pub use service_manager::{ServiceManager, SignsOfLife};
 pub use stop::stop_signal;
+pub use work_loops::{WorkLoop, WorkLoops};

@@ -7,8 +7,9 @@ use prometheus::{
 };
 
 /// Bucket bounds of durations, seconds.
-pub const DURATION_BUCKETS_S: [f64; 12] =
-    [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
+pub const DURATION_BUCKETS_S: [f64; 16] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// Content type of [`Metrics::text`].
 pub const METRICS_CONTENT_TYPE: &str = TEXT_FORMAT;
@@ -84,7 +85,7 @@ mod tests {
         metrics.gauge("headwater_test_open", "Samples open now.").set(2);
         let stages =
             metrics.durations("headwater_test_stage_duration_seconds", "Time of a stage.", &["stage"]);
-        for seconds in [0.000_05, 0.000_051, 2.0] {
+        for seconds in [0.000_1, 0.000_101, 20.0] {
             stages.with_label_values(&["queue"]).observe(seconds);
         }
         let text = metrics.text();
@@ -96,11 +97,11 @@ mod tests {
             "headwater_test_open 2",
             &format!("# TYPE {stage} histogram"),
             // Buckets are cumulative, and a bound belongs to its bucket.
-            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.00005\"}} 1"),
-            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.0001\"}} 2"),
-            &format!("{stage}_bucket{{stage=\"queue\",le=\"1\"}} 2"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.0001\"}} 1"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"0.00025\"}} 2"),
+            &format!("{stage}_bucket{{stage=\"queue\",le=\"10\"}} 2"),
             &format!("{stage}_bucket{{stage=\"queue\",le=\"+Inf\"}} 3"),
-            &format!("{stage}_sum{{stage=\"queue\"}} 2.000101"),
+            &format!("{stage}_sum{{stage=\"queue\"}} 20.000201"),
             &format!("{stage}_count{{stage=\"queue\"}} 3"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

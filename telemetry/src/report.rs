@@ -3,9 +3,48 @@
 use std::collections::HashMap;
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use crate::metrics::Metrics;
+use crate::metrics::{DURATION_BUCKETS_S, Metrics};
+
+/// Durations counted by the buckets of [`DURATION_BUCKETS_S`], as part of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DurationCounts {
+    /// Durations in each bucket alone; the last count is of those above every bound.
+    buckets: [u64; DURATION_BUCKETS_S.len() + 1],
+    sum_us: u64,
+}
+
+impl DurationCounts {
+    /// Counts a duration in microseconds.
+    pub fn add_us(&mut self, us: u64) {
+        let seconds = us as f64 / 1e6;
+        let bucket = DURATION_BUCKETS_S.iter().take_while(|bound| seconds > **bound).count();
+        self.buckets[bucket] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// Number of durations.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut cumulative = 0;
+        let buckets = DURATION_BUCKETS_S.iter().zip(&self.buckets).map(|(bound, count)| {
+            cumulative += count;
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(*bound);
+            bucket.set_cumulative_count(cumulative);
+            bucket
+        });
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(buckets.collect());
+        histogram.set_sample_count(self.count());
+        histogram.set_sample_sum(self.sum_us as f64 / 1e6);
+        histogram
+    }
+}
 
 /// One metric of a report of type `R`.
 #[derive(Debug)]
@@ -16,11 +55,16 @@ pub struct ReportMetric<R> {
     values: Values<R>,
 }
 
+/// Values of a metric with two labels, each with the values of its labels.
+pub type ValuesByTwoLabels = Vec<([String; 2], u64)>;
+
 /// Access to the values of a metric in the report.
 #[derive(Debug)]
 enum Values<R> {
     One(fn(&R) -> u64),
     ByLabel { label: &'static str, read: fn(&R) -> Vec<(String, u64)> },
+    ByTwoLabels { labels: [&'static str; 2], read: fn(&R) -> ValuesByTwoLabels },
+    Durations(fn(&R) -> DurationCounts),
 }
 
 impl<R> ReportMetric<R> {
@@ -32,6 +76,11 @@ impl<R> ReportMetric<R> {
     /// A gauge.
     pub const fn gauge(name: &'static str, help: &'static str, read: fn(&R) -> u64) -> Self {
         Self { name, help, kind: MetricType::GAUGE, values: Values::One(read) }
+    }
+
+    /// A histogram of seconds; its name ends in `_seconds`.
+    pub const fn durations(name: &'static str, help: &'static str, read: fn(&R) -> DurationCounts) -> Self {
+        Self { name, help, kind: MetricType::HISTOGRAM, values: Values::Durations(read) }
     }
 
     /// Makes a counter for each value of a label.
@@ -54,22 +103,44 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::GAUGE, values: Values::ByLabel { label, read } }
     }
 
-    fn desc(&self, labels: &HashMap<String, String>) -> Desc {
-        let label = match self.values {
-            Values::One(_) => Vec::new(),
+    /// Makes a gauge for each pair of values of two labels.
+    pub const fn gauges_by_two(
+        name: &'static str,
+        help: &'static str,
+        labels: [&'static str; 2],
+        read: fn(&R) -> ValuesByTwoLabels,
+    ) -> Self {
+        Self { name, help, kind: MetricType::GAUGE, values: Values::ByTwoLabels { labels, read } }
+    }
+
+    fn desc(&self, constant: &HashMap<String, String>) -> Desc {
+        let labels = match self.values {
+            Values::One(_) | Values::Durations(_) => Vec::new(),
             Values::ByLabel { label, .. } => vec![label.to_owned()],
+            Values::ByTwoLabels { labels, .. } => labels.map(str::to_owned).to_vec(),
         };
-        Desc::new(self.name.into(), self.help.into(), label, labels.clone())
+        Desc::new(self.name.into(), self.help.into(), labels, constant.clone())
             .expect("the name and the labels are constants of the program")
     }
 
-    fn family(&self, report: &R, labels: &HashMap<String, String>) -> MetricFamily {
+    fn family(&self, report: &R, constant: &HashMap<String, String>) -> MetricFamily {
         let metrics = match self.values {
-            Values::One(read) => vec![self.metric(read(report), None, labels)],
-            Values::ByLabel { label, read } => read(report)
-                .into_iter()
-                .map(|(value, count)| self.metric(count, Some((label, value)), labels))
-                .collect(),
+            Values::One(read) => vec![self.metric(read(report), Vec::new(), constant)],
+            Values::ByLabel { label, read } => {
+                let values = read(report).into_iter();
+                values.map(|(value, count)| self.metric(count, vec![(label, value)], constant)).collect()
+            }
+            Values::ByTwoLabels { labels, read } => {
+                let values = read(report).into_iter();
+                let metric =
+                    |(found, count)| self.metric(count, labels.into_iter().zip(found).collect(), constant);
+                values.map(metric).collect()
+            }
+            Values::Durations(read) => {
+                let mut metric = Metric::from_label(pairs(Vec::new(), constant));
+                metric.set_histogram(read(report).histogram());
+                vec![metric]
+            }
         };
         let mut family = MetricFamily::default();
         family.set_name(self.name.into());
@@ -79,11 +150,8 @@ impl<R> ReportMetric<R> {
         family
     }
 
-    fn metric(&self, value: u64, label: Option<(&str, String)>, labels: &HashMap<String, String>) -> Metric {
-        let constant = labels.iter().map(|(name, value)| pair(name, value.clone()));
-        let mut pairs: Vec<_> = constant.chain(label.map(|(name, value)| pair(name, value))).collect();
-        pairs.sort();
-        let mut metric = Metric::from_label(pairs);
+    fn metric(&self, value: u64, labels: Vec<(&str, String)>, constant: &HashMap<String, String>) -> Metric {
+        let mut metric = Metric::from_label(pairs(labels, constant));
         if self.kind == MetricType::COUNTER {
             let mut counter = Counter::default();
             counter.set_value(value as f64);
@@ -95,6 +163,15 @@ impl<R> ReportMetric<R> {
         }
         metric
     }
+}
+
+/// The labels of a metric in the order of their names.
+fn pairs(labels: Vec<(&str, String)>, constant: &HashMap<String, String>) -> Vec<LabelPair> {
+    let constant = constant.iter().map(|(name, value)| pair(name, value.clone()));
+    let mut pairs: Vec<_> =
+        constant.chain(labels.into_iter().map(|(name, value)| pair(name, value))).collect();
+    pairs.sort();
+    pairs
 }
 
 impl Metrics {
@@ -149,7 +226,18 @@ mod tests {
     /// Samples decided at each exit, and samples open.
     type Account = (Vec<(&'static str, u64)>, u64);
 
-    const METRICS: [ReportMetric<Account>; 3] = [
+    const METRICS: [ReportMetric<Account>; 5] = [
+        ReportMetric::gauges_by_two(
+            "headwater_test_state",
+            "State of a device.",
+            ["device", "state"],
+            |_| vec![(["cam-0".into(), "up".into()], 1)],
+        ),
+        ReportMetric::durations("headwater_test_duration_seconds", "Time of a sample.", |_| {
+            let mut durations = DurationCounts::default();
+            [50, 100, 101, 20_000_000].into_iter().for_each(|us| durations.add_us(us));
+            durations
+        }),
         ReportMetric::counters(
             "headwater_test_exit_samples_total",
             "Samples by exit.",
@@ -180,6 +268,12 @@ mod tests {
             "headwater_test_samples_total{group=\"north\"} 5",
             "# TYPE headwater_test_open gauge",
             "headwater_test_open{group=\"south\"} 7",
+            "headwater_test_state{device=\"cam-0\",group=\"north\",state=\"up\"} 1",
+            "headwater_test_duration_seconds_bucket{group=\"north\",le=\"0.0001\"} 2",
+            "headwater_test_duration_seconds_bucket{group=\"north\",le=\"10\"} 3",
+            "headwater_test_duration_seconds_bucket{group=\"north\",le=\"+Inf\"} 4",
+            "headwater_test_duration_seconds_sum{group=\"north\"} 20.000251",
+            "headwater_test_duration_seconds_count{group=\"north\"} 4",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

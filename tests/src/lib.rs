@@ -4,6 +4,7 @@ pub mod defects;
 pub mod group;
 pub mod journal_contents;
 pub mod other_programs;
+pub mod schema_check;
 pub mod shipped;
 pub mod site;
 pub mod waits;

@@ -64,6 +64,16 @@ pub fn find_mosquitto() -> &'static str {
         .expect("mosquitto is installed by scripts/install-test-tools")
 }
 
+/// Path of libfaketime, by which the wall clock of a program differs; `None` where it is not installed (`scripts/install-test-tools`).
+pub fn find_faketime() -> Option<&'static str> {
+    [
+        "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+        "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    ]
+    .into_iter()
+    .find(|path| Path::new(path).exists())
+}
+
 /// A port on loopback as an address.
 ///
 /// # Panics

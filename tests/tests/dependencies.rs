@@ -33,7 +33,7 @@ const LICENCES: [&str; 15] = [
 /// link <- {end-device, edge-aggregator, group, cli}
 /// protocol <- identity <- cli
 /// telemetry <- settings <- programs
-/// services <- group <- {cli, tests}
+/// services <- {group, cli, tests}, group <- {cli, tests}
 /// ```
 const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-build-features", &[]),
@@ -84,6 +84,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "telemetry",
             "settings",
             "identity",
+            "end-device",
+            "edge-aggregator",
+            "cloud-service",
             "group",
         ],
     ),

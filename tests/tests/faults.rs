@@ -27,6 +27,8 @@ async fn a_killed_device_is_missing_and_not_waited_for() {
         let decision = client.decide(sample).await.unwrap();
         assert_eq!(decision.presence.missing_count(), 1, "{decision:?}");
         assert_eq!(decision.presence.get(slot(2)), SlotPresence::Missing);
+        assert_eq!(decision.missing, ["cam-2"]);
+        assert_eq!(decision.degraded, [Degraded::DeviceMissing]);
         // The last will has reached the leader, so the window does not run to its end.
         assert!(decision.stages.window_us < u64::from(window_ms) * 1000 / 2, "{:?}", decision.stages);
     }
@@ -115,6 +117,7 @@ async fn a_device_of_another_network_is_refused_by_name_and_the_others_go_on() {
     let decision = client.decide(SampleId(1)).await.unwrap();
     assert_eq!(decision.presence.get(slot(5)), SlotPresence::Missing);
     assert_eq!(decision.presence.missing_count(), 1);
+    assert_eq!(decision.missing, ["slot 5"], "no device of the group's network was ever in the slot");
     let refused = group.leader().expect("a leader").report().refused;
     let named = refused.get(&DeviceId::new("cam-5").expect("a valid name")).expect("it is named");
     assert!(named.contains_key("wrong_network"), "{named:?}");

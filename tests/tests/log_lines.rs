@@ -52,5 +52,5 @@ async fn the_broker_and_the_devices_are_logged_when_they_come_and_go() {
     let device = start("headwater-device", &flags, &folder.path().join("device.log"));
     until_logged(&log, &["INFO", "device up", "device=cam-0", "slot=0"]).await;
     drop(device);
-    until_logged(&log, &["INFO", "device down", "device=cam-0", "slot=0"]).await;
+    until_logged(&log, &["WARN", "device down", "device=cam-0", "slot=0"]).await;
 }

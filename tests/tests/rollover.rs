@@ -118,11 +118,14 @@ async fn check(configuration: Configuration) {
                 (_, false) => u32::from(round),
             };
             assert_eq!(decision.presence.missing_count(), others, "{what}");
+            let mut reasons = Vec::new();
+            reasons.extend((others > 0).then_some(Degraded::DeviceMissing));
+            reasons.extend((decision.presence.present_count() == 0).then_some(Degraded::NoView));
+            assert_eq!(decision.degraded, reasons, "{what}");
+            assert_eq!(decision.missing.len(), others as usize, "{what}");
             if decision.presence.present_count() == 0 {
-                assert_eq!(decision.degraded, [Degraded::NoView], "{what}");
                 continue;
             }
-            assert!(decision.degraded.is_empty(), "{what}");
             let (class, confidence) =
                 expected(wholes.get_mut(&decision.network).expect("one of the two"), decision);
             assert_eq!(decision.class, class, "{what}");

@@ -53,6 +53,19 @@ async fn triggers_continue_from_the_newest_sample_and_results_are_printed() {
     let blind = lines(&trigger(&broker, "group", &[]).await);
     assert_eq!(blind, ["triggered sample 901"]);
     client.wait_for_decisions(&[SampleId(901)]).await.unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    std::fs::write(&list, "# two\n1000,0\n1005,200\n").unwrap();
+    let list: &'static str = list.display().to_string().leak();
+    let watch = vec!["--list", list, "--watch", "--timeout-s", "60"].leak();
+    let listed = lines(&trigger(&broker, "group", watch).await);
+    assert!(listed[0].starts_with("sample 1000  ") && listed[1].starts_with("sample 1005  "), "{listed:?}");
+    assert_eq!(listed[2], "triggered 2 samples, 1000 to 1005; decided 2, without result 0");
+
+    let refused = trigger(&broker, "group", vec!["--list", list, "--rate", "5"].leak()).await;
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && stderr.contains("the list has times of its own"), "{stderr}");
     group.shutdown().await.unwrap();
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::socket::Socket;
-use crate::tls::HandshakeRefused;
+use crate::tls::{Certificate, HandshakeRefused};
 
 /// An open connection to an endpoint. Its bytes are counted on the socket, so those of TLS count too.
 #[derive(Debug)]
@@ -23,6 +23,14 @@ pub(crate) enum Stream {
 }
 
 impl Connection {
+    /// Certificate of the peer; `None` without TLS, and where it cannot be parsed.
+    pub fn peer_certificate(&self) -> Option<Certificate> {
+        match &self.0 {
+            Stream::Plain(_) => None,
+            Stream::Tls(stream) => Certificate::parse(stream.get_ref().1.peer_certificates()?.first()?).ok(),
+        }
+    }
+
     fn stream(self: Pin<&mut Self>) -> Pin<&mut dyn Duplex> {
         match &mut self.get_mut().0 {
             Stream::Plain(socket) => Pin::new(socket),

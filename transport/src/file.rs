@@ -49,8 +49,8 @@ pub fn warn_of_readers(file: &Path) {
     }
 }
 
-/// Says that others than the owner may read a file, and how to mend that; `None` where they may not.
-fn readers(file: &Path) -> Option<String> {
+/// Sentence that others than the owner may read a file with a secret, and the command that mends it; `None` where they may not.
+pub fn readers(file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o7777;
     let path = file.display();
     (mode & OTHERS_READ != 0).then(|| {

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::Context;
 use headwater_group::start::{Service, separate_edges};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::policy::{ExitThreshold, Policy, PolicyChanges, Threshold};
 use headwater_protocol::{EdgeSet, Exit};
 use headwater_samples::archive::Archive;
 
@@ -30,7 +30,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let inputs = inputs::read(args)?;
     let (bundle, frames) = (&inputs.bundle, &inputs.frames);
     let mut policy = match &args.policy {
-        Some(path) => read_policy(path)?,
+        Some(path) => read_policy(path, bundle)?,
         None => bundle.policy().clone(),
     };
     if let Some(window_ms) = args.window_ms {
@@ -59,10 +59,10 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     crate::print(&(answer + "\n"))
 }
 
-fn read_policy(path: &Path) -> anyhow::Result<Policy> {
-    let text = std::fs::read_to_string(path);
-    let text = text.with_context(|| format!("reading the policy {}", path.display()))?;
-    Ok(toml::from_str(&text).map_err(|error| BadUsage(format!("--policy {}: {error}", path.display())))?)
+fn read_policy(path: &Path, bundle: &Bundle) -> anyhow::Result<Policy> {
+    std::fs::metadata(path).with_context(|| format!("reading the policy {}", path.display()))?;
+    let policy = PolicyChanges::policy_of(path, &bundle.calibrated_policy());
+    Ok(policy.map_err(|mistake| BadUsage(format!("--policy {mistake}")))?.0)
 }
 
 /// Checks that the arguments fit the network and the frames.

@@ -27,6 +27,8 @@ pub struct DemoReport {
     pub degraded: BTreeMap<Degraded, u64>,
     /// Samples that were dropped, by reason.
     pub dropped: BTreeMap<Dropped, u64>,
+    /// Views that the devices answered: summaries, inputs and decisions. Bytes are per view.
+    pub views: u64,
     /// Sample-slot pairs that were down, late or refused.
     pub missing: u64,
     /// Triggered samples that were neither decided nor dropped.
@@ -60,6 +62,7 @@ impl DemoReport {
             duplicated: account.contradicted_count(),
             decisions_per_second: account.decisions_per_second(),
             bytes,
+            views: devices.views,
             ..Self::default()
         };
         let (mut right, mut cloud_bytes) = (0, 0);
@@ -250,6 +253,7 @@ mod tests {
             "lost",
             "missing",
             "samples",
+            "views",
         ];
         assert_eq!(keys, expected);
     }

@@ -1,6 +1,8 @@
 //! `headwater trigger`: asks a running group for samples, and prints their results.
 
 mod found_group;
+mod list;
+mod plan;
 mod summary;
 
 use std::io::IsTerminal;
@@ -17,8 +19,12 @@ use crate::BadUsage;
 use crate::args::TriggerArgs;
 use crate::progress::{Progress, waiting};
 use found_group::find_group;
+use list::SampleList;
+use plan::Plan;
 use summary::{Summary, result_line};
 
+/// Samples per second without `--rate`.
+const DEFAULT_RATE: f64 = 1.0;
 /// Limit for the broker to accept the command.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// Limit for the broker to take the last triggers at the end.
@@ -27,7 +33,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Sends the triggers, and prints the results where they are asked for.
 ///
 /// # Errors
-/// [`BadUsage`] for ids beyond the last one. Otherwise the broker's refusal, a group that is not there or takes no triggers, and
+/// [`BadUsage`] for ids beyond the last one, and for a list with mistakes. Otherwise the broker's refusal, a group that is not there or takes no triggers, and
 /// with `--watch` samples without a result.
 pub fn run(args: &TriggerArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -36,6 +42,10 @@ pub fn run(args: &TriggerArgs) -> anyhow::Result<()> {
 
 async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     let broker = args.security.access(&args.broker)?;
+    let list = args.list.as_deref().map(SampleList::open).transpose()?;
+    if args.rate.is_some() && list.as_ref().is_some_and(SampleList::has_times) {
+        return Err(BadUsage("--rate: the list has times of its own".into()).into());
+    }
     waiting(&format!("the broker {}", args.broker), CONNECT_LIMIT);
     let mut client = GroupClient::connect(ClientSettings {
         broker,
@@ -50,24 +60,27 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     let found = find_group(&mut client, args).await?;
     client.set_network(found.network);
     client.begin_account();
-    let (first, count) = match args.id {
-        Some(id) => (id, 1),
-        None => (found.newest.0.checked_add(1).ok_or_else(no_more_ids)?, args.count),
+    let rate = args.rate.unwrap_or(DEFAULT_RATE);
+    let plan = match (list, args.id) {
+        (Some(list), _) => Some(Plan::list(list, rate)),
+        (None, Some(id)) => Plan::range(id, 1, rate),
+        (None, None) => found.newest.0.checked_add(1).and_then(|first| Plan::range(first, args.count, rate)),
     };
-    if args.id.is_some_and(|id| id <= found.newest.0) {
+    let plan = plan.ok_or_else(no_more_ids)?;
+    let first = plan.first();
+    if first <= found.newest {
         print_error(&format!(
             "sample {first} is not newer than the newest one of the leader, {}: the leader may have settled it already",
             found.newest
         ));
     }
-    first.checked_add(count - 1).ok_or_else(no_more_ids)?;
-    let mut run = Run::new(args, client, first, count);
+    let mut run = Run::new(args, client, plan);
     run.run_to_end().await?;
     run.finish().await
 }
 
 fn no_more_ids() -> BadUsage {
-    BadUsage(format!("--id, --count: expected ids up to {}, found later ones", u64::MAX))
+    BadUsage(format!("expected ids up to {}, found later ones", u64::MAX))
 }
 
 /// Waits for the answer to a trigger; for ever without one.
@@ -82,8 +95,7 @@ async fn answer(trigger: &mut Option<Acknowledgement>) -> Delivery {
 struct Run<'a> {
     args: &'a TriggerArgs,
     client: GroupClient,
-    first: u64,
-    count: u64,
+    plan: Plan,
     /// Triggers sent.
     sent: u64,
     /// The first trigger, until the broker has answered: an answer to one is enough to know whether the broker allows them.
@@ -96,16 +108,15 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a TriggerArgs, client: GroupClient, first: u64, count: u64) -> Self {
+    fn new(args: &'a TriggerArgs, client: GroupClient, plan: Plan) -> Self {
         let start = Instant::now();
         // Results in a terminal are progress enough, and a moving line would run into them.
         let is_quiet = args.watch && std::io::stdout().is_terminal();
-        let progress = Progress::new(count, is_quiet || !args.watch);
+        let progress = Progress::new(plan.count(), is_quiet || !args.watch);
         Self {
             args,
             client,
-            first,
-            count,
+            plan,
             sent: 0,
             first_trigger: None,
             start,
@@ -116,21 +127,21 @@ impl<'a> Run<'a> {
     }
 
     async fn run_to_end(&mut self) -> anyhow::Result<()> {
+        let count = self.plan.count();
         loop {
             let now = Instant::now();
-            while self.sent < self.count && self.trigger_time() <= now {
-                let sample = SampleId(self.first + self.sent);
-                let sent = self.trigger(sample).await;
-                sent.with_context(|| format!("after {} of {} triggers", self.sent, self.count))?;
+            while self.sent < count && self.trigger_time() <= now {
+                let sent = self.trigger(self.plan.sample(self.sent)).await;
+                sent.with_context(|| format!("after {} of {count} triggers", self.sent))?;
                 (self.sent, self.last_change) = (self.sent + 1, now);
             }
             let is_answered = self.first_trigger.is_none();
-            let has_all = self.sent == self.count && is_answered && !self.waits_for_results();
+            let has_all = self.sent == count && is_answered && !self.waits_for_results();
             let limit = self.last_change + Duration::from_secs(self.args.timeout_s);
-            if has_all || (self.sent == self.count && now >= limit) {
+            if has_all || (self.sent == count && now >= limit) {
                 return Ok(());
             }
-            let next = if self.sent < self.count { self.trigger_time() } else { limit };
+            let next = if self.sent < count { self.trigger_time() } else { limit };
             tokio::select! {
                 event = self.client.next() => self.record(event?)?,
                 answer = answer(&mut self.first_trigger) => {
@@ -157,7 +168,7 @@ impl<'a> Run<'a> {
 
     /// When the next trigger is due.
     fn trigger_time(&self) -> Instant {
-        self.start + Duration::from_secs_f64(self.sent as f64 / self.args.rate)
+        self.start + self.plan.due(self.sent)
     }
 
     fn record(&mut self, event: GroupEvent) -> anyhow::Result<()> {
@@ -166,7 +177,7 @@ impl<'a> Run<'a> {
             (self.unsettled, self.last_change) = (unsettled, Instant::now());
         }
         let GroupEvent::Decided(sample) = event else { return Ok(()) };
-        let is_ours = (self.first..self.first + self.sent).contains(&sample.0);
+        let is_ours = self.plan.has_sent(sample, self.sent);
         let Some(decided) = self.client.account().sample(sample).filter(|_| is_ours && self.args.watch)
         else {
             return Ok(());

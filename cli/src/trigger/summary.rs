@@ -32,8 +32,8 @@ impl Summary {
     pub(super) fn of(run: &Run<'_>) -> Self {
         let account = run.client.account();
         Self {
-            first: run.first,
-            last: run.first + run.count - 1,
+            first: run.plan.first().0,
+            last: run.plan.last().0,
             triggered: run.sent,
             decided: account.decided_count,
             dropped: account.dropped(),
@@ -73,7 +73,9 @@ pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> Str
     }
     match decision.presence.missing_count() {
         0 => line,
-        missing => format!("{line}  missing devices {missing}"),
+        // Leaders of earlier versions name no devices.
+        missing if decision.missing.is_empty() => format!("{line}  missing devices {missing}"),
+        _ => format!("{line}  missing {}", decision.missing.join(", ")),
     }
 }
 
@@ -86,6 +88,12 @@ mod tests {
     #[test]
     fn a_result_is_one_line_with_what_a_person_asks_first() {
         let mut decision = Decision {
+            schema: headwater_protocol::RESULT_SCHEMA,
+            captured_at: None,
+            captured_by: headwater_protocol::TimeSource::Unknown,
+            left: headwater_protocol::LeaveReason::Sure,
+            exits: Vec::new(),
+            missing: Vec::new(),
             sample: SampleId(17),
             class: 3,
             label: "dress".into(),
@@ -101,6 +109,12 @@ mod tests {
         assert_eq!(
             result_line(&decision, Some(Duration::from_micros(12_340))),
             "sample 17  dress  confidence 0.93  exit local  12.3 ms  degraded cloud_timeout, late  missing devices 2"
+        );
+        decision.missing = vec!["cam-0".into(), "slot 1".into()];
+        decision.degraded = vec![Degraded::DeviceMissing];
+        assert_eq!(
+            result_line(&decision, None),
+            "sample 17  dress  confidence 0.93  exit local  degraded device_missing  missing cam-0, slot 1"
         );
         (decision.degraded, decision.presence) = (Vec::new(), Presence::missing(0));
         assert_eq!(result_line(&decision, None), "sample 17  dress  confidence 0.93  exit local");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use headwater_cloud_service::{CloudConfig, CloudService, run};
+use headwater_telemetry::ServiceManager;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -121,7 +122,8 @@ async fn the_admin_port_answers_for_as_long_as_the_service_runs() {
 #[tokio::test]
 async fn run_ends_with_its_report_when_asked_to_stop() {
     let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(run(config(""), bundle(), async move { _ = stopped.await }));
+    let running =
+        tokio::spawn(run(config(""), bundle(), ServiceManager::none(), async move { _ = stopped.await }));
     stop.send(()).unwrap();
     assert_eq!(running.await.unwrap().unwrap().answered, 0);
 }

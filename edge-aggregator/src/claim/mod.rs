@@ -14,19 +14,17 @@
 
 mod held;
 mod instance;
-mod since;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 pub(crate) use held::HeldClaim;
 pub(crate) use instance::{instance_of_journal, random};
-pub(crate) use since::utc_text;
 pub(crate) use waiting::{Step, Waiting, Won};
 
 use std::time::Duration;
 
-use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
+use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, UtcTime};
 
 /// Time between two publications of a leader's claim.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
@@ -70,8 +68,9 @@ pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
         term,
         state: DeviceState::Up,
         software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
-        since: utc_text(std::time::SystemTime::now()),
+        since: UtcTime::from(std::time::SystemTime::now()).to_string(),
         beat: 0,
+        capabilities: Vec::new(),
     }
 }
 

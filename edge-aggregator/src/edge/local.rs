@@ -84,6 +84,12 @@ impl LocalEdges {
         Ok(())
     }
 
+    /// Sets the wait for features of a network's edges, for samples that are requested from now on, ms.
+    pub(crate) fn set_features_ms(&mut self, generation: Generation, features_ms: u32) {
+        let edges = self.edges.iter_mut().filter(|edge| edge.at.generation == generation);
+        edges.for_each(|edge| edge.collector.set_features_ms(features_ms));
+    }
+
     /// All edges.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, EdgeIndex)> + '_ {
         self.edges.iter().map(|edge| (edge.at.generation, edge.at.edge))

@@ -13,6 +13,7 @@ use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
     Topic, Topics, decode, encode,
 };
+use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -23,6 +24,7 @@ use crate::clock::{Clock, wall_ms};
 use crate::config::{GroupConfig, Role};
 use crate::inbox::{Inbox, MessageFormat, device_filters};
 use crate::member::Member;
+use crate::policy::{PolicyUpdates, next_policy};
 use crate::remote_edges::NetworkEdge;
 use crate::report::EdgeReport;
 use crate::worker::ROUND_MESSAGES;
@@ -65,8 +67,10 @@ async fn load(
     bundle: &Arc<Bundle>,
 ) -> Result<LocalEdges, AggregatorError> {
     // Thresholds and waits are fitted to a network: an operator's policy is for the current one.
-    let policy = config.policy.as_ref().filter(|_| generation == Generation::Current);
-    let features_ms = policy.map_or(bundle.policy().features_ms, |(policy, _)| policy.features_ms);
+    let features_ms = match generation {
+        Generation::Current => config.current_policy().0.features_ms,
+        Generation::Next => bundle.policy().features_ms,
+    };
     let (bundle, max_open) = (Arc::clone(bundle), config.limits.max_open.get());
     let loading = tokio::task::spawn_blocking(move || {
         let mut edges = LocalEdges::new();
@@ -84,6 +88,8 @@ fn retained(topic: &str, status: &EdgeStatus) -> RetainedMessage {
 struct Worker {
     generation: Generation,
     edges: LocalEdges,
+    /// Policies of the current network; `None` under the next one.
+    policy_updates: Option<PolicyUpdates>,
     clock: Clock,
     inbox: Inbox,
     incoming: mpsc::Receiver<Incoming>,
@@ -98,6 +104,7 @@ struct Worker {
     boot: Boot,
     qos: QoS,
     report: Arc<Mutex<EdgeReport>>,
+    work_loop: WorkLoop,
 }
 
 impl Worker {
@@ -142,6 +149,7 @@ impl Worker {
         Ok(Self {
             generation,
             edges,
+            policy_updates: config.policy_updates.clone().filter(|_| generation == Generation::Current),
             clock: Clock::starting_at(Instant::now()),
             features_topic: topics.edge(&id, EdgeTopic::Features),
             inbox,
@@ -155,6 +163,7 @@ impl Worker {
             boot: status.boot,
             qos: config.limits.request_qos,
             report,
+            work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.group)),
         })
     }
 
@@ -164,6 +173,7 @@ impl Worker {
             let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
             let timer = timer.into_iter().chain(self.inbox.devices.next_timer()).min();
             let mut reply = None;
+            self.work_loop.waits();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
@@ -172,8 +182,10 @@ impl Worker {
                     return Err(AggregatorError::Stopped("the link ended".into()));
                 },
                 first = self.edges.next() => reply = Some(first),
+                () = next_policy(&mut self.policy_updates) => self.take_policy(),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
+            self.work_loop.works();
             let now = Instant::now();
             self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
@@ -191,6 +203,12 @@ impl Worker {
                 report.unroutable = self.inbox.unroutable;
             }
         }
+    }
+
+    fn take_policy(&mut self) {
+        let Some(updates) = &mut self.policy_updates else { return };
+        let features_ms = updates.borrow_and_update().0.features_ms;
+        self.edges.set_features_ms(Generation::Current, features_ms);
     }
 
     /// The id near which short ids are widened.

@@ -287,11 +287,21 @@ fn a_trigger_has_the_whole_id_and_the_ids_in_headers_are_widened_near_it() {
 }
 
 #[test]
+fn a_trigger_in_json_names_its_sample_for_any_network() {
+    let mut group = Group::with_device("a", 0);
+    group.seen.clear();
+    group.receives("headwater/v1/plant/gate/trigger", br#"{"sample": 17}"#);
+    group.check_seen(&["Trigger { sample: SampleId(17) }"]);
+    assert_eq!(group.inbox.unroutable, 0);
+}
+
+#[test]
 fn messages_on_unknown_topics_are_counted_as_unroutable() {
     let mut group = Group::new();
     group.receives("headwater/v1/plant/other/dev/a/summary", b"");
     group.receives("headwater/v1/plant/gate/trigger", b"nonsense");
-    assert_eq!(group.inbox.unroutable, 2);
+    group.receives("headwater/v1/plant/gate/trigger", br#"{"sample": -1}"#);
+    assert_eq!(group.inbox.unroutable, 3);
     assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
 }
 

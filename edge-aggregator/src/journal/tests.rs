@@ -17,6 +17,12 @@ fn config(folder: &TempDir, max_bytes: u64) -> JournalConfig {
 
 fn decision(sample: u64) -> Decision {
     Decision {
+        schema: headwater_protocol::RESULT_SCHEMA,
+        captured_at: None,
+        captured_by: headwater_protocol::TimeSource::Unknown,
+        left: headwater_protocol::LeaveReason::Sure,
+        exits: Vec::new(),
+        missing: Vec::new(),
         sample: SampleId(sample),
         class: 3,
         label: "coat".into(),

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use headwater_link::{Endpoint, Incoming, LinkConfig};
-use headwater_protocol::{Exit, GroupId, HopBytes, NetworkId, PolicyId, Presence, SampleId, SiteId, Stages};
+use headwater_protocol::{
+    Exit, GroupId, HopBytes, NetworkId, PolicyId, Presence, ResultMessage, SampleId, SiteId, Stages,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -20,6 +22,12 @@ const FIRST_PUBACK: [u8; 4] = [0x40, 2, 0, 1];
 
 fn decision(sample: u64) -> Decision {
     Decision {
+        schema: headwater_protocol::RESULT_SCHEMA,
+        captured_at: None,
+        captured_by: headwater_protocol::TimeSource::Unknown,
+        left: headwater_protocol::LeaveReason::Sure,
+        exits: Vec::new(),
+        missing: Vec::new(),
         sample: SampleId(sample),
         class: 2,
         label: "class 2".into(),
@@ -110,11 +118,13 @@ async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marke
 #[test]
 fn a_repeat_is_the_same_decision_with_a_mark() {
     let payload = json(&decision(1)).unwrap();
-    let marked = ResultMessage::new(payload).marked();
+    let marked = QueuedResult::new(payload).marked();
     let again = marked.clone().marked();
     assert_eq!(again.payload, marked.payload, "it is marked once");
     let object: serde_json::Value = serde_json::from_slice(&marked.payload).unwrap();
     assert_eq!(object["republished"], true);
     let read: Decision = serde_json::from_slice(&marked.payload).unwrap();
     assert_eq!(read, decision(1), "a reader that does not know the mark ignores it");
+    let read: ResultMessage = serde_json::from_slice(&marked.payload).unwrap();
+    assert_eq!(read, ResultMessage { decision: decision(1), republished: true });
 }

@@ -87,7 +87,7 @@ impl Registry {
         changes.push((holder.generation, Event::DeviceDown { slot }));
         self.update_holders(index, changes);
         let why = format!("slot {slot} is filled by {} again, which sends", self.devices[index.at].id);
-        self.refuse(holder.device, Fault::SlotTaken, &why);
+        self.refuse_birth(holder.device, Fault::SlotTaken, &why);
         self.contest(slot);
     }
 

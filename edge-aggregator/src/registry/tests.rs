@@ -446,3 +446,20 @@ fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {
     group.starts("other", 0, 2);
     assert_eq!(group.admits("other", 2), Err(Fault::UnknownDevice));
 }
+
+#[test]
+fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_is_named_by_its_number() {
+    let mut group = Group::new();
+    let name = |group: &Group, slot: u8| group.registry.device_name(Slot::new(slot).unwrap());
+    assert_eq!(name(&group, 2), "slot 2");
+    group.birth("cam-2", 2, 1);
+    assert_eq!(name(&group, 2), "cam-2", "a retained birth of a device that is down");
+    group.status("cam-2", DeviceState::Up, 1);
+    group.status("cam-2", DeviceState::Down, 1);
+    group.birth("other", 2, 5);
+    assert_eq!(name(&group, 2), "cam-2", "the last holder of the slot");
+    group.status("other", DeviceState::Up, 5);
+    assert_eq!(name(&group, 2), "other");
+    group.registry.owners = ["owner-0", "owner-1", "owner-2"].map(|id| DeviceId::new(id).unwrap()).to_vec();
+    assert_eq!([1, 2].map(|slot| name(&group, slot)), ["owner-1", "other"]);
+}

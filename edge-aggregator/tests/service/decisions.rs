@@ -42,7 +42,7 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     assert_eq!((settled.decided, settled.highest), (1, SampleId(7)));
     let report = leader.shutdown().await.unwrap();
     assert_eq!((report.decided, report.missing, report.exits[&Exit::Local]), (1, 0, 1));
-    assert!(report.wire.sent > 0 && report.wire.received > 0);
+    assert!(report.broker.wire.sent > 0 && report.broker.wire.received > 0);
 }
 
 #[tokio::test]
@@ -59,13 +59,38 @@ async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded
     }
     let decision = observer.result().await;
     assert_eq!((decision.class, decision.exit), (1, Exit::Local));
-    assert_eq!(decision.degraded, [Degraded::CloudUnreachable]);
+    assert_eq!(decision.degraded, [Degraded::DeviceMissing, Degraded::CloudUnreachable]);
+    assert_eq!(decision.missing, ["slot 2"]);
     assert_eq!(
         decision.presence,
         views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing])
     );
     let report = leader.shutdown().await.unwrap();
     assert_eq!((report.missing, report.degraded[&Degraded::CloudUnreachable]), (1, 1));
+    assert_eq!(report.degraded[&Degraded::DeviceMissing], 1);
+}
+
+#[tokio::test]
+async fn requests_are_short_while_every_device_reads_them_so() {
+    let group = Group::new(NEVER_SURE);
+    let leader = group.leader().await;
+    let mut cameras = vec![group.short_camera(0).await, group.short_camera(1).await];
+    filled(&leader, 2).await;
+    cameras.iter().for_each(|camera| camera.sees(3, 1));
+    let tag = group.bundle.network_id().tag().0;
+    let short = [&[0x14, 2][..], &tag, &[3, 0, 0, 0, 0b11]].concat();
+    for camera in &mut cameras {
+        assert_eq!(camera.request_bytes().await, short);
+    }
+    // A device of an earlier version reads the form of the first version.
+    let mut earlier = group.camera(2).await;
+    filled(&leader, 3).await;
+    cameras.iter().chain([&earlier]).for_each(|camera| camera.sees(4, 1));
+    let whole = [&[0x14, 0][..], &tag, &[4, 0, 0, 0, 0, 0, 0, 0, 0b111, 0, 0, 0, 0, 0, 0, 0]].concat();
+    for camera in cameras.iter_mut().chain([&mut earlier]) {
+        assert_eq!(camera.request_bytes().await, whole);
+    }
+    leader.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
-    NetworkId, Numbering, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
+    NetworkId, Numbering, SHORT_MESSAGES, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics,
+    decode, encode,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -49,6 +50,7 @@ pub(crate) struct Observer {
 
 /// A message to the group.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a test reads a few of them")]
 pub(crate) enum Published {
     Result(Decision),
     Settled(Settled),
@@ -124,6 +126,13 @@ impl Group {
         self.camera_with(Birth { numbering: Some(numbering), ..birth }).await
     }
 
+    /// A device that reads the short form of requests.
+    pub(crate) async fn short_camera(&self, slot: u8) -> Camera {
+        let id = DeviceId::new(format!("cam-{slot}")).unwrap();
+        let birth = birth(&id, slot, self.bundle.network_id());
+        self.camera_with(Birth { capabilities: vec![SHORT_MESSAGES.into()], ..birth }).await
+    }
+
     async fn camera_with(&self, birth: Birth) -> Camera {
         let (id, network) = (birth.device.clone(), birth.network);
         let mut config = LinkConfig::new(self.broker.clone(), format!("{}-{id}", self.group))
@@ -181,12 +190,18 @@ impl Camera {
 
     /// The slots and low half of the next request for features.
     pub(crate) async fn request(&mut self) -> (SlotSet, u32) {
+        let request = self.request_bytes().await;
+        let message = decode(&request, &self.limits).unwrap();
+        let Body::Request(slots) = message.body else { unreachable!("the topic has requests alone") };
+        (slots, message.header.sample_low)
+    }
+
+    /// The next request for features as it came.
+    pub(crate) async fn request_bytes(&mut self) -> Bytes {
         loop {
             let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a request").unwrap();
-            let Incoming::Message { payload, .. } = incoming else { continue };
-            let message = decode(&payload, &self.limits).unwrap();
-            if let Body::Request(slots) = message.body {
-                return (slots, message.header.sample_low);
+            if let Incoming::Message { payload, .. } = incoming {
+                return payload;
             }
         }
     }

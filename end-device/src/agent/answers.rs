@@ -37,7 +37,7 @@ impl Agent {
         if self.source.is_over {
             return;
         }
-        self.publisher.report().captured += 1;
+        self.count_capture();
         match self.source.capture(sample, now_us) {
             Some(Frame::View(view)) => {
                 let submitted = self.section.submit(sample, now_us, view);
@@ -55,6 +55,11 @@ impl Agent {
         }
     }
 
+    fn count_capture(&self) {
+        self.publisher.report().captured += 1;
+        self.publisher.report.latest().capture = Some(Instant::now());
+    }
+
     /// Handles a frame that arrives on its own.
     pub(super) fn on_source(&mut self, event: SourceEvent) {
         match event {
@@ -62,7 +67,7 @@ impl Agent {
                 let Some(ids) = &mut self.frame_ids else { return };
                 let sample = ids.next(since_1970());
                 self.recent.remember(sample);
-                self.publisher.report().captured += 1;
+                self.count_capture();
                 self.run_section(sample, self.now().us, view);
             }
             #[cfg(feature = "http")]

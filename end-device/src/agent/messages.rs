@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use headwater_link::{Incoming, PublishRefusal};
-use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, decode};
+use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, Trigger, decode};
 use tracing::{debug, info, warn};
 
 use super::Agent;
@@ -43,18 +43,26 @@ impl Agent {
             if self.presence.has_birth(payload) && self.refused.birth_taken() {
                 info!(topic, "the broker takes this device's birth now");
             }
-        } else if topic == self.publisher.topics.trigger || topic == self.publisher.topics.request {
-            self.on_binary_message(topic, payload);
+        } else if topic == self.publisher.topics.trigger {
+            self.on_trigger(topic, payload);
+        } else if topic == self.publisher.topics.request {
+            self.on_request_message(topic, payload);
         }
     }
 
-    fn on_binary_message(&mut self, topic: &str, payload: &Bytes) {
+    /// Captures a sample, whichever network the trigger names.
+    fn on_trigger(&mut self, topic: &str, payload: &Bytes) {
+        debug!(topic, payload_bytes = payload.len(), "message");
+        match Trigger::read(payload, &self.publisher.limits) {
+            Ok(trigger) => self.capture_triggered(trigger.sample, self.now().us),
+            Err(error) => self.refuse(error.fault(), topic, &error.to_string()),
+        }
+    }
+
+    fn on_request_message(&mut self, topic: &str, payload: &Bytes) {
         debug!(topic, payload_bytes = payload.len(), "message");
         match decode(payload, &self.publisher.limits) {
-            Ok(Message { body: Body::Trigger(sample), .. }) if topic == self.publisher.topics.trigger => {
-                self.capture_triggered(sample, self.now().us);
-            }
-            Ok(Message { header, body: Body::Request(slots) }) if topic == self.publisher.topics.request => {
+            Ok(Message { header, body: Body::Request(slots) }) => {
                 if slots.contains(self.slot) {
                     let sample = SampleId::widen(header.sample_low, self.newest());
                     self.on_request(sample, header.network == self.publisher.network);
@@ -84,6 +92,7 @@ impl Agent {
     fn on_settled(&mut self, payload: &[u8]) {
         match serde_json::from_slice::<SettledNotice>(payload) {
             Ok(notice) => {
+                self.publisher.report.latest().notice = Some(Instant::now());
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
                 self.report_unsettled();

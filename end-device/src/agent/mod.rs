@@ -7,8 +7,9 @@ mod messages;
 
 use std::time::{Duration, Instant};
 
+use headwater_inference::policy::ExitPolicy;
 use headwater_link::Incoming;
-use headwater_protocol::Slot;
+use headwater_protocol::{PolicyId, Slot};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
@@ -57,6 +58,8 @@ pub(crate) struct AgentInputs {
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) results: mpsc::Receiver<JobResult>,
     pub(crate) stop: watch::Receiver<bool>,
+    /// Policies of the exit `device` that replace the present one.
+    pub(crate) policies: watch::Receiver<Option<(ExitPolicy, PolicyId)>>,
 }
 
 /// Reason for which a device ended.
@@ -90,7 +93,7 @@ impl Agent {
     }
 
     async fn serve(&mut self, inputs: &mut AgentInputs) -> Ended {
-        let AgentInputs { incoming, results, stop } = inputs;
+        let AgentInputs { incoming, results, stop, policies } = inputs;
         let mut next_capture = self.next_capture();
         let mut next_frame = None;
         // Once the source has ended: the reason, and the latest time to leave.
@@ -100,6 +103,11 @@ impl Agent {
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
+                Ok(()) = policies.changed() => {
+                    if let Some((policy, id)) = policies.borrow_and_update().clone() {
+                        self.reply_rule.set_policy(policy, id);
+                    }
+                }
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),
                 () = sleep_until(self.next_correction()) => self.correct_presence(),
                 () = sleep_until(self.next_try_after_refusal()) => self.try_after_refusal(),

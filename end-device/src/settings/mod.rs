@@ -1,23 +1,20 @@
 //! Settings of `headwater-device`: one declaration per key gives flag, environment variable, TOML key, help, default and example file.
 
+mod opened;
 mod source;
 
 use std::path::PathBuf;
 
-use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::Policy;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
     AdminSettings, Bounded, BrokerSettings, CommandLine, Conf, Loaded, LogSettings, Mistake,
     SecuritySettings, Settings, Sources, Stop, word,
 };
-use headwater_transport::tls::ClientIdentity;
 use serde::Deserialize;
 
-use crate::config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
-use crate::error::DeviceError;
-use crate::source::Source;
+use crate::config::{Capture, EngineChoice, OnBrokenFrame};
+pub use opened::OpenedSettings;
 pub use source::{
     Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings, SourceWord, StdinFormat,
     StdinSettings, WatchSettings,
@@ -54,8 +51,9 @@ pub struct DeviceSettings {
     /// Bundle file; one with this slot's section alone is enough.
     #[conf(long, env)]
     pub bundle: PathBuf,
-    /// Policy file (TOML) in place of the bundle's policy, for a device with an exit (configurations b, d):
-    /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's.
+    /// Policy file (TOML) with changes to the bundle's policy, for a device with an exit (configurations b, d):
+    /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's. SIGHUP reads
+    /// the file again.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
     /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
@@ -193,6 +191,7 @@ impl Settings for DeviceSettings {
         }
         self.source.check(self.capture(), &mut mistakes);
         mistakes.extend(self.security.check_broker(&self.broker));
+        mistakes.extend(self.admin.check());
         mistakes
     }
 }
@@ -202,16 +201,6 @@ impl Settings for DeviceOptions {}
 /// Reads a number of these bounds.
 fn number<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) -> Result<T, Mistake> {
     text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
-}
-
-/// The files and folders that the settings name, opened.
-pub struct OpenedSettings {
-    /// Configuration of the device, with its policy.
-    pub config: DeviceConfig,
-    /// The bundle.
-    pub bundle: Bundle,
-    /// The source of frames.
-    pub source: Source,
 }
 
 impl DeviceSettings {
@@ -226,66 +215,12 @@ impl DeviceSettings {
         Ok(loaded)
     }
 
-    /// Configuration of the device, with the policy file read.
-    ///
-    /// # Errors
-    /// [`DeviceError::Unusable`] for a policy that cannot be used.
-    ///
-    /// # Panics
-    /// Never: the declared range of `slot` is that of slots.
-    pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
-        let policy = self.policy.as_deref().map(Policy::read).transpose();
-        let policy = policy.map_err(|reason| DeviceError::Unfit(format!("policy: {reason}")))?;
-        let broker = self.security.broker_access(&self.broker);
-        let broker = broker.map_err(|mistakes| DeviceError::Unfit(mistakes.join("; ")))?;
-        if let Some(own) = broker.identity.as_ref().and_then(ClientIdentity::certificate) {
-            let holder = [self.site.as_str(), self.group.as_str(), self.id.as_str()];
-            let fits = own.check_holder("device", &holder);
-            fits.map_err(|mistake| DeviceError::Unfit(format!("tls.certificate_file: {mistake}")))?;
-        }
-        Ok(DeviceConfig {
-            site: self.site.clone(),
-            group: self.group.clone(),
-            id: self.id.clone(),
-            slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
-            broker,
-            policy,
-            capture: self.capture(),
-            options: self.options.clone(),
-        })
-    }
-
     fn capture(&self) -> Capture {
         match (self.capture, self.period_ms) {
             (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms: period_ms.get() },
             (CaptureWord::Clock, None) | (CaptureWord::Trigger, _) => Capture::Trigger,
             (CaptureWord::Source, _) => Capture::Source,
         }
-    }
-
-    /// Opens the policy, the bundle and the source of frames.
-    ///
-    /// # Errors
-    /// [`DeviceError`] of the first part that cannot be used.
-    pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
-        let config = self.config()?;
-        if let Some(dir) = config.options.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
-            return Err(DeviceError::unusable(
-                "number kept in",
-                dir.display(),
-                "expected a folder, found a file",
-            ));
-        }
-        let bundle = Bundle::open(&self.bundle)
-            .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
-        if let Some(trusted) = &self.security.trusted_keys {
-            bundle
-                .check_signature(&trusted.0)
-                .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
-        }
-        let view = &bundle.manifest().preprocessing;
-        let source = Source::open(&self.source, config.capture, config.slot, view)?;
-        Ok(OpenedSettings { config, bundle, source })
     }
 }
 
@@ -294,6 +229,7 @@ mod tests {
     use headwater_settings::example;
 
     use super::*;
+    use crate::config::DeviceConfig;
 
     /// Values of the example file for settings without a default.
     const EXAMPLE_VALUES: &str = "\
@@ -304,7 +240,7 @@ mod tests {
         key_file = \"/etc/headwater/key.pem\"\nrevoked_file = \"/etc/headwater/revoked.crl\"\n\
         [source]\npath = \"frames.tar.gz\"\nroi = \"40,0,320,240\"\nmax_age_ms = 1000\n\
         [source.http]\nurl = \"http://camera.local/snapshot.jpg\"\ntimeout_ms = 1000\nauth_file = \"/etc/headwater/camera\"\n\
-        [source.stdin]\nsize = \"320x240\"\n[admin]\nlisten = \"127.0.0.1:9602\"\n";
+        [source.stdin]\nsize = \"320x240\"\n[admin]\nlisten = \"127.0.0.1:9602\"\nremote = true\n";
 
     const HEADING: &str = "\
         # Settings of headwater-device. A flag (--keep-ms 9000) wins over the environment (HEADWATER_DEVICE_KEEP_MS), which wins over\n\

@@ -241,10 +241,8 @@ impl InProcessGroup {
         let mut config = GroupConfig::new(site, group, self.settings.networks.clone());
         config.limits.request_qos = qos;
         config.journal = journal.map(JournalConfig::new);
-        config.policy = self.settings.policy.clone().map(|policy| {
-            let text = serde_json::to_vec(&policy).expect("numbers and names become JSON");
-            (policy, Policy::id_of(&text))
-        });
+        let calibrated = self.settings.networks.current().calibrated_policy();
+        config.policy = self.settings.policy.clone().map(|policy| policy.with_id(&calibrated));
         config
     }
 

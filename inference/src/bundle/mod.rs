@@ -140,6 +140,11 @@ impl Bundle {
         &self.policy
     }
 
+    /// The calibrated policy, with its id.
+    pub fn calibrated_policy(&self) -> (Policy, PolicyId) {
+        (self.policy.clone(), self.policy_id)
+    }
+
     /// Id of [`Bundle::policy`].
     pub fn policy_id(&self) -> PolicyId {
         self.policy_id

@@ -108,6 +108,11 @@ struct CollectingSample {
 }
 
 impl Collector {
+    /// Sets the time from a request until the answer, for samples that are requested from now on, ms.
+    pub fn set_features_ms(&mut self, features_ms: u32) {
+        self.config.features_ms = features_ms;
+    }
+
     /// A collector without samples.
     pub fn new(config: CollectorConfig) -> Self {
         let slots = config.slots.iter().copied().collect();

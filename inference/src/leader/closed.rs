@@ -21,8 +21,14 @@ const MAX_REFUSED: usize = 4096;
 /// Largest number of decisions that a cloud answer after the deadline may still revise.
 const MAX_REVISABLE: usize = 256;
 
-/// Time for which notices name a range after its last change. A device that missed it sends its samples again, marked late.
+/// Time for which complete notices name a range after its last change. A device that missed it sends its samples again, marked late.
 const NAMED_FOR: Micros = Micros::from_ms(30_000);
+
+/// Notices that name a changed range one after the other: a device may miss one of them, since they are not acknowledged.
+const NAMED_TIMES: usize = 3;
+
+/// Notices from one complete notice to the next. The others name only ranges that changed lately.
+const COMPLETE_EVERY: u32 = 10;
 
 /// Closed samples, and the account of all of them.
 ///
@@ -43,6 +49,34 @@ pub(super) struct ClosedSamples {
     refused: VecDeque<SampleId>,
     revisable: VecDeque<Decision>,
     pub(super) settled: Settled,
+    published: PublishedNotices,
+}
+
+/// Times of the latest published notices.
+#[derive(Default)]
+struct PublishedNotices {
+    /// The latest [`NAMED_TIMES`], oldest first.
+    times: VecDeque<Micros>,
+    /// Notices since the latest complete one, with that one; 0 before the first.
+    since_complete: u32,
+}
+
+impl PublishedNotices {
+    /// Time from which changed ranges are named at `now`.
+    fn names_since(&self, now: Micros) -> Micros {
+        let longest = Micros(now.0.saturating_sub(NAMED_FOR.0));
+        let is_complete = self.since_complete == 0 || self.since_complete == COMPLETE_EVERY;
+        let oldest = self.times.front().filter(|_| !is_complete && self.times.len() == NAMED_TIMES);
+        oldest.copied().map_or(longest, |oldest| oldest.max(longest))
+    }
+
+    fn add(&mut self, now: Micros) {
+        self.since_complete = self.since_complete % COMPLETE_EVERY + 1;
+        if self.times.len() == NAMED_TIMES {
+            self.times.pop_front();
+        }
+        self.times.push_back(now);
+    }
 }
 
 impl ClosedSamples {
@@ -109,10 +143,20 @@ impl ClosedSamples {
         Entry::ClosedRanges { floor: self.floor, ranges: self.ranges.iter().collect() }
     }
 
-    /// Ranges for a notice: the newest that changed lately.
+    /// Ranges for a notice: the newest that changed since the notices before it.
     pub(super) fn named_ranges(&self, now: Micros) -> Vec<(SampleId, SampleId)> {
-        let since = Micros(now.0.saturating_sub(NAMED_FOR.0));
-        self.ranges.newest_since(since, SettledNotice::MAX_RANGES)
+        self.ranges.newest_since(self.published.names_since(now), SettledNotice::MAX_RANGES)
+    }
+
+    /// Notes a published notice, and takes out its late samples.
+    pub(super) fn notice_published(&mut self, late: &[SampleId], now: Micros) {
+        self.published.add(now);
+        late.iter().for_each(|sample| _ = self.late.remove(sample));
+    }
+
+    /// Makes the next notice complete: the broker may have lost the retained one.
+    pub(super) fn begin_notices(&mut self) {
+        self.published = PublishedNotices::default();
     }
 
     /// Notes that devices wait to read that this late sample is closed.
@@ -123,16 +167,16 @@ impl ClosedSamples {
         }
     }
 
-    /// Takes out the late samples of a published notice.
-    pub(super) fn remove_late(&mut self, samples: &[SampleId]) {
-        samples.iter().for_each(|sample| _ = self.late.remove(sample));
-    }
-
     pub(super) fn keep_revisable(&mut self, decision: Decision) {
         if self.revisable.len() == MAX_REVISABLE {
             self.revisable.pop_front();
         }
         self.revisable.push_back(decision);
+    }
+
+    /// Decisions that may still be revised.
+    pub(super) fn revisable(&self) -> impl Iterator<Item = &Decision> {
+        self.revisable.iter()
     }
 
     pub(super) fn take_revisable(&mut self, sample: SampleId) -> Option<Decision> {
@@ -261,6 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn three_notices_name_a_change_and_every_tenth_one_is_complete() {
+        let mut closed = closed([1]);
+        closed.decided(SampleId(5), Micros(0));
+        let mut named = Vec::new();
+        for at in 1..=20 {
+            // A third range closes before the sixth notice.
+            if at == 6 {
+                closed.decided(SampleId(9), Micros(5_500));
+            }
+            let now = Micros(1000 * at);
+            named.push(closed.named_ranges(now).len());
+            closed.notice_published(&[], now);
+        }
+        assert_eq!(named, [2, 2, 2, 0, 0, 1, 1, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(closed.named_ranges(Micros(21_000)).len(), 3);
+        closed.notice_published(&[], Micros(21_000));
+        closed.begin_notices();
+        assert_eq!(closed.named_ranges(Micros(22_000)).len(), 3, "a new connection");
+    }
+
+    #[test]
     fn a_notice_names_a_bounded_number_of_ranges() {
         let many = SettledNotice::MAX_RANGES as u64 + 1;
         let named = closed((0..many).map(|range| 2 * range)).named_ranges(Micros(0));
@@ -285,7 +350,7 @@ mod tests {
         let mut closed = ClosedSamples::default();
         (1..=MAX_LATE as u64 + 5).for_each(|sample| closed.add_late(SampleId(sample)));
         assert_eq!((closed.late.len(), closed.late.last()), (MAX_LATE, Some(&SampleId(LAST))));
-        closed.remove_late(&[SampleId(1), SampleId(3)]);
+        closed.notice_published(&[SampleId(1), SampleId(3)], Micros(0));
         assert_eq!(closed.late.len(), MAX_LATE - 2);
         closed.add_late(SampleId(LAST + 7));
         assert_eq!(closed.late.last(), Some(&SampleId(LAST + 7)));
@@ -294,6 +359,12 @@ mod tests {
     #[test]
     fn a_bounded_number_of_decisions_can_be_revised_each_once() {
         let decision = |sample| Decision {
+            schema: headwater_protocol::RESULT_SCHEMA,
+            captured_at: None,
+            captured_by: headwater_protocol::TimeSource::Unknown,
+            left: headwater_protocol::LeaveReason::Sure,
+            exits: Vec::new(),
+            missing: Vec::new(),
             sample: SampleId(sample),
             class: 0,
             label: String::new(),

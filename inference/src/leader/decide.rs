@@ -1,6 +1,8 @@
 //! The end of a sample: a decision, a revision of one, or none.
 
-use headwater_protocol::{Decision, Degraded, Dropped, Exit, PolicyId, SampleId, Stages};
+use headwater_protocol::{
+    AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, RESULT_SCHEMA, SampleId, Stages,
+};
 
 use super::open_sample::OpenSample;
 use super::{Action, Leader};
@@ -11,25 +13,39 @@ impl Leader {
     /// Decides a sample by the deepest exit so far, marked with the reason.
     pub(super) fn decide_without_cloud(&mut self, sample: SampleId, reason: Option<Degraded>) {
         let Some(open) = self.open.get_mut(&sample) else { return };
-        if let Some(reason) = reason {
-            open.degrade(reason);
-        }
+        let left = match reason {
+            None => LeaveReason::NoFeatures,
+            Some(reason) => {
+                open.degrade(reason);
+                if reason == Degraded::CloudTimeout {
+                    LeaveReason::Deadline
+                } else {
+                    LeaveReason::CloudFailed
+                }
+            }
+        };
         // Without an exit's answer the class prior decides: no exit precedes the cloud, or its section failed.
         let config = &self.networks[open.generation].config;
         let best = open.best.unwrap_or_else(|| ExitAnswer {
             exit: config.configuration.exits()[0],
             assessment: Assessment::of_prior(&config.class_prior),
         });
-        self.decide(sample, best);
+        self.decide(sample, best, left);
     }
 
     /// Decides a sample under the leader's own policy.
-    pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer) {
-        self.decide_under(sample, answer, None);
+    pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer, left: LeaveReason) {
+        self.decide_under(sample, answer, left, None);
     }
 
     /// Decides a sample; `policy` is that of a device which decided by itself.
-    pub(super) fn decide_under(&mut self, sample: SampleId, answer: ExitAnswer, policy: Option<PolicyId>) {
+    pub(super) fn decide_under(
+        &mut self,
+        sample: SampleId,
+        answer: ExitAnswer,
+        left: LeaveReason,
+        policy: Option<PolicyId>,
+    ) {
         let Some(mut open) = self.open.remove(&sample) else { return };
         if open.is_past_deadline {
             open.degrade(Degraded::Late);
@@ -39,16 +55,24 @@ impl Leader {
             open.set_undelivered_missing();
         }
         let network = &self.networks[open.generation];
+        let (captured_at, captured_by) = self.capture_time(&open);
         let decision = Decision {
+            schema: RESULT_SCHEMA,
             sample,
+            captured_at,
+            captured_by,
             class: assessment.class,
             label: network.label(assessment.class),
             confidence: assessment.confidence,
             exit,
+            left,
+            exits: std::mem::take(&mut open.exits),
             presence: open.presence,
+            // The leader knows slots alone; its caller knows their devices.
+            missing: Vec::new(),
             degraded: std::mem::take(&mut open.degraded),
             network: network.config.network,
-            policy: policy.unwrap_or(network.config.policy_id),
+            policy: policy.unwrap_or(open.policy),
             stages: Stages { decided_us: open.elapsed(self.now), ..open.stages },
             bytes: open.bytes,
         };
@@ -72,11 +96,14 @@ impl Leader {
         };
         let decided_by = self.networks.iter().find(|(_, network)| network.config.network == decision.network);
         let Some((_, network)) = decided_by else { return };
-        let assessment = network.config.policy.cloud.assess(logits, decision.presence.present_count());
-        decision.exit = Exit::Cloud;
+        let policy = network.earlier_policies.find(&network.config, decision.policy);
+        let assessment = policy.cloud.assess(logits, decision.presence.present_count());
+        let confidence = assessment.confidence;
+        decision.exits.push(AppliedExit { exit: Exit::Cloud, confidence, threshold_confidence: None });
+        (decision.exit, decision.left) = (Exit::Cloud, LeaveReason::LastExit);
         decision.class = assessment.class;
         decision.label = network.label(assessment.class);
-        decision.confidence = assessment.confidence;
+        decision.confidence = confidence;
         decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
         self.actions.push(Action::Revise(decision));
     }

@@ -1,7 +1,7 @@
 //! Answers of devices: each finds its open sample, or opens one.
 
 use headwater_protocol::{
-    Body, DeviceDecision, Dropped, Exit, Numbering, SampleId, Slot, SlotPresence, SlotSet,
+    Body, DeviceDecision, Dropped, Exit, LeaveReason, Numbering, SampleId, Slot, SlotPresence, SlotSet,
 };
 
 use super::clock_offsets::Allowed;
@@ -46,7 +46,9 @@ impl Leader {
             return;
         }
         self.measure_clock(message);
+        let captured_wall_ms = self.captured_wall_ms(message);
         let Some(open) = self.open_for(message) else { return };
+        open.captured_wall_ms = open.captured_wall_ms.or(captured_wall_ms);
         let slot = message.slot;
         match answer {
             DeviceAnswer::Summary(scores) => {
@@ -73,12 +75,15 @@ impl Leader {
         open.stages.window_us = open.elapsed(self.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
-            self.networks[message.generation].devices.window_closed(answered);
+            self.networks[message.generation].devices.window_closed(self.now, answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::Device, assessment };
-        self.decide_under(message.sample, answer, Some(policy));
+        let config = &self.networks[message.generation].config;
+        let is_our_policy = policy == config.policy_id;
+        open.note_exit(answer, is_our_policy.then(|| config.policy.device.threshold_confidence(1)));
+        self.decide_under(message.sample, answer, LeaveReason::Sure, Some(policy));
     }
 
     /// Whether the network has answers of this kind and size.
@@ -214,6 +219,7 @@ impl Leader {
         (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
         (moved.is_past_deadline, moved.is_from_spool) = (open.is_past_deadline, open.is_from_spool);
         (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
+        moved.captured_wall_ms = open.captured_wall_ms;
         self.networks[open.generation].recycle(open);
         self.open.insert(sample, moved);
     }

@@ -2,18 +2,22 @@
 
 use headwater_protocol::{Slot, SlotSet};
 
+use super::Micros;
+
 /// Windows that a device may miss in a row before the leader stops waiting for it.
-const MAX_MISSED_WINDOWS: u8 = 3;
+pub(super) const MAX_MISSED_WINDOWS: u8 = 3;
 
 /// Which slots are up, and how many windows in a row each missed.
 pub(super) struct Devices {
     pub(super) up: SlotSet,
     missed_windows: [u8; Slot::MAX],
+    /// When the latest windows closed, the oldest first; `None` before so many windows.
+    closed: [Option<Micros>; MAX_MISSED_WINDOWS as usize],
 }
 
 impl Devices {
     pub(super) fn new() -> Self {
-        Self { up: SlotSet::EMPTY, missed_windows: [0; Slot::MAX] }
+        Self { up: SlotSet::EMPTY, missed_windows: [0; Slot::MAX], closed: Default::default() }
     }
 
     pub(super) fn set_up(&mut self, slot: Slot) {
@@ -26,8 +30,20 @@ impl Devices {
         self.up.iter().filter(|slot| self.missed_windows[slot.index()] < MAX_MISSED_WINDOWS).collect()
     }
 
+    /// Since when a slot that is up has answered no window: the end of the first of the latest three windows. `None` for a slot that
+    /// answered one of them.
+    pub(super) fn unanswered_since(&self, slot: Slot) -> Option<Micros> {
+        let is_up = self.up.contains(slot);
+        let missed = self.missed_windows.get(slot.index()).filter(|_| is_up)?;
+        self.closed[0].filter(|_| *missed >= MAX_MISSED_WINDOWS)
+    }
+
     /// Counts the missed windows when a window closes; `answered` are the slots that were in time.
-    pub(super) fn window_closed(&mut self, answered: SlotSet) {
+    pub(super) fn window_closed(&mut self, now: Micros, answered: SlotSet) {
+        self.closed.rotate_left(1);
+        if let Some(last) = self.closed.last_mut() {
+            *last = Some(now);
+        }
         for slot in self.up.iter() {
             let missed_windows = &mut self.missed_windows[slot.index()];
             *missed_windows = if answered.contains(slot) { 0 } else { missed_windows.saturating_add(1) };
@@ -45,11 +61,17 @@ mod tests {
         for slot in Slot::first(2) {
             devices.set_up(slot);
         }
-        for expected in [0b11, 0b11, 0b01] {
-            devices.window_closed(SlotSet::from_bits(0b01));
+        let silent = Slot::first(2).last().expect("two slots");
+        for (at, expected) in [(10, 0b11), (20, 0b11), (30, 0b01)] {
+            assert_eq!(devices.unanswered_since(silent), None);
+            devices.window_closed(Micros(at), SlotSet::from_bits(0b01));
             assert_eq!(devices.awaited().bits(), expected);
         }
-        devices.window_closed(SlotSet::from_bits(0b11));
+        assert_eq!(devices.unanswered_since(silent), Some(Micros(10)));
+        devices.window_closed(Micros(40), SlotSet::from_bits(0b01));
+        assert_eq!(devices.unanswered_since(silent), Some(Micros(20)), "of the latest three windows");
+        devices.window_closed(Micros(50), SlotSet::from_bits(0b11));
         assert_eq!(devices.awaited().bits(), 0b11);
+        assert_eq!(devices.unanswered_since(silent), None);
     }
 }

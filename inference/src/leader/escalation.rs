@@ -1,6 +1,6 @@
 //! Stages after an unsure first exit: features, edges, cloud.
 
-use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, SampleId, SlotSet};
+use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, LeaveReason, SampleId, SlotSet};
 
 use super::device_answers::DeviceMessage;
 use super::open_sample::{OpenSample, Stage};
@@ -44,7 +44,8 @@ impl Leader {
         if !wanted.is_empty() {
             self.actions.push(Action::Request { generation, sample, slots: wanted });
         }
-        open.due = self.now.plus_ms(network.config.policy.features_ms).min(open.deadline);
+        let policy = network.earlier_policies.find(&network.config, open.policy);
+        open.due = self.now.plus_ms(policy.features_ms).min(open.deadline);
         self.timers.push(open.due, sample);
         if edges.is_empty() {
             (open.stage, open.owing_slots) = (Stage::Features, wanted);
@@ -158,18 +159,21 @@ impl Leader {
         let Some(open) = self.open.get_mut(&sample) else { return };
         open.stages.edge_us = open.elapsed(self.now);
         let network = &mut self.networks[open.generation];
+        let present = open.delivered.len() as u32;
+        let policy = &network.earlier_policies.find(&network.config, open.policy).edge;
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
-            Some(network.config.policy.edge.assess(&network.logits, open.delivered.len() as u32))
+            Some(policy.assess(&network.logits, present))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(sample) };
         let best = ExitAnswer { exit: Exit::Edge, assessment };
         open.best = Some(best);
+        open.note_exit(best, Some(policy.threshold_confidence(present)));
         if !assessment.leaves {
             return self.ask_cloud(sample);
         }
         self.note_undelivered(sample);
-        self.decide(sample, best);
+        self.decide(sample, best, LeaveReason::Sure);
     }
 
     /// Asks the cloud with the maps that came. Slots whose map did not come are missing once the cloud has answered.
@@ -209,8 +213,11 @@ impl Leader {
         }
         open.stages.cloud_us = open.elapsed(self.now);
         open.set_undelivered_missing();
-        let assessment = network.config.policy.cloud.assess(logits, open.delivered.len() as u32);
-        self.decide(sample, ExitAnswer { exit: Exit::Cloud, assessment });
+        let policy = network.earlier_policies.find(&network.config, open.policy);
+        let assessment = policy.cloud.assess(logits, open.delivered.len() as u32);
+        let answer = ExitAnswer { exit: Exit::Cloud, assessment };
+        open.note_exit(answer, None);
+        self.decide(sample, answer, LeaveReason::LastExit);
     }
 
     pub(super) fn cloud_failed(&mut self, sample: SampleId, reason: Degraded) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "most entries are decisions, and each is written at once")]
 pub enum Entry {
     /// How devices number their samples. `None` begins a new numbering: ids in the lines before mean nothing any more.
     Numbering(Option<Numbering>),
@@ -197,6 +198,12 @@ mod tests {
     #[test]
     fn counts_end_at_the_largest_number() {
         let decision = Decision {
+            schema: headwater_protocol::RESULT_SCHEMA,
+            captured_at: None,
+            captured_by: headwater_protocol::TimeSource::Unknown,
+            left: headwater_protocol::LeaveReason::Sure,
+            exits: Vec::new(),
+            missing: Vec::new(),
             sample: SampleId(10),
             class: 0,
             label: "car".into(),

@@ -226,7 +226,7 @@ impl Leader {
     }
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples and the ranges of samples that were closed
-    /// lately.
+    /// lately. Three notices name each change; the first one on a connection and every tenth name the changes of 30 seconds.
     pub fn notice(&self) -> SettledNotice {
         let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         let closed = Some(self.closed.named_ranges(self.now));
@@ -235,7 +235,12 @@ impl Leader {
 
     /// Forgets the late samples of a notice that was published.
     pub fn notice_published(&mut self, notice: &SettledNotice) {
-        self.closed.remove_late(&notice.late);
+        self.closed.notice_published(&notice.late, self.now);
+    }
+
+    /// Makes the next notice complete: the broker may have lost the retained one.
+    pub fn begin_notices(&mut self) {
+        self.closed.begin_notices();
     }
 
     /// Number of closed late samples that no published notice named.
@@ -252,6 +257,21 @@ impl Leader {
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
         self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
+    }
+
+    /// Since when the device in a slot has answered no window, where it missed the latest three or more; `None` for any other slot.
+    pub fn unanswered_since(&self, generation: Generation, slot: Slot) -> Option<Micros> {
+        self.networks.get(generation)?.devices.unanswered_since(slot)
+    }
+
+    /// Slots of the current network.
+    pub fn slots(&self) -> SlotSet {
+        SlotSet::first(self.networks.current.config.slots)
+    }
+
+    /// Longest time in ms from capture until a sample of the current network is decided.
+    pub fn deadline_ms(&self) -> u32 {
+        self.networks.current.config.policy.deadline_ms
     }
 
     /// Devices whose clocks are ahead of their group, which are left out, or behind it by more than a quarter of the period.

@@ -37,6 +37,7 @@
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
 mod awaited;
+mod capture_time;
 mod clock_offsets;
 mod closed;
 mod decide;
@@ -49,6 +50,7 @@ mod machine;
 mod network_state;
 mod open_sample;
 mod plausible_ids;
+mod policies;
 pub(crate) mod timers;
 mod window;
 
@@ -317,9 +319,9 @@ pub enum Action {
         /// Milliseconds left; at least 1.
         deadline_ms: u32,
     },
-    /// Journal the decision, then publish it.
+    /// Journal the decision, then publish it. The caller names the devices of missing slots before ([`Decision::missing`]).
     Decide(Decision),
-    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline.
+    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline, with the names of missing devices.
     Revise(Decision),
     /// Journal that the sample was dropped.
     Drop {

@@ -4,6 +4,7 @@ use headwater_protocol::{EdgeSet, SampleId};
 
 use super::devices::Devices;
 use super::open_sample::OpenSample;
+use super::policies::EarlierPolicies;
 use super::{Exits, Generation, LeaderConfig, Micros};
 
 /// Largest number of closed samples kept for their buffers.
@@ -12,6 +13,8 @@ const MAX_SPARE: usize = 64;
 /// One network with its exits, and the devices and edges that run it.
 pub(super) struct NetworkState {
     pub(super) config: LeaderConfig,
+    /// Policies before that of `config`.
+    pub(super) earlier_policies: EarlierPolicies,
     pub(super) exits: Exits,
     /// Logits of an exit; a field so that no event allocates.
     pub(super) logits: Vec<f32>,
@@ -26,10 +29,11 @@ impl NetworkState {
     pub(super) fn new(config: LeaderConfig, exits: Exits) -> Self {
         let logits = vec![0.0; config.classes()];
         let (devices, edges_up) = (Devices::new(), EdgeSet::EMPTY);
-        Self { config, exits, logits, devices, edges_up, spare: Vec::new() }
+        let earlier_policies = EarlierPolicies::default();
+        Self { config, earlier_policies, exits, logits, devices, edges_up, spare: Vec::new() }
     }
 
-    /// A sample with buffers of this network's sizes.
+    /// A sample with buffers of this network's sizes, to be decided under the present policy.
     pub(super) fn new_sample(
         &mut self,
         generation: Generation,
@@ -39,6 +43,7 @@ impl NetworkState {
         let spare = self.spare.pop();
         let mut open = spare.unwrap_or_else(|| Box::new(OpenSample::new(&self.config, generation)));
         open.reset(sample, captured);
+        open.policy = self.config.policy_id;
         open
     }
 

@@ -1,7 +1,8 @@
 //! State of one open sample.
 
 use headwater_protocol::{
-    Degraded, EdgeIndex, EdgeSet, HopBytes, Presence, SampleId, Slot, SlotPresence, SlotSet, Stages,
+    AppliedExit, Degraded, EdgeIndex, EdgeSet, HopBytes, PolicyId, Presence, SampleId, Slot, SlotPresence,
+    SlotSet, Stages,
 };
 
 use super::{Generation, LeaderConfig, Micros};
@@ -12,10 +13,14 @@ use crate::cascade::ExitAnswer;
 pub(super) struct OpenSample {
     /// The network that decides the sample; the buffers have its sizes.
     pub(super) generation: Generation,
+    /// The policy that decides the sample.
+    pub(super) policy: PolicyId,
     pub(super) sample: SampleId,
     pub(super) stage: Stage,
     /// Time of capture, on the leader's clock.
     pub(super) captured: Micros,
+    /// Time of capture by the leader's wall clock, ms since 1970; `None` before an answer in time.
+    pub(super) captured_wall_ms: Option<u64>,
     /// Time at which the present stage ends by itself.
     pub(super) due: Micros,
     /// Time at which the sample must be decided.
@@ -47,6 +52,8 @@ pub(super) struct OpenSample {
     pub(super) bytes: HopBytes,
     /// Answer of the deepest exit so far.
     pub(super) best: Option<ExitAnswer>,
+    /// Every exit that was applied, shallowest first.
+    pub(super) exits: Vec<AppliedExit>,
     pub(super) degraded: Vec<Degraded>,
 }
 
@@ -99,6 +106,12 @@ impl OpenSample {
         if !self.degraded.contains(&reason) {
             self.degraded.push(reason);
         }
+    }
+
+    /// Notes an exit that was applied; `threshold_confidence` is `None` where every sample leaves or nobody knows the threshold.
+    pub(super) fn note_exit(&mut self, answer: ExitAnswer, threshold_confidence: Option<f32>) {
+        let ExitAnswer { exit, assessment } = answer;
+        self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
     }
 
     /// Microseconds since capture.

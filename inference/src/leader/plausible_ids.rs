@@ -29,7 +29,7 @@ pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
 pub(super) const DEFAULT_CLOCK_DIFFERENCE_MS: u32 = 600_000;
 
 /// 1 January 2020. A wall clock before it has not been set.
-const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
+pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 
 /// Ten years. Ids further ahead are of another numbering, and say nothing about the wall clock.
 const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;

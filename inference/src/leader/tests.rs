@@ -19,7 +19,9 @@ mod edges;
 mod ids;
 mod late;
 mod networks;
+mod policies;
 mod properties;
+mod results;
 mod stages;
 
 const SLOTS: usize = 3;
@@ -360,7 +362,7 @@ fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
     });
     assert_eq!(actions, [Action::Open(SampleId(1))]);
     let actions = group.after_ms(50);
-    assert_eq!(decision(&actions).degraded, [Degraded::Late]);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
 #[test]

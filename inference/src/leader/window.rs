@@ -1,6 +1,6 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, SampleId, SlotPresence, SlotSet};
+use headwater_protocol::{Degraded, Dropped, Exit, LeaveReason, SampleId, SlotPresence, SlotSet};
 
 use super::Leader;
 use super::open_sample::Stage;
@@ -34,9 +34,10 @@ impl Leader {
         self.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
             // The sample's own time begins when every device has answered.
-            open.deadline = open.deadline.min(self.now.plus_ms(network.config.policy.deadline_ms));
+            let policy = network.earlier_policies.find(&network.config, open.policy);
+            open.deadline = open.deadline.min(self.now.plus_ms(policy.deadline_ms));
         } else {
-            network.devices.window_closed(open.presence.answered());
+            network.devices.window_closed(self.now, open.presence.answered());
         }
         let has_scores = open.presence.present_count() > 0;
         if network.config.configuration.pushes_maps() {
@@ -44,6 +45,9 @@ impl Leader {
             for slot in open.delivered.iter() {
                 open.presence.set(slot, SlotPresence::Present);
             }
+        }
+        if open.presence.missing_count() > 0 {
+            open.degrade(Degraded::DeviceMissing);
         }
         let present = open.presence.present_count();
         let first = network.config.configuration.exits()[0];
@@ -53,7 +57,7 @@ impl Leader {
             }
             open.degrade(Degraded::NoView);
             let assessment = Assessment::of_prior(&network.config.class_prior);
-            return self.decide(sample, ExitAnswer { exit: first, assessment });
+            return self.decide(sample, ExitAnswer { exit: first, assessment }, LeaveReason::NoView);
         }
         let logits = match first {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
@@ -64,12 +68,15 @@ impl Leader {
             }),
             Exit::Edge | Exit::Cloud => None,
         };
-        let policy = network.config.policy.of(first);
+        let policy = network.earlier_policies.find(&network.config, open.policy).of(first);
         open.best =
             logits.map(|logits| ExitAnswer { exit: first, assessment: policy.assess(logits, present) });
+        if let Some(answer) = open.best {
+            open.note_exit(answer, Some(policy.threshold_confidence(present)));
+        }
         match open.best {
             Some(answer) if answer.assessment.leaves && first == Exit::Local => {
-                self.decide(sample, answer);
+                self.decide(sample, answer, LeaveReason::Sure);
             }
             _ => self.escalate(sample),
         }

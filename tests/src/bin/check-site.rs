@@ -9,6 +9,7 @@ use headwater_group::GroupClient;
 use headwater_tests::site::account::{Outcome, Reference, SampleRange, outcomes, receive, reference};
 use headwater_tests::site::faults::{self, Extent, Fault, HEAD};
 use headwater_tests::site::rogue::{self, Attack, Column};
+use headwater_tests::site::states;
 use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site};
 
 /// A site as processes over mutual TLS with Mosquitto: two groups of six devices, one aggregator, one cloud service.
@@ -40,6 +41,12 @@ enum Check {
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
+    /// The table of states: how soon the status, a metric and the log name a device that is not well.
+    States {
+        /// Times that each event is provoked.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        rounds: u32,
+    },
     /// The rogue table: what a client that speaks for others can do, without identity, with it, and with another device's certificate.
     Rogue {
         /// Seconds of each attack.
@@ -62,6 +69,7 @@ async fn main() -> ExitCode {
             let extent = Extent { samples, kills, pause: Duration::from_secs(pause_s), seed };
             check_faults(&folder, extent, only.as_deref()).await
         }
+        Some(Check::States { rounds }) => check_states(&folder, rounds).await,
         Some(Check::Rogue { seconds, only }) => {
             check_rogue(&folder, Duration::from_secs(seconds), only.as_deref()).await
         }
@@ -165,6 +173,33 @@ async fn check_faults(folder: &Path, extent: Extent, only: Option<&str>) -> bool
         }
     }
     site.unmount_journals();
+    is_sound
+}
+
+async fn check_states(folder: &Path, rounds: u32) -> bool {
+    let mut site = Site::enroll(folder);
+    site.start_all();
+    let _clients = site.clients().await;
+    say(states::HEAD);
+    let mut is_sound = true;
+    for round in 0..rounds {
+        for event in states::ROWS {
+            match states::run(event, &mut site) {
+                Ok(named) => {
+                    println!("{}", named.line());
+                    is_sound &= named.is_in_time();
+                }
+                Err(reason) => {
+                    eprintln!("check-site: round {round}: {reason}");
+                    return false;
+                }
+            }
+        }
+        // A device is flapping until its ends are a minute ago.
+        if round + 1 < rounds {
+            tokio::time::sleep(Duration::from_secs(61)).await;
+        }
+    }
     is_sound
 }
 

@@ -13,6 +13,7 @@ use headwater_protocol::{SampleId, Slot, SlotPresence};
 
 use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
 use super::{GROUPS, PERIOD_MS, Part, Site, device_name, device_names};
+use crate::other_programs::find_faketime;
 
 /// Sizes of a run of the table.
 #[derive(Clone, Copy, Debug)]
@@ -190,13 +191,12 @@ pub const HEAD: &str = "\
 /// # Errors
 /// What is missing for the rows of clocks.
 pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
-    let library = FAKETIME.iter().find(|path| Path::new(path).exists());
-    let library = library.ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
+    let library = find_faketime().ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
     for part in [CLOCKED_DEVICE, Part::Aggregator] {
         let file = clock_file(site, part);
         std::fs::write(&file, "+0s").map_err(|error| error.to_string())?;
         let variables = [
-            ("LD_PRELOAD", (*library).to_owned()),
+            ("LD_PRELOAD", library.to_owned()),
             ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("FAKETIME_CACHE_DURATION", "1".to_owned()),
@@ -212,11 +212,6 @@ const CLOCKED_DEVICE: Part = Part::Device { group: 0, slot: 2 };
 
 /// The device whose certificate is revoked; it is the last row that it takes part in.
 const REVOKED: (usize, usize) = (1, 4);
-
-const FAKETIME: [&str; 2] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-];
 
 fn clock_file(site: &Site, part: Part) -> PathBuf {
     site.folder.join(format!("{}.clock", part.to_string().replace([' ', '/'], "-")))

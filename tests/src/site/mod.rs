@@ -12,6 +12,7 @@
 pub mod account;
 pub mod faults;
 pub mod rogue;
+pub mod states;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
@@ -99,6 +100,8 @@ pub struct Site {
     pub admin_port: u16,
     /// Variables of the environment of a part, for its next start.
     pub environment: BTreeMap<Part, Vec<(String, String)>>,
+    /// Bundle of a part, for its next start, instead of the shipped one.
+    pub bundles: BTreeMap<Part, PathBuf>,
     /// Folder of the aggregator's journals.
     pub journals: PathBuf,
     /// Whether members have certificates, and every link has TLS.
@@ -148,6 +151,7 @@ impl Site {
             cloud_port: free_port().expect("a free port"),
             admin_port: free_port().expect("a free port"),
             environment: BTreeMap::new(),
+            bundles: BTreeMap::new(),
             journals,
             has_identity,
             running: BTreeMap::new(),
@@ -321,7 +325,7 @@ impl Site {
                     "--period-ms",
                     &PERIOD_MS.to_string(),
                 ]);
-                command.arg("--bundle").arg(shipped::bundle_path());
+                command.arg("--bundle").arg(self.bundles.get(&part).unwrap_or(&shipped::bundle_path()));
                 command.arg("--source-path").arg(shipped::frames_path());
                 command.arg("--state-dir").arg(state);
                 command.args(self.tls_flags(&self.member(GROUPS[group], &name)));
@@ -368,15 +372,21 @@ impl Site {
         self.program(part).signal(signal).expect("a shell starts");
     }
 
-    /// Counters of the aggregator, each with its labels; empty while its admin port does not answer.
-    pub fn metrics(&self) -> BTreeMap<String, f64> {
+    /// Answer of the aggregator's admin port, without its head; empty while the port does not answer.
+    pub fn admin(&self, path: &str) -> String {
         let mut answer = String::new();
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
             // A port that breaks off gives what it has said.
-            let _ =
-                stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            let _ = stream.write_all(request.as_bytes());
             let _ = stream.read_to_string(&mut answer);
         }
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    }
+
+    /// Counters of the aggregator, each with its labels; empty while its admin port does not answer.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let answer = self.admin("/metrics");
         let lines = answer.lines().filter(|line| line.starts_with("headwater_"));
         lines
             .filter_map(|line| {

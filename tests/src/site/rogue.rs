@@ -220,6 +220,7 @@ impl GroupKnowledge {
             software: "rogue/1".into(),
             since: "2026-01-01T00:00:00Z".into(),
             beat: round,
+            capabilities: Vec::new(),
         };
         (self.topics.name(&Topic::Leader), json(&claim), true)
     }

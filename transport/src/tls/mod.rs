@@ -7,6 +7,7 @@ mod certificate;
 mod client;
 mod error;
 mod files;
+mod objection;
 mod server;
 
 use std::sync::{Arc, LazyLock};
@@ -17,6 +18,7 @@ pub use certificate::{Certificate, CertificateState, ROLE_PREFIX};
 pub use client::{ClientIdentity, ClientSession};
 pub use error::{HandshakeRefused, TlsError};
 pub use files::{IdentityFiles, KeyPair};
+pub use objection::{End, Objection, certified_hosts};
 pub use server::{ServerIdentity, ServerSession};
 
 /// The cryptography of every session: ring.

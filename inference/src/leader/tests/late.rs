@@ -200,7 +200,7 @@ fn a_sample_without_a_view_is_decided_though_a_device_gave_it_up() {
     group.given_up(0, 90);
     group.not_in_view(1, 90);
     let actions = group.not_in_view(2, 90);
-    assert_eq!(decision(&actions).degraded, [Degraded::NoView, Degraded::Late]);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::NoView, Degraded::Late]);
 }
 
 #[test]

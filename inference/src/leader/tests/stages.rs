@@ -109,7 +109,10 @@ fn a_window_ends_at_the_deadline_of_an_old_sample() {
     assert_eq!(group.leader.next_timer(), Some(group.now.plus_ms(20)));
     assert_eq!(group.after_ms(19), []);
     let actions = group.after_ms(1);
-    assert_eq!((decision(&actions).exit, &decision(&actions).degraded[..]), (Exit::Local, &[][..]));
+    assert_eq!(
+        (decision(&actions).exit, &decision(&actions).degraded[..]),
+        (Exit::Local, &[Degraded::DeviceMissing][..])
+    );
     assert_eq!(group.leader.next_timer(), None);
 }
 
@@ -117,7 +120,7 @@ fn a_window_ends_at_the_deadline_of_an_old_sample() {
 fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     let mut group = Group::new();
     let actions = group.aged(0, 300, &SURE);
-    assert_eq!(decision(&actions).degraded, []);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing]);
     let mut group = Group::new();
     assert_eq!(group.aged(0, 301, &UNSURE), [Action::Open(SampleId(1))]);
     group.after_ms(50);
@@ -126,7 +129,7 @@ fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     let asked = group.done.last();
     assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 250, .. })), "{asked:?}");
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    assert_eq!(decision(&actions).degraded, [Degraded::Late]);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Bundles: whether they open and are signed, and whether all tiers have the same network.
+
+use headwater_inference::bundle::{Bundle, Networks};
+use headwater_protocol::NetworkId;
+
+use super::finding::Finding;
+use super::tier::{Tier, TierNetworks, TierSettings};
+
+/// Advice for tiers with different networks.
+pub(super) const SAME_BUNDLE: &str =
+    "give all tiers the same bundle, or both bundles while the network is replaced (docs/rollover.md)";
+
+/// Opens the bundles of a tier.
+pub(super) fn open(tier: &Tier) -> (Vec<Finding>, TierNetworks) {
+    let (mut findings, mut networks) = (Vec::new(), Vec::new());
+    for files in tier.bundles() {
+        match Networks::open(files.bundle, files.next, tier.trusted_keys()) {
+            Ok(opened) => {
+                let named = opened.bundles().iter().map(|(_, bundle)| described(bundle)).collect::<Vec<_>>();
+                let place = files.place.trim_end_matches('.');
+                let what = if place.is_empty() { "bundle".to_owned() } else { format!("bundle of {place}") };
+                findings.push(Finding::ok(what, named.join(", next ")));
+                networks.push(Some(opened));
+            }
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    let found = format!("{}{mistake}", files.place);
+                    findings.push(Finding::fail("bundle", found, advice(&mistake)));
+                }
+                networks.push(None);
+            }
+        }
+    }
+    (findings, networks)
+}
+
+fn described(bundle: &Bundle) -> String {
+    let (network, name) = (bundle.network_id().short(), &bundle.manifest().name);
+    let signed = match bundle.signed_by() {
+        Some(key) => format!("signed by {}", &key.to_string()[..12.min(key.to_string().len())]),
+        None => "not signed".into(),
+    };
+    format!("network {network} ({name}), policy {}, {signed}", bundle.policy_id())
+}
+
+fn advice(mistake: &str) -> &'static str {
+    if mistake.contains("signature") || mistake.contains("trusted_keys") {
+        "sign the bundle with a trusted key (`headwater sign --key`), or add its key to `trusted_keys`"
+    } else if mistake.contains("os error") {
+        "copy the bundle there, readable for the program's user, or correct the setting"
+    } else {
+        "copy the bundle again from where it was exported; `headwater inspect FILE` shows a whole one"
+    }
+}
+
+/// Compares the networks of all tiers; gives findings with the index of the tier that they are about.
+pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)> {
+    let mut findings = Vec::new();
+    let has_aggregator = tiers.iter().any(|(tier, _)| matches!(tier.settings, TierSettings::Aggregator(_)));
+    for (index, (tier, networks)) in tiers.iter().enumerate() {
+        for (position, own) in networks.iter().enumerate() {
+            let Some(own) = own else { continue };
+            for (other, theirs) in tiers {
+                let member = tier.members.get(position);
+                let compared = match (&tier.settings, &other.settings) {
+                    // The leader of the device's group must have the device's network.
+                    (TierSettings::Device(_), TierSettings::Aggregator(_)) => {
+                        let same = other.members.iter().zip(*theirs).filter(|(group, _)| {
+                            member.is_some_and(|own| own.site == group.site && own.group == group.group)
+                        });
+                        same.filter_map(|(_, networks)| networks.as_ref()).next()
+                    }
+                    (TierSettings::Device(_), TierSettings::Cloud(_)) if !has_aggregator => {
+                        theirs.iter().flatten().next()
+                    }
+                    // The cloud must have every network of a group, if the group asks it.
+                    (TierSettings::Aggregator(loaded), TierSettings::Cloud(_)) => {
+                        theirs.iter().flatten().next().filter(|_| loaded.settings.shared.cloud.url.is_some())
+                    }
+                    (
+                        TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_),
+                        TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_),
+                    ) => None,
+                };
+                let Some(theirs) = compared else { continue };
+                let (own, theirs) = (ids(own), ids(theirs));
+                if own.iter().any(|id| !theirs.contains(id)) {
+                    let group = member.map(|member| format!("group {}: ", member.group)).unwrap_or_default();
+                    let found = format!(
+                        "{group}this {} has network {}, the {} of {} has {}",
+                        tier.kind.name(),
+                        names(&own),
+                        other.kind.name(),
+                        other.file.display(),
+                        names(&theirs),
+                    );
+                    findings.push((index, Finding::fail("network", found, SAME_BUNDLE)));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Ids of the current and the next network.
+pub(super) fn ids(networks: &Networks) -> Vec<NetworkId> {
+    networks.bundles().iter().map(|(_, bundle)| bundle.network_id()).collect()
+}
+
+/// Short names of networks.
+pub(super) fn names(networks: &[NetworkId]) -> String {
+    networks.iter().map(|network| network.short()).collect::<Vec<_>>().join(" and ")
+}

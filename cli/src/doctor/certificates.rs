@@ -1,0 +1,193 @@
+//! Certificates of a tier: files, authority, revocation list, expiry; and who else may read its secrets.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use headwater_settings::TlsSettings;
+use headwater_transport::readers;
+use headwater_transport::tls::{
+    Certificate, ClientIdentity, End, IdentityFiles, Objection, TlsError, certified_hosts,
+};
+use time::OffsetDateTime;
+
+use super::finding::{Finding, halves};
+use super::tier::{Tier, TierSettings};
+
+/// Time before its end in which a certificate is named.
+const SOON: Duration = Duration::from_secs(30 * 86_400);
+
+/// Checks each identity of a tier once.
+pub(super) fn check(tier: &Tier) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (place, tls, end) in tier.identities() {
+        // Settings that do not fit each other are refused with the file.
+        let Ok(Some(files)) = tls.files() else { continue };
+        let own = files.own.as_ref().map(|own| own.certificate.clone());
+        if seen.insert((own, files.authority.clone())) {
+            findings.extend(identity(&Keys { place, tls }, &files, end));
+        }
+    }
+    if findings.is_empty() && tier.security().insecure {
+        let advice = "make certificates (`headwater enroll`, docs/security.md), and take `insecure` away";
+        findings.push(Finding::warn(
+            "certificate",
+            "none, and links without TLS are allowed (insecure)",
+            advice,
+        ));
+    } else if findings.is_empty() {
+        findings.push(Finding::ok("certificate", "none; no link without TLS leaves this machine"));
+    }
+    findings.extend(secrets(tier));
+    findings
+}
+
+/// Settings of an identity, and what stands in front of the keys of a group.
+struct Keys<'a> {
+    place: &'a str,
+    tls: &'a TlsSettings,
+}
+
+impl Keys<'_> {
+    /// Setting that names a file.
+    fn of(&self, file: &Path) -> String {
+        let TlsSettings { authority_file, certificate_file, key_file, revoked_file } = self.tls;
+        let is = |setting: &Option<PathBuf>| setting.as_deref() == Some(file);
+        let own = |key: &str| match self.place {
+            "" => format!("tls.{key}"),
+            place => format!("{place}{key}"),
+        };
+        if is(authority_file) {
+            "tls.authority_file".into()
+        } else if is(certificate_file) {
+            own("certificate_file")
+        } else if is(key_file) {
+            own("key_file")
+        } else if is(revoked_file) {
+            "tls.revoked_file".into()
+        } else {
+            "tls".into()
+        }
+    }
+
+    fn fault(&self, error: &TlsError) -> Finding {
+        let (file, reason) = match error {
+            TlsError::File { file, reason } | TlsError::Fit { file, reason } => (file, reason),
+        };
+        let advice = "take authority.pem, certificate.pem, key.pem and revoked.crl from one folder of `headwater enroll`";
+        Finding::fail("certificate", format!("{}: {}: {reason}", self.of(file), file.display()), advice)
+    }
+}
+
+/// Checks one identity.
+fn identity(keys: &Keys<'_>, files: &IdentityFiles, end: End) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match Certificate::read(&files.authority) {
+        Ok(authority) => findings.extend(expiry("certificate of the authority", &authority, "the site needs a new authority: `headwater enroll init` in a new folder, then new certificates for everybody")),
+        Err(error) => return vec![keys.fault(&error)],
+    }
+    // A client may come without a certificate of its own.
+    let Some(own) = &files.own else {
+        findings.push(Finding::ok("certificate", "none of its own; the authority is trusted"));
+        return findings;
+    };
+    let certificate = match Certificate::read(&own.certificate) {
+        Ok(certificate) => certificate,
+        Err(error) => return vec![keys.fault(&error)],
+    };
+    if let Err(error) = ClientIdentity::new(files.clone()) {
+        return vec![keys.fault(&error)];
+    }
+    let (key, file) = (keys.of(&own.certificate), own.certificate.display());
+    let holder = certificate.holder().unwrap_or_else(|| "no holder".into());
+    match files.objection(end) {
+        Err(error) => findings.push(keys.fault(&error)),
+        Ok(Some(objection)) => {
+            let found = format!("{key}: {file} ({holder}): {objection}{}", ended(&objection, &certificate));
+            findings.push(Finding::fail("certificate", found, remedy(&objection, &certificate)));
+        }
+        Ok(None) => {
+            let renew = renewal(&certificate);
+            let soon = expiry("certificate", &certificate, &renew);
+            if soon.is_empty() {
+                let hosts = match end {
+                    End::Client => String::new(),
+                    End::Server => {
+                        format!(", for {}", certified_hosts(&own.certificate).unwrap_or_default().join(", "))
+                    }
+                };
+                let found = format!("{holder}{hosts}, valid until {}", day(certificate.expires));
+                findings.push(Finding::ok("certificate", found));
+            }
+            findings.extend(soon);
+        }
+    }
+    findings
+}
+
+/// When a certificate that has expired did so.
+fn ended(objection: &Objection, certificate: &Certificate) -> String {
+    if *objection == Objection::Expired { format!(" ({})", day(certificate.expires)) } else { String::new() }
+}
+
+/// What to do about an objection.
+fn remedy(objection: &Objection, certificate: &Certificate) -> String {
+    match objection {
+        Objection::Expired => renewal(certificate),
+        Objection::NotYetValid => "set the clock of this machine".into(),
+        Objection::Revoked => {
+            "give this member another name: `headwater enroll add`; names that were revoked stay closed"
+                .into()
+        }
+        Objection::OtherAuthority => {
+            "take certificate.pem, key.pem and authority.pem from one folder of `headwater enroll`".into()
+        }
+        Objection::NoHost => "name its hosts: `headwater enroll renew cloud --host NAME`".into(),
+        Objection::Other(_) => "make another one: `headwater enroll renew`".into(),
+    }
+}
+
+/// The command that gives a holder a new certificate.
+fn renewal(certificate: &Certificate) -> String {
+    let name = certificate.name.as_deref().unwrap_or("NAME");
+    let group = certificate.group.as_ref().map(|group| format!(" --group {group}")).unwrap_or_default();
+    format!("renew it: `headwater enroll renew{group} {name}`, then copy the new files here")
+}
+
+/// Names a certificate that ends soon or has ended.
+pub(super) fn expiry(what: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
+    let day = day(certificate.expires);
+    match certificate.expires.duration_since(SystemTime::now()) {
+        Err(_) => vec![Finding::fail(what, format!("it has expired ({day})"), advice)],
+        Ok(left) if left < SOON => {
+            let days = left.as_secs() / 86_400;
+            vec![Finding::warn(what, format!("it expires in {days} days ({day})"), advice)]
+        }
+        Ok(_) => Vec::new(),
+    }
+}
+
+/// Day of a time, in UTC.
+fn day(time: SystemTime) -> String {
+    OffsetDateTime::from(time).date().to_string()
+}
+
+/// Files of secrets that others than their owner may read.
+fn secrets(tier: &Tier) -> Vec<Finding> {
+    let mut files: BTreeSet<&Path> =
+        tier.identities().iter().filter_map(|(_, tls, _)| tls.key_file.as_deref()).collect();
+    files.extend(tier.broker().and_then(|broker| broker.password_file.as_deref()));
+    match &tier.settings {
+        TierSettings::Device(_) => {}
+        TierSettings::Aggregator(loaded) => files.extend(loaded.settings.shared.cloud.key_file.as_deref()),
+        TierSettings::Cloud(settings) => files.extend(settings.service.http.keys_file.as_deref()),
+    }
+    let readers = files.into_iter().filter_map(readers);
+    readers
+        .map(|sentence| {
+            let (found, advice) = halves(&sentence, "chmod 600");
+            Finding::warn("secret", found, advice)
+        })
+        .collect()
+}

@@ -1,0 +1,179 @@
+//! The cloud service that an aggregator asks: whether it answers, its models, and its networks.
+
+use headwater_inference::bundle::Networks;
+use headwater_protocol::NetworkId;
+use serde_json::Value;
+
+use super::bundles::{SAME_BUNDLE, ids, names};
+use super::certificates::expiry;
+use super::facts::{CloudFacts, Facts};
+use super::finding::{Finding, halves};
+use super::http::Answer;
+use super::tier::{Tier, TierNetworks, TierSettings};
+
+/// Judges the cloud service of an aggregator.
+pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
+    let TierSettings::Aggregator(loaded) = &tier.settings else { return Vec::new() };
+    let Some(CloudFacts { url, ready, models }) = &facts.cloud else {
+        let found = "none is set: unsure samples get the answer of the last exit before the cloud";
+        return vec![Finding::ok("cloud", found)];
+    };
+    let answer = match ready {
+        Ok(answer) => answer,
+        Err(reason) => {
+            let (reason, advice) = halves(reason, "start headwater-cloud there, or correct `cloud.url`");
+            return vec![Finding::fail("cloud", format!("{url}: {reason}"), advice)];
+        }
+    };
+    let mut findings = vec![match answer.status {
+        200 => Finding::ok("cloud", format!("{url} is ready, answered in {} ms", answer.took.as_millis())),
+        503 => {
+            let advice = "wait until it has loaded its models, or look into its log";
+            Finding::fail("cloud", format!("{url} is there and not ready"), advice)
+        }
+        status => {
+            let advice = "correct `cloud.url`: another server answers there";
+            Finding::fail("cloud", format!("{url} answers {status} to /v2/health/ready"), advice)
+        }
+    }];
+    let advice = "renew it: `headwater enroll renew cloud`, then copy the new files to the cloud's machine";
+    findings.extend(answer.certificate.iter().flat_map(|of| expiry("certificate of the cloud", of, advice)));
+    for (name, answer) in models {
+        let groups =
+            loaded.groups.iter().zip(networks).filter(|(group, _)| {
+                group.model.as_ref().unwrap_or(&loaded.settings.shared.cloud.model) == name
+            });
+        let networks: Vec<_> =
+            groups.filter_map(|(group, of)| Some((group.group.as_str(), of.as_ref()?))).collect();
+        findings.extend(model(name, answer, &networks));
+    }
+    findings
+}
+
+/// Judges one model for the groups that ask for it.
+fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks)]) -> Vec<Finding> {
+    const WHAT: &str = "cloud model";
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(reason) => {
+            let (reason, advice) = halves(reason, "look into the cloud's log");
+            return vec![Finding::fail(WHAT, format!("{name}: {reason}"), advice)];
+        }
+    };
+    match answer.status {
+        200 => {}
+        401 | 403 => {
+            let advice =
+                "show it a key of its `http.keys_file` (`cloud.key_file`), or the certificate of a leader";
+            return vec![Finding::fail(
+                WHAT,
+                format!("{name}: the cloud does not admit this client: {}", reason(answer)),
+                advice,
+            )];
+        }
+        404 => {
+            let advice = "give `cloud.model` (or `model` of the group) the name of the cloud's `model.name`";
+            return vec![Finding::fail(
+                WHAT,
+                format!("the cloud has no model {name:?}: {}", reason(answer)),
+                advice,
+            )];
+        }
+        status => {
+            let advice = "look into the cloud's log";
+            return vec![Finding::fail(
+                WHAT,
+                format!("{name}: the cloud answers {status}: {}", reason(answer)),
+                advice,
+            )];
+        }
+    }
+    let served = served(&answer.body);
+    if served.is_empty() {
+        return vec![Finding::warn(
+            WHAT,
+            format!("{name}: the server names no network"),
+            "is it headwater-cloud? Another server must have the network of the bundle",
+        )];
+    }
+    let others: Vec<_> = groups
+        .iter()
+        .filter(|(_, networks)| ids(networks).iter().any(|id| !served.contains(id)))
+        .map(|(group, networks)| {
+            let (served, run) = (names(&served), names(&ids(networks)));
+            let found = format!("{name}: the cloud serves network {served}, group {group} runs {run}");
+            Finding::fail(WHAT, found, SAME_BUNDLE)
+        })
+        .collect();
+    if others.is_empty() {
+        vec![Finding::ok(WHAT, format!("{name} serves network {}", names(&served)))]
+    } else {
+        others
+    }
+}
+
+/// Networks that the metadata of a model name.
+fn served(body: &[u8]) -> Vec<NetworkId> {
+    let metadata: Value = serde_json::from_slice(body).unwrap_or_default();
+    let parameters = ["network", "next_network"].map(|key| metadata["parameters"][key].clone());
+    parameters.into_iter().filter_map(|id| serde_json::from_value(id).ok()).collect()
+}
+
+/// Reason in the body of a refusal, clipped.
+fn reason(answer: &Answer) -> String {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    body["error"].as_str().unwrap_or("no reason is given").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use headwater_inference::bundle::Bundle;
+    use headwater_inference::testing::TinyNetwork;
+    use serde_json::json;
+    use time::OffsetDateTime;
+
+    use super::super::finding::Level;
+    use super::*;
+
+    fn networks(seed: u64) -> Networks {
+        let bytes = TinyNetwork { seed, ..TinyNetwork::default() }.bundle();
+        Arc::new(Bundle::from_bytes(&bytes).unwrap()).into()
+    }
+
+    #[track_caller]
+    fn check(status: u16, body: &Value, expected: Level, word: &str) {
+        let answer = Answer {
+            status,
+            body: body.to_string().into(),
+            certificate: None,
+            date: None,
+            received: OffsetDateTime::UNIX_EPOCH,
+            took: Duration::ZERO,
+        };
+        let own = networks(1);
+        let found = model("headwater", &Ok(answer), &[("gate", &own)]);
+        assert!(found.len() == 1 && found[0].level == expected, "{found:?}");
+        assert!(found[0].found.contains(word), "{word} in {found:?}");
+    }
+
+    #[test]
+    fn the_cloud_must_admit_the_group_and_have_its_model_and_network() {
+        let own = networks(1).current().network_id();
+        let other = networks(2).current().network_id();
+        check(200, &json!({ "parameters": { "network": own } }), Level::Ok, &own.short());
+        check(
+            200,
+            &json!({ "parameters": { "network": other, "next_network": own } }),
+            Level::Ok,
+            &own.short(),
+        );
+        check(200, &json!({ "parameters": { "network": other } }), Level::Fail, "group gate runs");
+        check(200, &json!({}), Level::Warn, "names no network");
+        check(401, &json!({ "error": "expected a key" }), Level::Fail, "expected a key");
+        check(404, &json!({ "error": "this service has \"x\"" }), Level::Fail, "no model \"headwater\"");
+        check(500, &json!({}), Level::Fail, "500");
+    }
+}

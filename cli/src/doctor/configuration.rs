@@ -1,0 +1,144 @@
+//! Settings that the program of a tier would refuse, as `--check-config` names them.
+
+use headwater_end_device::{Device, OpenedSettings};
+use headwater_protocol::PolicyId;
+
+use super::finding::Finding;
+use super::tier::{Tier, TierNetworks, TierSettings};
+
+/// Check that names a mistake better than this one, if that check has found a fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Certificate,
+    Bundle,
+    Disk,
+    Nobody,
+}
+
+/// What the settings of a tier give.
+pub(super) struct Checked {
+    pub(super) findings: Vec<Finding>,
+    /// Policy in effect of each member; `None` where the settings cannot be opened.
+    pub(super) policies: Vec<Option<PolicyId>>,
+}
+
+/// Findings about a file that cannot be read as settings.
+pub(super) fn unreadable(mistakes: &[String], program: &str) -> Vec<Finding> {
+    let advice = format!("correct the file; `{program} --help` explains every setting");
+    mistakes.iter().map(|mistake| Finding::fail("configuration", mistake, &advice)).collect()
+}
+
+/// Opens every file of the settings, and checks what the program's start would refuse. `others` are the findings of the checks that own some
+/// of the settings.
+pub(super) fn check(tier: &Tier, networks: &TierNetworks, others: &[Finding]) -> Checked {
+    let (mistakes, policies) = open(tier, networks);
+    let is_named = |owner: Owner| {
+        let owned = match owner {
+            Owner::Certificate => "certificate",
+            Owner::Bundle => "bundle",
+            Owner::Disk => "disk",
+            Owner::Nobody => return false,
+        };
+        others
+            .iter()
+            .any(|finding| finding.level == super::finding::Level::Fail && finding.what.starts_with(owned))
+    };
+    let mut findings: Vec<_> = mistakes
+        .iter()
+        .filter(|mistake| !is_named(owner(key(mistake))))
+        .map(|mistake| {
+            let key = key(mistake);
+            let what = if key == "policy" { "policy" } else { "configuration" };
+            Finding::fail(what, mistake, advice(key, tier))
+        })
+        .collect();
+    if mistakes.is_empty() {
+        findings.push(Finding::ok("configuration", format!("{} takes every setting", tier.kind.program())));
+    }
+    Checked { findings, policies }
+}
+
+/// Mistakes of the settings, and the policy of each member.
+fn open(tier: &Tier, networks: &TierNetworks) -> (Vec<String>, Vec<Option<PolicyId>>) {
+    match &tier.settings {
+        TierSettings::Device(settings) => {
+            // Without a bundle the rest cannot be opened, and the check of the bundle says why.
+            if networks.iter().all(Option::is_none) {
+                return (settings.config().err().iter().map(ToString::to_string).collect(), vec![None]);
+            }
+            match settings.open() {
+                Ok(OpenedSettings { config, bundle, source }) => {
+                    let policy = config.policy.as_ref().map_or(bundle.policy_id(), |(_, id)| *id);
+                    let checked = Device::check(&config, &bundle, &source);
+                    (checked.err().iter().map(ToString::to_string).collect(), vec![Some(policy)])
+                }
+                Err(error) => (vec![error.to_string()], vec![None]),
+            }
+        }
+        TierSettings::Aggregator(loaded) => match loaded.open_checked() {
+            Ok(config) => {
+                let policy = config.groups.iter().map(|group| {
+                    let of_file = group.policy.as_ref().map(|(_, id)| *id);
+                    Some(of_file.unwrap_or_else(|| group.networks.current().policy_id()))
+                });
+                (Vec::new(), policy.collect())
+            }
+            Err(mistakes) => (mistakes, vec![None; tier.members.len()]),
+        },
+        TierSettings::Cloud(settings) => (settings.open_files(), Vec::new()),
+    }
+}
+
+/// Key of a mistake, without the place of a group: `policy` in `group[1].policy: ...`.
+fn key(mistake: &str) -> &str {
+    let key = mistake.split(':').next().unwrap_or_default();
+    match key.split_once("].") {
+        Some((table, key)) if table.starts_with("group[") => key,
+        Some(_) | None => key,
+    }
+}
+
+fn owner(key: &str) -> Owner {
+    match key {
+        "bundle" | "next_bundle" => Owner::Bundle,
+        "certificate_file" | "key_file" => Owner::Certificate,
+        "journal.path" => Owner::Disk,
+        key if key == "tls" || key.starts_with("tls.") => Owner::Certificate,
+        _ => Owner::Nobody,
+    }
+}
+
+fn advice(key: &str, tier: &Tier) -> String {
+    let (file, program) = (tier.file.display(), tier.kind.program());
+    match key {
+        "policy" => "correct the policy file (docs/policy.toml explains every key, `headwater policy show` prints the policy in effect)".into(),
+        "broker.password_file" | "cloud.key_file" => {
+            "write the secret into the first line of the file, for the program's user alone (mode 0600)".into()
+        }
+        "http.keys_file" => {
+            "write a key of 16 characters or more into the file (openssl rand -hex 16), and the same key into the file of `cloud.key_file` \
+             of each aggregator"
+                .into()
+        }
+        _ => format!("correct it in {file}; `{program} --help` explains every setting"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_mistake_is_that_behind_the_group() {
+        for (mistake, expected) in [
+            ("policy: policy.toml: unknown field", "policy"),
+            ("group[1].policy: policy.toml: unknown field", "policy"),
+            ("tls: a.pem: expected a certificate", "tls"),
+            ("no key at all", "no key at all"),
+        ] {
+            assert_eq!(key(mistake), expected);
+        }
+        assert_eq!(owner("tls.certificate_file"), Owner::Certificate);
+        assert_eq!(owner("policy"), Owner::Nobody);
+    }
+}

@@ -1,0 +1,191 @@
+//! This machine: its clock against those of others, and its processor.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
+
+use headwater_end_device::CaptureWord;
+use headwater_inference::engine::PackedEngine;
+use headwater_protocol::{DeviceState, LeaderClaim, Topic, Topics};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::facts::{AdminFacts, Facts};
+use super::finding::Finding;
+use super::http::Answer;
+use super::tier::{Tier, TierSettings};
+
+/// First second of 2024: earlier is the time of a board without a clock.
+const EARLIEST_UNIX_S: i64 = 1_704_067_200;
+
+/// Difference above which a clock is named although nothing breaks, ms.
+const NOTABLE_MS: f64 = 2_000.0;
+
+/// Another clock, and the least difference to it that its precision shows.
+struct Reference {
+    name: String,
+    /// This machine's clock minus the other one, ms; 0 where they may be equal.
+    ahead_ms: f64,
+}
+
+/// Judges the machine.
+pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
+    let now = OffsetDateTime::from(SystemTime::now());
+    let mut findings = clock(now, &references(tiers), allowed_ms(tiers));
+    findings.push(Finding::ok(
+        "processor",
+        format!("packed sections run with {} instructions", PackedEngine.path()),
+    ));
+    // The owner of this process's entry is its user.
+    if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        findings.push(Finding::ok(
+            "user",
+            "root, who may write and read everything; run the doctor as the services' user to see what that user may",
+        ));
+    }
+    findings
+}
+
+/// Difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader believes ids.
+fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
+    let limits = tiers.iter().flat_map(|(tier, _)| match &tier.settings {
+        TierSettings::Device(settings) => {
+            let period = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
+            period.map(|period| period.get() as f64 / 4.0).into_iter().collect::<Vec<_>>()
+        }
+        TierSettings::Aggregator(loaded) => {
+            loaded.groups.iter().map(|group| f64::from(group.limits.max_clock_difference_ms.get())).collect()
+        }
+        TierSettings::Cloud(_) => Vec::new(),
+    });
+    limits.reduce(f64::min)
+}
+
+fn clock(now: OffsetDateTime, references: &[Reference], allowed_ms: Option<f64>) -> Vec<Finding> {
+    const WHAT: &str = "clock";
+    let advice = "set the clock, and keep it set (NTP: systemd-timesyncd or chrony)";
+    let day = now.replace_nanosecond(0).unwrap_or(now);
+    let day = day.format(&Rfc3339).unwrap_or_default();
+    if now.unix_timestamp() < EARLIEST_UNIX_S {
+        return vec![Finding::fail(WHAT, format!("it says {day}, which has passed long ago"), advice)];
+    }
+    let off = references.iter().max_by(|a, b| a.ahead_ms.abs().total_cmp(&b.ahead_ms.abs()));
+    let Some(Reference { name, ahead_ms }) = off else {
+        return vec![Finding::ok(WHAT, format!("{day}; no other clock to compare with"))];
+    };
+    let side = if *ahead_ms > 0.0 { "ahead of" } else { "behind" };
+    let found = format!("{:.1} s {side} {name}", ahead_ms.abs() / 1000.0);
+    let is_over = allowed_ms.is_some_and(|allowed| ahead_ms.abs() > allowed);
+    vec![if is_over {
+        let allowed = allowed_ms.unwrap_or_default() / 1000.0;
+        let found = format!("{found}; samples are refused from {allowed} s on");
+        Finding::fail(WHAT, found, advice)
+    } else if ahead_ms.abs() > NOTABLE_MS {
+        Finding::warn(WHAT, found, advice)
+    } else {
+        let names = references.iter().map(|reference| reference.name.as_str()).collect::<Vec<_>>();
+        Finding::ok(WHAT, format!("{day}, as {}", names.join(", ")))
+    }]
+}
+
+/// Clocks of the cloud, of running programs, and of leaders.
+fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
+    let mut all = Vec::new();
+    for (tier, facts) in tiers {
+        if let Some(cloud) = &facts.cloud
+            && let Ok(answer) = &cloud.ready
+            && let Some(date) = answer.date
+        {
+            // The header has whole seconds.
+            all.push(Reference { name: "the cloud".into(), ahead_ms: ahead_ms(answer, date, 1_000.0) });
+        }
+        if let Some(AdminFacts { status: Ok(answer), .. }) = &facts.admin
+            && let Ok(page) = serde_json::from_slice::<serde_json::Value>(&answer.body)
+            && let Some(time) =
+                page["time"].as_str().and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok())
+        {
+            let precision_ms = if time.nanosecond() == 0 { 1_000.0 } else { 1.0 };
+            all.push(Reference {
+                name: tier.kind.program().into(),
+                ahead_ms: ahead_ms(answer, time, precision_ms),
+            });
+        }
+        for (member, probe) in tier.members.iter().zip(&facts.brokers) {
+            let Some(Ok(probe)) = probe else { continue };
+            let topic = Topics::new(&member.site, &member.group).name(&Topic::Leader);
+            let claims = probe.retained.iter().filter(|message| message.topic == topic);
+            let claims = claims.filter_map(|message| LeaderClaim::read(&message.payload).ok());
+            let up = claims.filter(|claim| claim.state == DeviceState::Up);
+            let since = up.filter_map(|claim| OffsetDateTime::parse(&claim.since, &Rfc3339).ok());
+            let now = OffsetDateTime::from(SystemTime::now());
+            // A claim of the past tells nothing; one of the future is that of a clock that goes ahead.
+            for since in since.filter(|since| *since > now) {
+                let ahead_ms = (now - since).as_seconds_f64() * 1000.0;
+                let name = format!("the leader of {}, which leads since then", member.group);
+                all.push(Reference { name, ahead_ms });
+            }
+        }
+    }
+    all
+}
+
+/// This machine's clock minus that of an answer, ms. The answer was written between question and receipt, and its time may be
+/// up to `precision_ms` later than it says.
+fn ahead_ms(answer: &Answer, time: OffsetDateTime, precision_ms: f64) -> f64 {
+    let received = (answer.received - time).as_seconds_f64() * 1000.0;
+    let (least, most) = (received - answer.took.as_secs_f64() * 1000.0 - precision_ms, received);
+    if least > 0.0 {
+        least
+    } else if most < 0.0 {
+        most
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::finding::Level;
+    use super::*;
+
+    fn at(unix_s: i64) -> OffsetDateTime {
+        OffsetDateTime::from_unix_timestamp(unix_s).unwrap()
+    }
+
+    #[test]
+    fn a_header_of_whole_seconds_shows_no_difference_below_a_second() {
+        let date = at(1_800_000_000);
+        let ahead = |ms: i64| {
+            let answer = Answer {
+                status: 200,
+                body: hyper::body::Bytes::new(),
+                certificate: None,
+                date: Some(date),
+                received: date + time::Duration::milliseconds(ms),
+                took: Duration::from_millis(10),
+            };
+            ahead_ms(&answer, date, 1_000.0)
+        };
+        for ms in [0, 500, 1000] {
+            assert!(ahead(ms).abs() < 1e-6, "{ms}");
+        }
+        assert!((ahead(5010) - 4000.0).abs() < 1e-3, "{}", ahead(5010));
+        assert!((ahead(-3000) + 3000.0).abs() < 1e-3, "{}", ahead(-3000));
+    }
+
+    #[test]
+    fn a_clock_is_judged_by_what_its_difference_stops() {
+        let level = |ahead_ms: f64, allowed: Option<f64>| {
+            let references = [Reference { name: "the cloud".into(), ahead_ms }];
+            clock(at(1_800_000_000), &references, allowed)[0].level
+        };
+        assert_eq!(level(0.0, Some(25.0)), Level::Ok);
+        assert_eq!(level(-30.0, Some(25.0)), Level::Fail);
+        assert_eq!(level(5_000.0, Some(600_000.0)), Level::Warn);
+        assert_eq!(level(-700_000.0, Some(600_000.0)), Level::Fail);
+        assert_eq!(level(1_000.0, None), Level::Ok);
+        assert_eq!(clock(at(1_000), &[], None)[0].level, Level::Fail);
+        assert_eq!(clock(at(1_800_000_000), &[], None)[0].level, Level::Ok);
+    }
+}

@@ -1,0 +1,231 @@
+//! `headwater doctor`: looks at every tier of this machine from its settings file on, and says what is wrong and what to do.
+//!
+//! ```text
+//! settings files ──> Tier ──┬── files of this machine ────────────────> findings
+//!                           └── broker, cloud, admin port ──> Facts ──> findings
+//! ```
+//!
+//! It publishes nothing, changes no file, and waits for nobody without a limit.
+
+mod broker;
+mod bundles;
+mod certificates;
+mod cloud;
+mod configuration;
+mod disk;
+mod engines;
+mod facts;
+mod finding;
+mod http;
+mod machine;
+mod running;
+mod site;
+mod tier;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
+
+use crate::BadUsage;
+use facts::{Facts, gather};
+pub use finding::{Diagnosis, Finding, Level, Section};
+use tier::{Tier, TierKind, TierNetworks};
+
+/// Arguments of `headwater doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  headwater doctor                                    the tiers with a file in /etc/headwater
+  headwater doctor --device cam-0.toml --device cam-1.toml --aggregator aggregator.toml
+  headwater doctor --json | jq '.tiers[].findings[] | select(.level == \"fail\")'
+Each line: ok, warn or fail, what was looked at, what was found, what to do. The doctor reads settings from the files alone, not from the
+environment of a service. It publishes nothing and ends nobody's connection.
+Exit codes: 0 no fail, 1 a fail, 2 bad usage.")]
+pub struct DoctorArgs {
+    /// Settings file of a device on this machine. May be given several times. Without any file: those in /etc/headwater that are there.
+    #[arg(long, value_name = "FILE")]
+    pub device: Vec<PathBuf>,
+    /// Settings file of the aggregator on this machine.
+    #[arg(long, value_name = "FILE")]
+    pub aggregator: Option<PathBuf>,
+    /// Settings file of the cloud service on this machine.
+    #[arg(long, value_name = "FILE")]
+    pub cloud: Option<PathBuf>,
+    /// Folder of a site that `headwater enroll` made: looks for what an interrupted command left, and for certificates that end soon.
+    #[arg(long, value_name = "DIR")]
+    pub site_dir: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Longest wait in seconds for each answer of a broker, a cloud or a program.
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub timeout_s: u64,
+}
+
+/// Looks for mistakes and prints the findings. Returns whether none is a fail.
+///
+/// # Errors
+/// [`BadUsage`] without a settings file, and a standard output that cannot be written.
+pub fn run(args: &DoctorArgs) -> Result<bool> {
+    let files = files(args, |place| Path::new(place).exists())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.context("starting the runtime")?;
+    let diagnosis =
+        runtime.block_on(diagnose(files, args.site_dir.clone(), Duration::from_secs(args.timeout_s)));
+    // A thread that is still busy is not waited for.
+    runtime.shutdown_background();
+    crate::print(&if args.json { diagnosis.json() } else { diagnosis.text() })?;
+    Ok(diagnosis.count(Level::Fail) == 0)
+}
+
+/// Settings files of the arguments, or those at the conventional places.
+fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKind, PathBuf)>, BadUsage> {
+    let devices = args.device.iter().map(|file| (TierKind::Device, file));
+    let aggregator = args.aggregator.iter().map(|file| (TierKind::Aggregator, file));
+    let cloud = args.cloud.iter().map(|file| (TierKind::Cloud, file));
+    let given = devices.chain(aggregator).chain(cloud);
+    let given: Vec<_> = given.map(|(kind, file)| (kind, file.clone())).collect();
+    if !given.is_empty() || args.site_dir.is_some() {
+        return Ok(given);
+    }
+    let found = TierKind::PLACES.into_iter().filter(|(_, place)| exists(place));
+    let found: Vec<_> = found.map(|(kind, place)| (kind, place.into())).collect();
+    if found.is_empty() {
+        let places = TierKind::PLACES.map(|(_, place)| place).join(", ");
+        return Err(BadUsage(format!(
+            "doctor: no settings file at {places}; name those of this machine: --device FILE, --aggregator FILE, --cloud FILE"
+        )));
+    }
+    Ok(found)
+}
+
+/// A tier with what is known of it.
+struct Examined {
+    tier: Arc<Tier>,
+    networks: TierNetworks,
+    facts: Facts,
+    findings: Vec<Finding>,
+}
+
+/// Looks at every tier, and at what they have in common.
+async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, limit: Duration) -> Diagnosis {
+    let site = site_dir.clone().map(|folder| tokio::spawn(site::check(folder, limit)));
+    let (mut sections, mut examining) = (Vec::new(), JoinSet::new());
+    for (index, (kind, file)) in files.iter().enumerate() {
+        match Tier::read(*kind, file) {
+            Err(mistakes) => sections.push((index, configuration::unreadable(&mistakes, kind.program()))),
+            Ok(tier) => _ = examining.spawn(async move { (index, examine(Arc::new(tier), limit).await) }),
+        }
+    }
+    let mut examined = Vec::new();
+    while let Some(ended) = examining.join_next().await {
+        match ended {
+            Ok(one) => examined.push(one),
+            Err(error) => sections.push((0, vec![broken(&error)])),
+        }
+    }
+    examined.sort_by_key(|(index, _)| *index);
+    let tiers: Vec<_> = examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.networks)).collect();
+    let compared = bundles::compare(&tiers);
+    let machine =
+        machine::check(&examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.facts)).collect::<Vec<_>>());
+    for (index, (_, of)) in examined.iter_mut().enumerate() {
+        let own = compared.iter().filter(|(tier, _)| *tier == index);
+        of.findings.extend(own.map(|(_, finding)| finding.clone()));
+    }
+    sections.extend(examined.into_iter().map(|(index, of)| (index, of.findings)));
+    sections.sort_by_key(|(index, _)| *index);
+    let of_tier = |(index, findings): (usize, Vec<Finding>)| {
+        let (kind, file) = &files[index];
+        Section { tier: kind.name(), file: Some(file.clone()), findings }
+    };
+    let mut all = vec![Section { tier: "machine", file: None, findings: machine }];
+    all.extend(sections.into_iter().map(of_tier));
+    if let Some(site) = site {
+        let findings = site.await.unwrap_or_else(|error| vec![broken(&error)]);
+        all.push(Section { tier: "site", file: site_dir, findings });
+    }
+    Diagnosis(all)
+}
+
+/// A fault of the doctor itself.
+fn broken(error: &JoinError) -> Finding {
+    Finding::fail("doctor", error.to_string(), "please report this fault of the doctor")
+}
+
+/// Looks at one tier: asks others and reads its files at the same time.
+async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
+    let asking = tokio::spawn(gather(Arc::clone(&tier), limit));
+    let reading = Arc::clone(&tier);
+    let read = spawn_blocking(move || {
+        let certificates = certificates::check(&reading);
+        let (bundles, networks) = bundles::open(&reading);
+        let engines = engines::check(&reading, &networks);
+        let disk = disk::check(&reading);
+        let findings = [certificates, bundles, engines, disk].concat();
+        let checked = configuration::check(&reading, &networks, &findings);
+        ([checked.findings, findings].concat(), networks, checked.policies)
+    });
+    let (mut findings, networks, policies) =
+        read.await.unwrap_or_else(|error| (vec![broken(&error)], Vec::new(), Vec::new()));
+    let facts = match asking.await {
+        Ok(facts) => facts,
+        // Without facts the checks that follow would say that nothing is set.
+        Err(error) => {
+            findings.push(broken(&error));
+            return Examined { tier, networks, facts: Facts::default(), findings };
+        }
+    };
+    findings.extend(broker::check(&tier, &networks, &facts));
+    findings.extend(cloud::check(&tier, &networks, &facts));
+    findings.extend(running::check(&tier, &networks, &facts, &policies));
+    Examined { tier, networks, facts, findings }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn parse(arguments: &[&str]) -> DoctorArgs {
+        match Args::try_parse_from([&["headwater", "doctor"], arguments].concat()).unwrap().command {
+            Command::Doctor(args) => args,
+            other => panic!("expected the doctor, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_a_file_the_conventional_ones_are_taken() {
+        let none = parse(&[]);
+        let found = files(&none, |place| place.ends_with("aggregator.toml")).unwrap();
+        assert_eq!(found, [(TierKind::Aggregator, "/etc/headwater/aggregator.toml".into())]);
+        let refused = files(&none, |_| false).unwrap_err().0;
+        assert!(
+            refused.contains("--device FILE") && refused.contains("/etc/headwater/device.toml"),
+            "{refused}"
+        );
+        let given = files(&parse(&["--device", "a", "--device", "b", "--cloud", "c"]), |_| true).unwrap();
+        assert_eq!(given.len(), 3);
+        assert_eq!(files(&parse(&["--site-dir", "site"]), |_| true).unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_settings_file_is_a_finding_for_each_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cloud.toml");
+        std::fs::write(&file, "bundl = \"a.hwb\"\ngrace_ms = 0\n").unwrap();
+        let missing = folder.path().join("none.toml");
+        let files = vec![(TierKind::Cloud, file), (TierKind::Device, missing)];
+        let diagnosis = diagnose(files, None, Duration::from_secs(5)).await;
+        let found: Vec<_> = diagnosis.0[1].findings.iter().map(|finding| finding.found.as_str()).collect();
+        for word in ["did you mean `bundle`?", "grace_ms: expected 1 to 600000", "bundle: missing"] {
+            assert!(found.iter().any(|found| found.contains(word)), "{word} in {found:?}");
+        }
+        assert!(diagnosis.0[2].findings[0].found.contains("No such file"), "{:?}", diagnosis.0[2]);
+    }
+}

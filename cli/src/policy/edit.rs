@@ -1,0 +1,215 @@
+//! Changes to the text of a policy file. Comments and the order of keys stay.
+
+use headwater_inference::policy::{Policy, PolicyChanges};
+use toml_edit::{Document, DocumentMut, Item, Table, Value};
+
+use crate::BadUsage;
+
+/// A change of one key.
+#[derive(Clone, Debug)]
+pub(super) struct Edit {
+    pub(super) key: String,
+    /// The value; `None` takes the key out of the file.
+    value: Option<Value>,
+}
+
+impl Edit {
+    /// Reads `KEY=VALUE` or `KEY=`. Text that is no number, list or quoted word is taken as a word.
+    pub(super) fn parse(argument: &str) -> Result<Self, BadUsage> {
+        let Some((key, value)) = argument.split_once('=') else {
+            return Err(BadUsage(format!("expected KEY=VALUE, such as window_ms=80, found {argument:?}")));
+        };
+        let (mut edit, text) = (Self::unset(key)?, value.trim());
+        if !text.is_empty() {
+            let value = text.parse::<Value>().unwrap_or_else(|_| text.into());
+            // The value alone is checked first, so that the mistake names the argument.
+            PolicyChanges::parse(&format!("{} = {value}", edit.key))
+                .map_err(|mistake| BadUsage(format!("{}={text}: {}", edit.key, mistake.reason())))?;
+            edit.value = Some(value);
+        }
+        Ok(edit)
+    }
+
+    /// Takes a key out of the file.
+    pub(super) fn unset(key: &str) -> Result<Self, BadUsage> {
+        let key = key.trim().to_owned();
+        if !Policy::KEYS.contains(&key.as_str()) {
+            return Err(BadUsage(format!(
+                "{key}: expected a key of a policy ({}), found another",
+                Policy::KEYS.join(", ")
+            )));
+        }
+        Ok(Self { key, value: None })
+    }
+
+    /// The text after the change.
+    ///
+    /// # Errors
+    /// Text that is not TOML, or has something else in the place of a section.
+    pub(super) fn apply_to(&self, text: &str) -> Result<String, String> {
+        match &self.value {
+            Some(value) => set(text, &self.key, value.clone()),
+            None => remove(text, &self.key),
+        }
+    }
+}
+
+/// Section and name of a key.
+fn parts(key: &str) -> (Option<&str>, &str) {
+    key.rsplit_once('.').map_or((None, key), |(section, name)| (Some(section), name))
+}
+
+fn set(text: &str, key: &str, mut value: Value) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    // A text of comments alone has them behind its last key. They shall stay in front of the new one.
+    let comments = document.is_empty().then(|| document.trailing().as_str().unwrap_or_default().to_owned());
+    if comments.is_some() {
+        document.set_trailing("");
+    }
+    let comments = comments.filter(|comments| !comments.is_empty());
+    let (section, name) = parts(key);
+    let table = match section {
+        None => document.as_table_mut() as &mut dyn toml_edit::TableLike,
+        Some(section) => {
+            let mut new = Table::new();
+            if let Some(comments) = &comments {
+                new.decor_mut().set_prefix(format!("{comments}\n"));
+            }
+            let item = document.entry(section).or_insert(Item::Table(new));
+            item.as_table_like_mut().ok_or_else(|| format!("{section}: expected a section, found a value"))?
+        }
+    };
+    match table.get_mut(name).and_then(Item::as_value_mut) {
+        Some(old) => {
+            // The comment behind the value belongs to its decoration.
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        None => {
+            table.insert(name, Item::Value(value));
+            if let (None, Some(comments), Some(mut key)) = (section, &comments, table.key_mut(name)) {
+                key.leaf_decor_mut().set_prefix(format!("{comments}\n"));
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
+/// Removes the lines of a key. Comments above the key stay.
+fn remove(text: &str, key: &str) -> Result<String, String> {
+    let document = Document::parse(text.to_owned()).map_err(|error| error.to_string())?;
+    let (section, name) = parts(key);
+    let table = match section {
+        None => Some(document.as_item()),
+        Some(section) => document.as_item().get(section),
+    };
+    let is_inline = table.is_some_and(Item::is_inline_table);
+    let found = table.and_then(Item::as_table_like).and_then(|table| table.get_key_value(name));
+    let Some((found, item)) = found else { return Ok(text.to_owned()) };
+    match (found.span(), item.span()) {
+        (Some(first), Some(last)) if !is_inline => {
+            let begin = text[..first.start].rfind('\n').map_or(0, |at| at + 1);
+            let end = text[last.end..].find('\n').map_or(text.len(), |at| last.end + at + 1);
+            Ok(format!("{}{}", &text[..begin], &text[end..]))
+        }
+        (_, _) => {
+            // Other keys may stand on the line of an inline table.
+            let mut document = document.into_mut();
+            let table = match section {
+                None => Some(document.as_item_mut()),
+                Some(section) => document.get_mut(section),
+            };
+            table.and_then(Item::as_table_like_mut).map(|table| table.remove(name));
+            Ok(document.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, argument: &str, expected: &str) {
+        let edit = Edit::parse(argument).unwrap();
+        assert_eq!(edit.apply_to(text).unwrap(), expected);
+    }
+
+    #[track_caller]
+    fn check_refused(argument: &str, expected: &str) {
+        let error = Edit::parse(argument).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected} in {error}");
+    }
+
+    #[test]
+    fn a_value_is_replaced_and_comments_stay() {
+        check(
+            "# mine\nwindow_ms = 40 # short\n\n[local]\n# sure enough\nthreshold = 0.5 # found by hand\n",
+            "local.threshold=0.4",
+            "# mine\nwindow_ms = 40 # short\n\n[local]\n# sure enough\nthreshold = 0.4 # found by hand\n",
+        );
+        check("local.threshold = 0.5\n", "local.threshold=[0.6, 0.5]", "local.threshold = [0.6, 0.5]\n");
+        check("local = { threshold = 0.5 }\n", "local.threshold=1", "local = { threshold = 1 }\n");
+    }
+
+    #[test]
+    fn a_new_key_comes_into_its_section_and_behind_the_comments_of_an_empty_file() {
+        check("", "window_ms=40", "window_ms = 40\n");
+        check("", "edge.rule=margin", "[edge]\nrule = \"margin\"\n");
+        check(
+            "[local]\nthreshold = 0.5\n",
+            "local.rule=margin",
+            "[local]\nthreshold = 0.5\nrule = \"margin\"\n",
+        );
+        check("[local]\nthreshold = 0.5\n", "window_ms=9", "window_ms = 9\n[local]\nthreshold = 0.5\n");
+        check("# a\n\n# b\n", "window_ms=9", "# a\n\n# b\n\nwindow_ms = 9\n");
+        check("# a\n", "edge.rule=margin", "# a\n\n[edge]\nrule = \"margin\"\n");
+    }
+
+    #[test]
+    fn a_key_is_taken_out_with_its_lines_and_comments_above_stay() {
+        let text =
+            "# of the file\nwindow_ms = 40 # short\n[local]\nthreshold = [\n  0.5,\n]\nrule = \"margin\"\n";
+        check(text, "window_ms=", "# of the file\n[local]\nthreshold = [\n  0.5,\n]\nrule = \"margin\"\n");
+        check(
+            text,
+            "local.threshold=",
+            "# of the file\nwindow_ms = 40 # short\n[local]\nrule = \"margin\"\n",
+        );
+        check(text, "edge.rule=", text);
+        check(
+            "local = { threshold = 0.5, rule = \"margin\" }\n",
+            "local.threshold=",
+            "local = { rule = \"margin\" }\n",
+        );
+        check("window_ms = 40", "window_ms=", "");
+    }
+
+    #[test]
+    fn the_example_file_takes_every_key() {
+        let example = include_str!("../../../docs/policy.toml");
+        for (key, value) in Policy::default().values() {
+            let edit = Edit::parse(&format!("{key}={value}")).unwrap();
+            let changed = edit.apply_to(example).unwrap();
+            assert!(changed.starts_with(example), "{changed}");
+            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key.as_str()]);
+            let back = Edit::unset(&key).unwrap().apply_to(&changed).unwrap();
+            assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_the_argument_and_what_was_expected() {
+        check_refused(
+            "local.threshold=1.5",
+            "local.threshold=1.5: exit threshold: expected a number in [0, 1], found 1.5",
+        );
+        check_refused("local.rule=odds", "local.rule=odds: unknown variant `odds`, expected one of");
+        check_refused("window_ms=0", "window_ms=0: window_ms: expected 1 to 60000 milliseconds, found 0");
+        check_refused("window_ms=0.5", "window_ms=0.5: ");
+        check_refused("local.treshold=0.5", "local.treshold: expected a key of a policy (window_ms, ");
+        check_refused("window_ms", "expected KEY=VALUE, such as window_ms=80, found \"window_ms\"");
+        check_refused("local={}", "local: expected a key");
+        assert!(Edit::parse("local.rule=margin").unwrap().apply_to("local = 3").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! `headwater policy show`: every value in effect, and where it comes from.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_protocol::{Exit, PolicyId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{ShowArgs, check_readable};
+use crate::{BadUsage, shipped};
+
+/// Prints the policy of a bundle with the changes of a file.
+pub(super) fn run(args: &ShowArgs) -> anyhow::Result<()> {
+    let bundle = shipped::open_bundle(args.bundle.as_deref())?;
+    let changes = match &args.policy {
+        Some(file) => {
+            check_readable(file)?;
+            PolicyChanges::read(file).map_err(|mistake| BadUsage(mistake.to_string()))?
+        }
+        None => PolicyChanges::default(),
+    };
+    let shown = ShownPolicy::of(&bundle, &changes, args.policy.as_deref())?;
+    let text = if args.json { serde_json::to_string_pretty(&shown)? + "\n" } else { shown.to_string() };
+    crate::print(&text)
+}
+
+/// A policy with the origin of its values.
+#[derive(Serialize)]
+struct ShownPolicy {
+    network: String,
+    /// Id of the policy in effect, as decisions name it.
+    policy: PolicyId,
+    /// Id of the bundle's policy.
+    calibrated_policy: PolicyId,
+    file: Option<String>,
+    values: Vec<ShownValue>,
+}
+
+/// A value of a policy.
+#[derive(Serialize)]
+struct ShownValue {
+    key: String,
+    value: Box<RawValue>,
+    calibrated: Box<RawValue>,
+    /// Line of the file that states the value; `None` for a value of the bundle.
+    line: Option<usize>,
+    /// Whether an exit of this network needs the value.
+    is_used: bool,
+}
+
+impl ShownPolicy {
+    fn of(bundle: &Bundle, changes: &PolicyChanges, file: Option<&Path>) -> anyhow::Result<Self> {
+        let calibrated = bundle.calibrated_policy();
+        let (policy, id) = changes.apply_to(&calibrated).map_err(|mistake| {
+            BadUsage(file.map_or(mistake.clone(), |file| mistake.in_file(file)).to_string())
+        })?;
+        let configuration = bundle.manifest().configuration;
+        let values = policy.values().into_iter().zip(calibrated.0.values());
+        let values = values.map(|((key, value), (_, calibrated))| {
+            let (line, is_used) = (changes.line(&key), is_used(configuration, &key));
+            let (value, calibrated) = (RawValue::from_string(value)?, RawValue::from_string(calibrated)?);
+            Ok(ShownValue { key, value, calibrated, line, is_used })
+        });
+        Ok(Self {
+            network: bundle.network_id().to_string(),
+            policy: id,
+            calibrated_policy: calibrated.1,
+            file: file.map(|file| file.display().to_string()),
+            values: values.collect::<Result<_, serde_json::Error>>()?,
+        })
+    }
+}
+
+/// Whether a network of this configuration needs the value of a key.
+pub(super) fn is_used(configuration: Configuration, key: &str) -> bool {
+    debug_assert!(Policy::KEYS.contains(&key));
+    let exit = key.split_once('.').map(|(exit, _)| exit);
+    let has_exit = |name: &str| Exit::ALL.iter().any(|exit| exit.name() == name && configuration.has(*exit));
+    // Every sample that reaches the cloud leaves there.
+    exit.is_none_or(has_exit) && key != "cloud.threshold"
+}
+
+impl Display for ShownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { network, policy, calibrated_policy, file, values } = self;
+        writeln!(f, "network  {network}")?;
+        match file {
+            Some(file) if policy != calibrated_policy => {
+                writeln!(f, "policy   {policy} ({calibrated_policy} of the bundle, changed by {file})")?;
+            }
+            Some(file) => writeln!(f, "policy   {policy} (as in the bundle: {file} changes nothing)")?,
+            None => writeln!(f, "policy   {policy} (as in the bundle)")?,
+        }
+        writeln!(f, "\n{:<20} {:<22} from", "key", "value")?;
+        for ShownValue { key, value, calibrated, line, is_used } in values {
+            let unused = if *is_used { "" } else { "; this network does not use it" };
+            match (line, file) {
+                (Some(line), Some(file)) => {
+                    let calibrated = calibrated.get();
+                    writeln!(
+                        f,
+                        "{key:<20} {:<22} {file}:{line} (calibrated {calibrated}){unused}",
+                        value.get()
+                    )?;
+                }
+                (_, _) if *is_used => writeln!(f, "{key:<20} {:<22} bundle", value.get())?,
+                (_, _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> ShownPolicy {
+        let bundle = shipped::open_bundle(None).unwrap();
+        ShownPolicy::of(&bundle, &PolicyChanges::parse(text).unwrap(), Some(Path::new("p.toml"))).unwrap()
+    }
+
+    #[test]
+    fn every_value_says_where_it_comes_from() {
+        let text = shown("# mine\nwindow_ms = 40\n[edge]\nthreshold = 0.25\n").to_string();
+        let lines: Vec<_> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "window_ms 40 p.toml:2 (calibrated 50)",
+            "features_ms 50 bundle",
+            "edge.threshold 0.25 p.toml:4 (calibrated 0.5); this network does not use it",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("edge.rule") && !text.contains("cloud.threshold"), "{text}");
+    }
+
+    #[test]
+    fn the_ids_tell_whether_the_file_changes_anything() {
+        let (same, other) = (shown("window_ms = 50"), shown("window_ms = 51"));
+        assert_eq!(same.policy, same.calibrated_policy);
+        assert!(same.to_string().contains("p.toml changes nothing"), "{same}");
+        assert_ne!(other.policy, other.calibrated_policy);
+        let json = serde_json::to_value(&other).unwrap();
+        assert_eq!(json["values"][0]["value"], 51);
+        assert_eq!((&json["values"][0]["line"], &json["values"][1]["line"]), (&1.into(), &().into()));
+    }
+}

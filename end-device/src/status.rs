@@ -1,0 +1,102 @@
+//! Health and status of a device.
+
+use std::time::Instant;
+
+use headwater_link::Link;
+use headwater_protocol::{Boot, DeviceId, GroupId, NetworkId, SiteId, Slot};
+use headwater_telemetry::{Health, Liveness, WorkLoops};
+use headwater_transport::Endpoint;
+use headwater_transport::tls::ClientIdentity;
+use serde_json::{Map, Value, json};
+
+use crate::report::SharedReport;
+
+/// Parts of a running device that its status tells of.
+pub(crate) struct DeviceStatus {
+    pub(crate) device: DeviceId,
+    pub(crate) site: SiteId,
+    pub(crate) group: GroupId,
+    pub(crate) slot: Slot,
+    pub(crate) boot: Boot,
+    pub(crate) network: NetworkId,
+    pub(crate) broker: Endpoint,
+    /// TLS identity of the connection to the broker.
+    pub(crate) identity: Option<ClientIdentity>,
+    pub(crate) link: Link,
+    pub(crate) report: SharedReport,
+    pub(crate) work_loops: WorkLoops,
+}
+
+impl DeviceStatus {
+    /// Why the connection to the broker does not stand; `None` while it stands.
+    fn broker_failure(&self) -> Option<String> {
+        if self.link.is_connected() {
+            return None;
+        }
+        let failures = self.link.failures();
+        let failure = failures.borrow().as_ref().map(ToString::to_string);
+        Some(failure.unwrap_or_else(|| "connecting".into()))
+    }
+}
+
+impl Health for DeviceStatus {
+    fn liveness(&self) -> Liveness {
+        self.work_loops.hanging().map_or(Liveness::Live, Liveness::Failed)
+    }
+
+    fn unready_reason(&self) -> Option<String> {
+        let hanging = self.work_loops.hanging();
+        hanging.or_else(|| self.broker_failure().map(|reason| format!("broker {}: {reason}", self.broker)))
+    }
+
+    fn status(&self) -> Map<String, Value> {
+        let counts = self.report.with_link(&self.link);
+        let latest = *self.report.latest();
+        let certificate = self.identity.as_ref().and_then(ClientIdentity::certificate_state);
+        let status = json!({
+            "device": self.device,
+            "site": self.site,
+            "group": self.group,
+            "slot": self.slot,
+            "boot": self.boot,
+            "network": self.network,
+            "broker": {
+                "address": self.broker.to_string(),
+                "connected": self.link.is_connected(),
+                "reason": self.broker_failure(),
+                "connections": counts.connected,
+            },
+            "leader": {"last_notice_s": seconds_since(latest.notice)},
+            "source": {
+                "frames": counts.source_frames,
+                "faults": counts.frame_faults,
+                "broken_frames": counts.broken_frames,
+            },
+            "captures": {
+                "captured": counts.captured,
+                "missed": counts.captures_missed,
+                "shed": counts.shed,
+                "clock_steps": counts.clock_steps,
+                "last_capture_s": seconds_since(latest.capture),
+            },
+            "spool": {
+                "samples": counts.spooled,
+                "bytes": counts.spool_bytes,
+                "in_memory": counts.kept_samples,
+                "given_up": counts.given_up,
+                "lost": counts.lost,
+            },
+            "certificate": certificate.map(|state| {
+                json!({"expires_unix_s": state.expires_unix_s, "reload_failed": state.has_failed_reload})
+            }),
+        });
+        match status {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+}
+
+fn seconds_since(at: Option<Instant>) -> Option<f64> {
+    at.map(|at| (at.elapsed().as_secs_f64() * 1000.0).round() / 1000.0)
+}

@@ -1,0 +1,110 @@
+//! What a command that was interrupted left in the folder of a site.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::site::{CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
+
+/// Something in the folder of a site that is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The folder or file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl Site {
+    /// Folders without a member, members' folders without a file, files that were not moved to their place, and an authority whose files
+    /// do not belong together. A member whose folder was moved to its machine is whole.
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        let mut found: Vec<_> = self.check_authority().into_iter().collect();
+        let members: Vec<_> = self.holders().map(|member| (self.folder_of(member), member.clone())).collect();
+        for (folder, member) in &members {
+            for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
+                if folder.is_dir() && !folder.join(name).exists() {
+                    let group =
+                        member.group.as_ref().map(|group| format!(" --group {group}")).unwrap_or_default();
+                    found.push(Unfinished {
+                        path: folder.join(name),
+                        reason: "the file is missing".into(),
+                        advice: format!("headwater enroll renew{group} {}", member.name),
+                    });
+                }
+            }
+        }
+        let is_member = |folder: &Path| self.folders().any(|own| own == folder);
+        let holds_members = |folder: &Path| self.folders().any(|own| own.starts_with(folder));
+        for folder in folders_in(self.folder()) {
+            let suspects = match (is_member(&folder), holds_members(&folder)) {
+                (true, _) => Vec::new(),
+                (false, true) => folders_in(&folder),
+                (false, false) => vec![folder],
+            };
+            for folder in suspects.into_iter().filter(|folder| !is_member(folder)) {
+                found.push(Unfinished {
+                    reason:
+                        "no member has this folder: a command was interrupted before it wrote the member down"
+                            .into(),
+                    advice: format!("run `headwater enroll add` again, or: rm -r {}", folder.display()),
+                    path: folder,
+                });
+            }
+        }
+        let places =
+            self.folders().chain([self.folder().to_owned()]).collect::<std::collections::BTreeSet<_>>();
+        for path in places.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_file()) {
+            if path.extension().is_some_and(|extension| extension == "new") {
+                found.push(Unfinished {
+                    reason: "a file that was not moved to its place: a command was interrupted".into(),
+                    advice: format!("run the command again, and: rm {}", path.display()),
+                    path,
+                });
+            }
+        }
+        found
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    entries
+}
+
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    entries(folder).into_iter().filter(|path| path.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BrokerOptions, Member, Role};
+
+    #[test]
+    fn what_an_interrupted_command_left_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = ["localhost".to_owned()];
+        let options = BrokerOptions::default();
+        let own = folder.path().join("site");
+        let mut site = Site::create(&own, "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
+        let device = |name| Member::new(Role::Device, Some("gate".parse().unwrap()), name).unwrap();
+        let whole = site.enroll(device("cam-0"), &[], 30).unwrap();
+        let moved = site.enroll(device("cam-1"), &[], 30).unwrap();
+        fs::remove_dir_all(moved).unwrap();
+        assert_eq!(site.unfinished(), []);
+        fs::remove_file(whole.join("key.pem")).unwrap();
+        fs::create_dir_all(whole.with_file_name("cam-2")).unwrap();
+        fs::create_dir_all(own.join("belt/cam-0")).unwrap();
+        fs::write(own.join("site.json.new"), "").unwrap();
+        let found = site.unfinished();
+        let own = own.canonicalize().unwrap();
+        let paths: Vec<_> =
+            found.iter().map(|found| found.path.strip_prefix(&own).unwrap().display().to_string()).collect();
+        assert_eq!(paths, ["gate/cam-0/key.pem", "belt", "gate/cam-2", "site.json.new"]);
+        assert!(found[0].advice.contains("renew --group gate cam-0"), "{found:?}");
+    }
+}

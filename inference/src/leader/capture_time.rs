@@ -1,0 +1,31 @@
+//! The time of capture that a decision names.
+
+use headwater_protocol::{Numbering, TimeSource, UtcTime};
+
+use super::Leader;
+use super::device_answers::DeviceMessage;
+use super::open_sample::OpenSample;
+use super::plausible_ids::EARLIEST_WALL_MS;
+
+impl Leader {
+    /// Time of capture of a sample, and its origin. Ids of clocks and sources tell the time; for triggered samples the first answer does.
+    pub(super) fn capture_time(&self, open: &OpenSample) -> (Option<UtcTime>, TimeSource) {
+        let (ms, source) = match self.plausible_ids.numbering {
+            Some(Numbering::Clock { period_ms }) => {
+                (open.sample.0.checked_mul(period_ms.into()), TimeSource::Clock)
+            }
+            Some(Numbering::Source) => (Some(open.sample.0), TimeSource::Source),
+            Some(Numbering::Trigger) | None => (open.captured_wall_ms, TimeSource::Age),
+        };
+        match ms.and_then(UtcTime::from_ms) {
+            Some(time) => (Some(time), source),
+            None => (None, TimeSource::Unknown),
+        }
+    }
+
+    /// Time of capture by the leader's wall clock; `None` where the age of the message or the wall clock says nothing.
+    pub(super) fn captured_wall_ms(&self, message: DeviceMessage) -> Option<u64> {
+        let tells_age = !message.late && message.age_ms < u16::MAX;
+        (tells_age && self.wall_ms >= EARLIEST_WALL_MS).then(|| self.wall_ms - u64::from(message.age_ms))
+    }
+}

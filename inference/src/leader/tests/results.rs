@@ -1,0 +1,183 @@
+//! The record in a decision: when the sample was captured, which exits were applied, and why it left.
+
+use headwater_protocol::{AppliedExit, LeaveReason, RESULT_SCHEMA, TimeSource, UtcTime};
+
+use super::*;
+
+/// Threshold of the exit `local` in these tests, as a confidence.
+const LOCAL_THRESHOLD: Option<f32> = Some(0.5);
+
+fn exits(decision: &Decision) -> Vec<(Exit, Option<f32>)> {
+    decision.exits.iter().map(|applied| (applied.exit, applied.threshold_confidence)).collect()
+}
+
+/// The last decision of a group that has decided.
+#[track_caller]
+fn last(group: &Group) -> Decision {
+    let decided = group.done.iter().rev().find_map(|action| {
+        let Action::Decide(decision) = action else { return None };
+        Some(decision.clone())
+    });
+    decided.expect("a decision")
+}
+
+/// Every device of a new group answers a sample of this numbering in time, the first one with an age.
+#[track_caller]
+fn check_captured(numbering: Option<Numbering>, sample: u64, expected: (Option<u64>, TimeSource)) {
+    let mut group = Group::new();
+    if let Some(numbering) = numbering {
+        group.event(Event::Numbering(numbering));
+    }
+    group.event(Event::Trigger { sample: SampleId(sample) });
+    for (index, age_ms) in [(0, 7), (1, 0), (2, 0)] {
+        let answer = DeviceAnswer::Summary(&SURE);
+        group.event(Event::DeviceAnswer {
+            slot: slot(index),
+            sample: SampleId(sample),
+            age_ms,
+            late: false,
+            answer,
+        });
+        group.now = group.now.plus_ms(1);
+    }
+    let found = last(&group);
+    assert_eq!((found.captured_at.map(UtcTime::ms), found.captured_by), expected);
+    assert_eq!(found.schema, RESULT_SCHEMA);
+}
+
+#[test]
+fn the_time_of_capture_comes_from_the_id_or_from_the_age_of_the_first_answer() {
+    let clock = Numbering::Clock { period_ms: 1000 };
+    check_captured(Some(clock), WALL_MS / 1000, (Some(WALL_MS), TimeSource::Clock));
+    check_captured(Some(Numbering::Source), WALL_MS + 3, (Some(WALL_MS + 3), TimeSource::Source));
+    // The group begins one second after the leader's start.
+    let by_age = (Some(WALL_MS + 1000 - 7), TimeSource::Age);
+    check_captured(Some(Numbering::Trigger), 17, by_age);
+    check_captured(None, 17, by_age);
+}
+
+#[test]
+fn a_triggered_sample_from_a_spool_or_under_a_clock_that_was_never_set_has_no_time() {
+    let mut group = Group::new();
+    for index in 0..3 {
+        group.event(Event::DeviceAnswer {
+            slot: slot(index),
+            sample: SampleId(90),
+            age_ms: 3,
+            late: true,
+            answer: DeviceAnswer::Summary(&SURE),
+        });
+    }
+    assert_eq!((last(&group).captured_at, last(&group).captured_by), (None, TimeSource::Unknown));
+
+    let mut leader = Group::new().leader;
+    let mut actions = Vec::new();
+    for slot in Slot::first(SLOTS) {
+        let (sample, answer) = (SampleId(1), DeviceAnswer::Summary(&SURE));
+        let event = Event::DeviceAnswer { slot, sample, age_ms: 3, late: false, answer };
+        let now = Now { since_start: Micros::from_ms(1000), wall_ms: 5000 };
+        leader.handle(now, Generation::Current, event, &mut actions);
+    }
+    assert_eq!(decision(&actions).captured_at, None);
+}
+
+#[test]
+fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it() {
+    let (mut leader, mut actions) = (alone(), Vec::new());
+    let (sample, slot) = (SampleId(1), slot(0));
+    let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
+    leader.handle(at(Micros::from_ms(20)), Generation::Current, features, &mut actions);
+    let answer = DeviceAnswer::Summary(&UNSURE);
+    let summary = Event::DeviceAnswer { slot, sample, age_ms: 5, late: false, answer };
+    leader.handle(at(Micros::from_ms(21)), Generation::Current, summary, &mut actions);
+    let answer = Event::CloudAnswer { sample, logits: &SURE };
+    leader.handle(at(Micros::from_ms(30)), Generation::Current, answer, &mut actions);
+    let found = decision(&actions);
+    assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 16));
+    assert_eq!(exits(found), [(Exit::Device, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+}
+
+#[test]
+fn a_sure_sample_names_one_exit_with_its_threshold() {
+    let mut group = Group::new();
+    (0..3).for_each(|index| _ = group.summary(index, 1, &SURE));
+    let found = last(&group);
+    let confidence = found.confidence;
+    assert_eq!(found.left, LeaveReason::Sure);
+    let threshold_confidence = LOCAL_THRESHOLD;
+    assert_eq!(found.exits, [AppliedExit { exit: Exit::Local, confidence, threshold_confidence }]);
+}
+
+#[test]
+fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let found = last(&group);
+    assert_eq!(found.left, LeaveReason::LastExit);
+    assert_eq!(exits(&found), [(Exit::Local, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+    assert!(found.exits[0].confidence < 0.5 && found.exits[1].confidence == found.confidence, "{found:?}");
+
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    group.after_ms(300);
+    assert_eq!(
+        (last(&group).left, exits(&last(&group))),
+        (LeaveReason::Deadline, vec![(Exit::Local, LOCAL_THRESHOLD)])
+    );
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(revised.left, LeaveReason::LastExit);
+    assert_eq!(exits(revised), [(Exit::Local, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+    assert_eq!(revised.captured_at, last(&group).captured_at);
+}
+
+#[test]
+fn each_answer_without_the_last_exit_says_why() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
+    assert_eq!(last(&group).left, LeaveReason::CloudFailed);
+
+    let mut group = Group::new();
+    (0..3).for_each(|index| _ = group.summary(index, 1, &UNSURE));
+    (0..3).for_each(|index| _ = group.event(Event::Gone { slot: slot(index), sample: SampleId(1) }));
+    assert_eq!(last(&group).left, LeaveReason::NoFeatures);
+
+    let mut group = Group::new();
+    (0..3).for_each(|index| _ = group.not_in_view(index, 1));
+    assert_eq!((last(&group).left, exits(&last(&group))), (LeaveReason::NoView, vec![]));
+}
+
+#[test]
+fn a_slot_without_an_answer_is_a_missing_device_and_one_without_features_is_not() {
+    let mut group = Group::new();
+    group.summary(0, 1, &SURE);
+    group.not_in_view(1, 1);
+    group.after_ms(50);
+    assert_eq!(last(&group).degraded, [Degraded::DeviceMissing]);
+
+    group.ask_cloud(2);
+    group.event(Event::CloudAnswer { sample: SampleId(2), logits: &SURE });
+    assert_eq!(last(&group).degraded, []);
+    (0..3).for_each(|index| _ = group.summary(index, 3, &UNSURE));
+    (0..2).for_each(|index| _ = group.features(index, 3));
+    group.event(Event::Gone { slot: slot(2), sample: SampleId(3) });
+    group.event(Event::CloudAnswer { sample: SampleId(3), logits: &SURE });
+    assert_eq!(last(&group).degraded, [Degraded::FeaturesMissing]);
+}
+
+#[test]
+fn a_device_that_decides_names_its_exit_and_the_threshold_if_it_has_the_leaders_policy() {
+    for (policy, threshold) in [(PolicyId([9; 8]), None), (PolicyId([4; 8]), Some(0.5))] {
+        let (mut leader, mut actions) = (alone(), Vec::new());
+        let answer = DeviceAnswer::Decided(DeviceDecision { class: 2, confidence: 0.75, policy });
+        let event =
+            Event::DeviceAnswer { slot: slot(0), sample: SampleId(1), age_ms: 2, late: false, answer };
+        leader.handle(at(Micros::from_ms(9)), Generation::Current, event, &mut actions);
+        let found = decision(&actions);
+        let applied = AppliedExit { exit: Exit::Device, confidence: 0.75, threshold_confidence: threshold };
+        assert_eq!((found.left, &found.exits[..]), (LeaveReason::Sure, &[applied][..]));
+        assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 7));
+    }
+}

@@ -1,0 +1,334 @@
+//! The policy file of an operator: it states only what it changes of a calibrated policy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::{Exit, PolicyId};
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
+
+use super::{ExitPolicy, ExitRule, Policy, PolicyError, Temperature, Threshold, check_wait};
+
+/// Largest policy file in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// Changes to a calibrated policy. A key that the file does not state keeps its calibrated value.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyChanges {
+    stated: Stated,
+    /// Line of each stated key, from 1.
+    lines: BTreeMap<String, usize>,
+}
+
+/// Values as a file states them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Stated {
+    device: StatedExit,
+    local: StatedExit,
+    edge: StatedExit,
+    cloud: StatedExit,
+    window_ms: Option<u32>,
+    features_ms: Option<u32>,
+    deadline_ms: Option<u32>,
+    late_ms: Option<u32>,
+}
+
+/// Values of one exit as a file states them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StatedExit {
+    rule: Option<ExitRule>,
+    temperature: Option<Temperature>,
+    threshold: Option<Threshold>,
+}
+
+impl PolicyChanges {
+    /// Reads a file of at most 64 KiB.
+    ///
+    /// # Errors
+    /// [`PolicyFileError`]: the file cannot be read, or what [`PolicyChanges::parse`] refuses.
+    pub fn read(path: &Path) -> Result<Self, PolicyFileError> {
+        let of_file = |error: PolicyFileError| error.in_file(path);
+        let text = read_text(path).map_err(|error| of_file(PolicyFileError::new(error.to_string())))?;
+        Self::parse(&text).map_err(of_file)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// [`PolicyFileError`]: not TOML, an unknown key, or a value out of its range, with the line, what was expected and what was found.
+    pub fn parse(text: &str) -> Result<Self, PolicyFileError> {
+        let stated: Stated = toml::from_str(text).map_err(|error| PolicyFileError::of_toml(text, &error))?;
+        let table = DeTable::parse(text).map_err(|error| PolicyFileError::of_toml(text, &error))?;
+        let mut lines = BTreeMap::new();
+        find_lines(table.get_ref(), "", text, &mut lines);
+        let changes = Self { stated, lines };
+        changes.check().map_err(|error| changes.at_line(&error))?;
+        Ok(changes)
+    }
+
+    /// The calibrated policy with these changes. The id of the result depends on its values alone: it is that of the calibrated policy
+    /// where nothing differs.
+    ///
+    /// # Errors
+    /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window.
+    pub fn apply_to(&self, calibrated: &(Policy, PolicyId)) -> Result<(Policy, PolicyId), PolicyFileError> {
+        let mut policy = calibrated.0.clone();
+        for exit in Exit::ALL {
+            self.stated.of(exit).apply_to(policy.of_mut(exit));
+        }
+        for (wait, stated) in [
+            (&mut policy.window_ms, self.stated.window_ms),
+            (&mut policy.features_ms, self.stated.features_ms),
+            (&mut policy.deadline_ms, self.stated.deadline_ms),
+            (&mut policy.late_ms, self.stated.late_ms),
+        ] {
+            *wait = stated.unwrap_or(*wait);
+        }
+        policy.check().map_err(|error| self.at_line(&error))?;
+        Ok(policy.with_id(calibrated))
+    }
+
+    /// The calibrated policy with the changes of a file.
+    ///
+    /// # Errors
+    /// [`PolicyFileError`] of [`PolicyChanges::read`] and [`PolicyChanges::apply_to`], with the file.
+    pub fn policy_of(
+        file: &Path,
+        calibrated: &(Policy, PolicyId),
+    ) -> Result<(Policy, PolicyId), PolicyFileError> {
+        let changes = Self::read(file)?;
+        changes.apply_to(calibrated).map_err(|error| error.in_file(file))
+    }
+
+    /// Line of a key in the file, from 1; `None` for a key that keeps its calibrated value.
+    pub fn line(&self, key: &str) -> Option<usize> {
+        self.lines.get(key).copied()
+    }
+
+    /// Keys that the file states, in alphabetical order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.lines.keys().map(String::as_str)
+    }
+
+    /// Checks what needs no calibrated value.
+    fn check(&self) -> Result<(), PolicyError> {
+        let Stated { window_ms, features_ms, deadline_ms, late_ms, .. } = self.stated;
+        for (key, stated) in [
+            ("window_ms", window_ms),
+            ("features_ms", features_ms),
+            ("deadline_ms", deadline_ms),
+            ("late_ms", late_ms),
+        ] {
+            stated.map_or(Ok(()), |found| check_wait(key, found))?;
+        }
+        match (window_ms, deadline_ms) {
+            (Some(window_ms), Some(deadline_ms)) if deadline_ms < window_ms => {
+                Err(PolicyError::DeadlineBeforeWindow { deadline_ms, window_ms })
+            }
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// A mistake with the line of its key.
+    fn at_line(&self, error: &PolicyError) -> PolicyFileError {
+        let line = match error {
+            PolicyError::Wait { key, .. } => self.line(key),
+            PolicyError::DeadlineBeforeWindow { .. } => {
+                self.line("deadline_ms").or_else(|| self.line("window_ms"))
+            }
+            PolicyError::Threshold(_) | PolicyError::Temperature(_) | PolicyError::NoThreshold => None,
+        };
+        PolicyFileError { line, ..PolicyFileError::new(error.to_string()) }
+    }
+}
+
+impl Stated {
+    fn of(&self, exit: Exit) -> &StatedExit {
+        match exit {
+            Exit::Device => &self.device,
+            Exit::Local => &self.local,
+            Exit::Edge => &self.edge,
+            Exit::Cloud => &self.cloud,
+        }
+    }
+}
+
+impl StatedExit {
+    fn apply_to(&self, exit: &mut ExitPolicy) {
+        exit.rule = self.rule.unwrap_or(exit.rule);
+        exit.temperature = self.temperature.unwrap_or(exit.temperature);
+        if let Some(threshold) = &self.threshold {
+            exit.threshold = threshold.clone();
+        }
+    }
+}
+
+/// A policy file that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PolicyFileError {
+    /// The file; `None` for text that comes from no file.
+    file: Option<PathBuf>,
+    /// Line of the mistake, from 1.
+    line: Option<usize>,
+    /// Text of that line, where the mistake does not name its key.
+    found: Option<String>,
+    mistake: String,
+}
+
+impl PolicyFileError {
+    /// Longest text of a line that is shown, in characters.
+    const MAX_SHOWN: usize = 80;
+
+    fn new(mistake: String) -> Self {
+        Self { file: None, line: None, found: None, mistake }
+    }
+
+    fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let line = error.span().map(|span| line_at(text, span.start));
+        let found = line.and_then(|line| text.lines().nth(line - 1)).map(|line| {
+            line.trim().chars().filter(|c| !c.is_control()).take(Self::MAX_SHOWN).collect::<String>()
+        });
+        Self { line, found, ..Self::new(error.message().trim_end().replace('\n', "; ")) }
+    }
+
+    /// The mistake without its place.
+    pub fn reason(&self) -> &str {
+        &self.mistake
+    }
+
+    /// The same mistake, in a file of that name.
+    #[must_use]
+    pub fn in_file(self, file: &Path) -> Self {
+        Self { file: Some(file.to_owned()), ..self }
+    }
+}
+
+impl fmt::Display for PolicyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{}:{line}: ", file.display())?,
+            (Some(file), None) => write!(f, "{}: ", file.display())?,
+            (None, Some(line)) => write!(f, "line {line}: ")?,
+            (None, None) => {}
+        }
+        match &self.found {
+            Some(found) => write!(f, "`{found}`: {}", self.mistake),
+            None => write!(f, "{}", self.mistake),
+        }
+    }
+}
+
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_FILE_BYTES {
+        let message = format!("expected a policy of at most {MAX_FILE_BYTES} bytes, found more");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+/// Collects the line of every value, by its key with its section.
+fn find_lines(table: &DeTable<'_>, section: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
+    for (key, value) in table {
+        let name = format!("{section}{}", key.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            find_lines(inner, &format!("{name}."), text, lines);
+        } else {
+            lines.insert(name, line_at(text, key.span().start));
+        }
+    }
+}
+
+/// Line of a place in a text, from 1.
+fn line_at(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ExitThreshold;
+    use super::*;
+
+    /// A calibrated policy that differs from the default everywhere.
+    fn calibrated() -> (Policy, PolicyId) {
+        let mut policy = Policy { window_ms: 70, features_ms: 80, deadline_ms: 500, ..Policy::default() };
+        for (exit, threshold) in [(Exit::Device, 0.1), (Exit::Local, 0.2), (Exit::Edge, 0.3)] {
+            policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+            policy.of_mut(exit).temperature = Temperature::new(1.5).unwrap();
+        }
+        (policy, PolicyId([7; 8]))
+    }
+
+    #[track_caller]
+    fn check_mistake(text: &str, expected: &[&str]) {
+        let changes = PolicyChanges::parse(text);
+        let error = changes.and_then(|changes| changes.apply_to(&calibrated())).unwrap_err().to_string();
+        assert!(expected.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_file_changes_what_it_states_and_the_rest_stays_as_calibrated() {
+        let changes = PolicyChanges::parse("window_ms = 40\n\n[local]\nthreshold = [0.5, 0.25]\n").unwrap();
+        let (policy, id) = changes.apply_to(&calibrated()).unwrap();
+        let mut expected = calibrated().0;
+        expected.window_ms = 40;
+        expected.local.threshold =
+            Threshold::ByPresent([0.5, 0.25].map(|value| ExitThreshold::new(value).unwrap()).to_vec());
+        assert_eq!(policy, expected);
+        assert_eq!(id, expected.id());
+        assert_eq!(changes.keys().collect::<Vec<_>>(), ["local.threshold", "window_ms"]);
+        assert_eq!((changes.line("window_ms"), changes.line("local.threshold")), (Some(1), Some(4)));
+        assert_eq!(changes.line("local.rule"), None);
+    }
+
+    #[test]
+    fn a_file_that_changes_nothing_keeps_the_id_of_the_calibrated_policy() {
+        for text in ["", "# only a comment\n[local]\n", "window_ms = 70", "local.threshold = 0.2"] {
+            assert_eq!(PolicyChanges::parse(text).unwrap().apply_to(&calibrated()).unwrap(), calibrated());
+        }
+    }
+
+    #[test]
+    fn the_id_depends_on_the_values_and_not_on_the_text() {
+        let id = |text| PolicyChanges::parse(text).unwrap().apply_to(&calibrated()).unwrap().1;
+        assert_eq!(id("window_ms = 40"), id("# shorter\nwindow_ms=40 # ms\n"));
+        assert_ne!(id("window_ms = 40"), id("window_ms = 41"));
+        assert_ne!(id("window_ms = 40"), calibrated().1);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_line_and_key_and_what_was_expected_and_found() {
+        check_mistake("\n[device]\nthreshold = 1.5", &["line 3", "threshold", "[0, 1], found 1.5"]);
+        check_mistake("[local]\nthreshold = [0.5, -1]", &["line 2", "threshold", "[0, 1], found -1"]);
+        check_mistake("[local]\nthreshold = []", &["line 2", "threshold", "found an empty list"]);
+        check_mistake(
+            "[local]\nthreshold = \"low\"",
+            &["line 2", "threshold = \"low\"", "expected a number"],
+        );
+        check_mistake("[local]\nthreshold = nan", &["line 2", "threshold", "found NaN"]);
+        check_mistake("[edge]\ntemperature = 0.0", &["line 2", "temperature", "above 0, found 0"]);
+        check_mistake("[edge]\nrule = \"odds\"", &["line 2", "rule", "odds", "max_probability"]);
+        check_mistake("[device]\nthreshhold = 0.5", &["line 2", "threshhold", "`threshold`"]);
+        check_mistake("[locale]\nthreshold = 0.5", &["line 1", "locale", "`local`"]);
+        check_mistake("late_ms = 9\nwindow_ms = 0", &["line 2", "window_ms", "1 to 60000", "found 0"]);
+        check_mistake("deadline_ms = 60001", &["line 1", "deadline_ms", "found 60001"]);
+        check_mistake("window_ms = -1", &["line 1", "window_ms = -1"]);
+        check_mistake("window_ms = 600", &["line 1", "deadline_ms (500) is below window_ms (600)"]);
+        check_mistake("window_ms = 9\ndeadline_ms = 8", &["line 2", "deadline_ms (8)"]);
+        check_mistake("window_ms = 1\nwindow_ms = 2", &["line 2", "window_ms"]);
+        check_mistake("[device", &["line 1"]);
+    }
+
+    #[test]
+    fn a_file_is_named_in_its_mistakes_and_bounded() {
+        let missing = PolicyChanges::read(Path::new("/nowhere/policy.toml")).unwrap_err().to_string();
+        assert!(missing.starts_with("/nowhere/policy.toml: "), "{missing}");
+        let endless = PolicyChanges::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("at most 65536 bytes"), "{endless}");
+    }
+}

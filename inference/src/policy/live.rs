@@ -1,0 +1,96 @@
+//! A policy in effect whose file may be read again while a service runs.
+
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::PolicyId;
+
+use super::{Policy, PolicyChanges, PolicyDifference, PolicyFileError};
+
+/// The policy of a running service, and the file that changes the calibrated one.
+#[derive(Clone, Debug)]
+pub struct LivePolicy {
+    file: Option<PathBuf>,
+    calibrated: (Policy, PolicyId),
+    in_effect: (Policy, PolicyId),
+}
+
+/// Result of reading a policy file again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reread {
+    /// The service has no policy file.
+    NoFile,
+    /// The file says what it said before.
+    Unchanged,
+    /// Another policy is in effect.
+    Changed {
+        /// Id of the earlier policy.
+        from: PolicyId,
+        /// Values that differ; never empty.
+        differences: Vec<PolicyDifference>,
+    },
+    /// The file cannot be used. The earlier policy stays.
+    Refused(PolicyFileError),
+}
+
+impl LivePolicy {
+    /// The calibrated policy of a bundle with its id, the policy in effect, and the file between them.
+    pub fn new(
+        file: Option<PathBuf>,
+        calibrated: (Policy, PolicyId),
+        in_effect: Option<(Policy, PolicyId)>,
+    ) -> Self {
+        let in_effect = in_effect.unwrap_or_else(|| calibrated.clone());
+        Self { file, calibrated, in_effect }
+    }
+
+    /// The policy in effect, with its id.
+    pub fn in_effect(&self) -> &(Policy, PolicyId) {
+        &self.in_effect
+    }
+
+    /// The policy file.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads the file again. A file that can be used gives the policy in effect.
+    pub fn read_again(&mut self) -> Reread {
+        let Some(file) = &self.file else { return Reread::NoFile };
+        let policy = match PolicyChanges::policy_of(file, &self.calibrated) {
+            Ok(policy) => policy,
+            Err(error) => return Reread::Refused(error),
+        };
+        let differences = self.in_effect.0.differences(&policy.0);
+        let (_, from) = std::mem::replace(&mut self.in_effect, policy);
+        if differences.is_empty() { Reread::Unchanged } else { Reread::Changed { from, differences } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_and_a_wrong_one_leaves_the_policy_as_it_was() {
+        let calibrated = (Policy { window_ms: 70, ..Policy::default() }, PolicyId([7; 8]));
+        let folder = std::env::temp_dir().join(format!("headwater-live-policy-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("policy.toml");
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        let mut live = LivePolicy::new(Some(file.clone()), calibrated.clone(), None);
+        assert!(matches!(live.read_again(), Reread::Refused(_)), "there is no file yet");
+        write("window_ms = 40\n");
+        let Reread::Changed { from, differences } = live.read_again() else { panic!("{live:?}") };
+        assert_eq!((from, differences[0].to_string().as_str()), (PolicyId([7; 8]), "window_ms 70 -> 40"));
+        assert_eq!(live.read_again(), Reread::Unchanged);
+        write("window_ms = 0\n");
+        let refused = live.read_again();
+        assert!(matches!(&refused, Reread::Refused(error) if error.to_string().contains("policy.toml:1: ")));
+        assert_eq!(live.in_effect().0.window_ms, 40);
+        write("");
+        assert!(matches!(live.read_again(), Reread::Changed { .. }));
+        assert_eq!(live.in_effect(), &calibrated);
+        assert_eq!(LivePolicy::new(None, calibrated, None).read_again(), Reread::NoFile);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

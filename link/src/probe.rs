@@ -1,0 +1,257 @@
+//! One connection to a broker that publishes nothing: what the broker allows, and what it keeps.
+//!
+//! ```text
+//! CONNECT ──> CONNACK: limits ──> SUBSCRIBE ──> SUBACK: refusals, retained messages ──> silence ──> DISCONNECT
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use headwater_transport::tls::Certificate;
+use rumqttc::{
+    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, SubAck, SubscribeFilter,
+    SubscribeReasonCode,
+};
+use tokio::time::timeout;
+
+use crate::config::{LinkConfig, RetainedMessage};
+use crate::end_reason;
+use crate::failure::{Attempt, ConnectFailure, Progress};
+use crate::options::mqtt_options;
+
+/// Time without a retained message after which no further one is expected.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Longest wait for retained messages, and most of them that are kept: a group has at most 64 devices with two each, and their edges.
+const MAX_LISTEN: Duration = Duration::from_secs(2);
+const MAX_RETAINED: usize = 1024;
+
+/// Answer of a broker to one connection.
+#[derive(Clone, Debug)]
+pub struct BrokerProbe {
+    /// Limits of the broker.
+    pub limits: BrokerLimits,
+    /// Subscriptions that the broker refused.
+    pub refused: Vec<RefusedSubscription>,
+    /// Messages that the broker keeps on the topics of the subscriptions.
+    pub retained: Vec<RetainedMessage>,
+    /// The broker's certificate; `None` without TLS.
+    pub certificate: Option<Certificate>,
+    /// Time from the first packet to the broker's answer.
+    pub connected_in: Duration,
+}
+
+/// Limits of a broker, from its CONNACK. What a broker leaves out has the value that MQTT 5 gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokerLimits {
+    /// Largest packet in bytes; `None` for no limit.
+    pub max_packet_bytes: Option<u32>,
+    /// Messages at `QoS` 1 that may wait for acknowledgement.
+    pub receive_max: u16,
+    /// Topic aliases that a client may use; 0 for none.
+    pub topic_alias_max: u16,
+    /// Whether the broker keeps retained messages.
+    pub keeps_retained: bool,
+    /// Highest `QoS`.
+    pub max_qos: u8,
+}
+
+/// A subscription that the broker refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedSubscription {
+    /// Filter of the subscription.
+    pub filter: String,
+    /// Name of the broker's return code.
+    pub code: String,
+}
+
+/// Connects once, subscribes, reads what the broker keeps, and disconnects. It publishes nothing and sets no last will.
+///
+/// # Errors
+/// [`ConnectFailure`]: the broker does not answer, or refuses the client.
+pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
+    config.check().map_err(|error| ConnectFailure::NoAnswer(error.to_string()))?;
+    let certificate = Arc::new(Mutex::new(None));
+    let (client, events, is_open) = client(config, &certificate)?;
+    let mut probing = Probing { config, client, events, is_open };
+    let started = Instant::now();
+    let limits = BrokerLimits::of(&probing.connected().await?);
+    let connected_in = started.elapsed();
+    let (refused, retained) = probing.listen().await?;
+    probing.disconnect().await;
+    let certificate = certificate.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(BrokerProbe { limits, refused, retained, certificate, connected_in })
+}
+
+/// A client whose connection notes the broker's certificate, and whether it is open.
+fn client(
+    config: &LinkConfig,
+    certificate: &Arc<Mutex<Option<Certificate>>>,
+) -> Result<(AsyncClient, EventLoop, Arc<AtomicBool>), ConnectFailure> {
+    let (connector, is_open) = (config.broker.connector(), Arc::new(AtomicBool::new(false)));
+    let mut options = mqtt_options(config, &connector, &is_open);
+    if let Some(credentials) = &config.broker.credentials {
+        let password =
+            credentials.password.as_ref().map(headwater_transport::Secret::get).unwrap_or_default();
+        options.set_credentials(&credentials.user, password);
+    }
+    let (broker, limit) = (config.broker.address.clone(), Duration::from_millis(config.connect_timeout_ms));
+    let (is_open_now, certificate) = (Arc::clone(&is_open), Arc::clone(certificate));
+    options.set_socket_connector(move |_, _| {
+        let (connector, broker) = (connector.clone(), broker.clone());
+        let (is_open, certificate) = (Arc::clone(&is_open_now), Arc::clone(&certificate));
+        async move {
+            let connection = connector.connect(&broker, limit).await?;
+            is_open.store(true, Ordering::Relaxed);
+            *certificate.lock().unwrap_or_else(PoisonError::into_inner) = connection.peer_certificate();
+            Ok(connection)
+        }
+    });
+    let built = AsyncClient::builder(options).capacity(16).try_build();
+    let (client, events) = built.map_err(|error| ConnectFailure::NoAnswer(error.to_string()))?;
+    Ok((client, events, is_open))
+}
+
+/// A connection that is probed.
+struct Probing<'a> {
+    config: &'a LinkConfig,
+    client: AsyncClient,
+    events: EventLoop,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Probing<'_> {
+    /// Waits for the broker's CONNACK; the client limits this time itself.
+    async fn connected(&mut self) -> Result<ConnAck, ConnectFailure> {
+        loop {
+            match self.events.poll().await {
+                Ok(Event::Incoming(Packet::ConnAck(ack))) => return Ok(ack),
+                Ok(_) => {}
+                Err(error) => {
+                    let is_open = self.is_open.load(Ordering::Relaxed);
+                    return Err(
+                        self.failure(&error, if is_open { Progress::Open } else { Progress::Opening })
+                    );
+                }
+            }
+        }
+    }
+
+    /// Subscribes, and reads answers and retained messages until none has come for a while.
+    async fn listen(&mut self) -> Result<(Vec<RefusedSubscription>, Vec<RetainedMessage>), ConnectFailure> {
+        let subscriptions = &self.config.subscriptions;
+        if subscriptions.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let filters = subscriptions.iter().map(|own| SubscribeFilter::new(&own.filter, own.qos.into()));
+        let subscribed = self.client.try_subscribe_many(filters);
+        subscribed.map_err(|error| ConnectFailure::NoAnswer(format!("subscribing: {error}")))?;
+        let (mut refused, mut retained) = (None, Vec::new());
+        let limit = Duration::from_millis(self.config.connect_timeout_ms);
+        let (mut until, end) = (Instant::now() + limit, Instant::now() + limit + MAX_LISTEN);
+        while retained.len() < MAX_RETAINED {
+            let event =
+                match timeout(until.min(end).saturating_duration_since(Instant::now()), self.events.poll())
+                    .await
+                {
+                    Ok(Ok(event)) => event,
+                    Ok(Err(error)) => return Err(self.failure(&error, Progress::Accepted)),
+                    Err(_) => break,
+                };
+            match event {
+                Event::Incoming(Packet::SubAck(ack)) => {
+                    refused = Some(self.refused(&ack));
+                    until = Instant::now() + QUIET;
+                }
+                Event::Incoming(Packet::Publish(Publish { topic, payload, retain: true, .. })) => {
+                    if let Ok(topic) = String::from_utf8(topic.into()) {
+                        retained.push(RetainedMessage::new(topic, payload));
+                    }
+                    // Brokers may send retained messages before they answer the subscription.
+                    until = until.max(Instant::now() + QUIET);
+                }
+                Event::Incoming(Packet::Disconnect(packet)) => {
+                    return Err(ConnectFailure::NoAnswer(end_reason::of_disconnect(packet.reason_code)));
+                }
+                _ => {}
+            }
+        }
+        let refused = refused.ok_or(ConnectFailure::NoMqtt {
+            seen: "accepts this client and does not answer its subscriptions",
+            advice: "it hangs; look into its log",
+        })?;
+        Ok((refused, retained))
+    }
+
+    /// Subscriptions that the broker did not accept.
+    fn refused(&self, ack: &SubAck) -> Vec<RefusedSubscription> {
+        let answers = self.config.subscriptions.iter().zip(&ack.return_codes);
+        let refused = answers.filter(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_)));
+        refused
+            .map(|(own, code)| RefusedSubscription { filter: own.filter.clone(), code: format!("{code:?}") })
+            .collect()
+    }
+
+    fn failure(&self, error: &ConnectionError, progress: Progress) -> ConnectFailure {
+        ConnectFailure::of(error, &Attempt::new(&self.config.broker, progress))
+    }
+
+    /// Ends the connection in order.
+    async fn disconnect(mut self) {
+        if self.client.try_disconnect().is_ok() {
+            let ended = async { while self.events.poll().await.is_ok() {} };
+            // A broker that does not close the connection loses it with this value.
+            let _ = timeout(QUIET, ended).await;
+        }
+    }
+}
+
+impl BrokerLimits {
+    fn of(ack: &ConnAck) -> Self {
+        let properties = ack.properties.as_ref();
+        Self {
+            max_packet_bytes: properties.and_then(|of| of.max_packet_size),
+            receive_max: properties.and_then(|of| of.receive_max).unwrap_or(u16::MAX),
+            topic_alias_max: properties.and_then(|of| of.topic_alias_max).unwrap_or(0),
+            keeps_retained: properties.and_then(|of| of.retain_available) != Some(0),
+            max_qos: properties.and_then(|of| of.max_qos).unwrap_or(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::EmbeddedBroker;
+    use crate::config::QoS;
+    use crate::handle::{Incoming, Link};
+
+    #[tokio::test]
+    async fn a_probe_reads_what_the_broker_keeps_and_ends_nobodys_connection() {
+        let broker = EmbeddedBroker::start(None).expect("a broker").address();
+        let mut config = LinkConfig::new(broker.clone(), "device");
+        config.retained = vec![RetainedMessage::new("group/status", "up")];
+        let (link, mut incoming) = Link::start(config).expect("settings");
+        assert_eq!(incoming.recv().await, Some(Incoming::Connected));
+        let config = LinkConfig::new(broker, "probe").subscribe("group/#", QoS::AtMostOnce);
+        let mut found = probe(&config).await.expect("an answer");
+        while found.retained.is_empty() {
+            // The broker may not have taken the message yet.
+            found = probe(&config).await.expect("an answer");
+        }
+        assert_eq!(found.retained, [RetainedMessage::new("group/status", "up")]);
+        assert!(found.refused.is_empty() && found.limits.keeps_retained, "{found:?}");
+        assert!(link.is_connected());
+    }
+
+    #[tokio::test]
+    async fn a_port_without_a_broker_is_no_answer() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        drop(listener);
+        let broker = headwater_transport::Endpoint::mqtt("127.0.0.1", port).expect("an address");
+        let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("nobody listens");
+        assert!(failure.is_absence(), "{failure}");
+    }
+}

@@ -1,0 +1,43 @@
+//! JSON Schemas of the JSON messages, made from their types.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use crate::{Birth, Decision, EdgeStatus, LeaderClaim, ResultMessage, SettledNotice, Status, TriggerMessage};
+
+/// The schema of each JSON message, under the name of its file in `docs/schemas/`.
+pub fn schemas() -> [(&'static str, Value); 8] {
+    [
+        ("trigger", schema::<TriggerMessage>("Message on `trigger`")),
+        ("result", schema::<ResultMessage>("Message on `result`")),
+        ("revision", schema::<Decision>("Message on `revision`")),
+        ("settled", schema::<SettledNotice>("Message on `settled`")),
+        ("leader", schema::<LeaderClaim>("Message on `leader`")),
+        ("birth", schema::<Birth>("Message on `dev/{id}/birth`")),
+        ("status", schema::<Status>("Message on `dev/{id}/status`")),
+        ("edge-status", schema::<EdgeStatus>("Message on `edge/{id}/status`")),
+    ]
+}
+
+/// Schema of what this version writes: optional fields may be absent, all others are there.
+fn schema<T: JsonSchema>(title: &str) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(PlainText);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.insert("title".into(), title.into());
+    schema.to_value()
+}
+
+/// Takes the brackets of rustdoc links out of descriptions, which come from the comments of the types.
+#[derive(Clone, Debug)]
+struct PlainText;
+
+impl Transform for PlainText {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(Value::String(text)) = schema.get_mut("description") {
+            *text = text.replace("[`", "`").replace("`]", "`");
+        }
+        transform_subschemas(self, schema);
+    }
+}

@@ -1,0 +1,120 @@
+//! Triggers: binary from our programs, JSON from programs of a user.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{NetworkTag, SampleId, clipped};
+use crate::message::{Body, DecodeError, Limits, Message, decode};
+
+/// A trigger in JSON: `{"sample": 17}`.
+///
+/// The id must be there: devices and leader read the trigger each on their own and must name the same sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TriggerMessage {
+    /// Id of the sample.
+    pub sample: SampleId,
+}
+
+/// A trigger of either form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Id of the sample.
+    pub sample: SampleId,
+    /// The network that the trigger names; `None` in JSON, which is for any network of the group.
+    pub network: Option<NetworkTag>,
+}
+
+impl Trigger {
+    /// Longest trigger in JSON.
+    pub const MAX_JSON_BYTES: usize = 1024;
+
+    /// Reads a message on the topic `trigger`. One that begins with `{` is JSON; no binary message of this version does.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for bytes that are neither form, and for a binary message of another kind.
+    pub fn read(payload: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        if payload.first() == Some(&b'{') {
+            return Self::read_json(payload);
+        }
+        match decode(payload, limits)? {
+            Message { header, body: Body::Trigger(sample) } => {
+                Ok(Self { sample, network: Some(header.network) })
+            }
+            Message { body, .. } => Err(DecodeError::NotATrigger(body.kind().name())),
+        }
+    }
+
+    fn read_json(payload: &[u8]) -> Result<Self, DecodeError> {
+        if payload.len() > Self::MAX_JSON_BYTES {
+            return Err(DecodeError::Oversize { limit: Self::MAX_JSON_BYTES, found: payload.len() });
+        }
+        match serde_json::from_slice::<TriggerMessage>(payload) {
+            Ok(TriggerMessage { sample }) => Ok(Self { sample, network: None }),
+            Err(error) => Err(DecodeError::TriggerJson(clipped(&error.to_string(), 200))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Fault;
+    use crate::ids::Boot;
+    use crate::message::{Header, VERSION, encode};
+
+    fn read(payload: &[u8]) -> Result<Trigger, DecodeError> {
+        Trigger::read(payload, &Limits::default())
+    }
+
+    fn binary(body: Body<'_>) -> Vec<u8> {
+        let header = Header {
+            late: false,
+            network: NetworkTag([0xab, 0xcd]),
+            sample_low: 17,
+            boot: Boot(0),
+            age_ms: 0,
+        };
+        let mut bytes = Vec::new();
+        encode(&Message { header, body }, &Limits::default(), &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn both_forms_name_the_sample() {
+        let sample = SampleId(17);
+        let network = Some(NetworkTag([0xab, 0xcd]));
+        assert_eq!(read(&binary(Body::Trigger(sample))), Ok(Trigger { sample, network }));
+        for text in [r#"{"sample":17}"#, "{ \"sample\": 17, \"why\": \"a door opened\" }\n"] {
+            assert_eq!(read(text.as_bytes()), Ok(Trigger { sample, network: None }));
+        }
+        let largest = format!(r#"{{"sample":{}}}"#, u64::MAX);
+        assert_eq!(read(largest.as_bytes()).unwrap().sample, SampleId(u64::MAX));
+        assert_ne!(b'{' >> 4, VERSION, "no binary message of this version begins like JSON");
+    }
+
+    #[test]
+    fn what_is_no_trigger_is_refused_by_its_reason() {
+        for (text, fault) in [
+            ("{}", Fault::Malformed),
+            (r#"{"sample":-1}"#, Fault::Malformed),
+            (r#"{"sample":1.5}"#, Fault::Malformed),
+            (r#"{"sample":"17"}"#, Fault::Malformed),
+            (r#"{"sample":18446744073709551616}"#, Fault::Malformed),
+            (r#"{"sample":17"#, Fault::Malformed),
+            (r#"{"sample":17} x"#, Fault::Malformed),
+            (" {\"sample\":17}", Fault::WrongVersion),
+            ("17", Fault::Malformed),
+            ("", Fault::Malformed),
+        ] {
+            assert_eq!(read(text.as_bytes()).unwrap_err().fault(), fault, "{text}");
+        }
+        let error = read(b"{}").unwrap_err().to_string();
+        assert!(error.contains("sample"), "{error}");
+        assert_eq!(read(&binary(Body::Gone)), Err(DecodeError::NotATrigger("gone")));
+        let long = format!(r#"{{"sample":17,"why":"{}"}}"#, "x".repeat(Trigger::MAX_JSON_BYTES));
+        let oversize = DecodeError::Oversize { limit: Trigger::MAX_JSON_BYTES, found: long.len() };
+        assert_eq!(read(long.as_bytes()), Err(oversize));
+        let error = read(format!(r#"{{"sample":"{}"}}"#, "é".repeat(400)).as_bytes()).unwrap_err();
+        assert!(error.to_string().chars().count() < 300, "{error}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Points in time as people and programs read them: RFC 3339.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ids::clipped;
+
+const DAY_MS: u64 = 86_400_000;
+/// Days of 400 years, after which the calendar repeats.
+const ERA_DAYS: u64 = 146_097;
+/// Days from 1 March of the year 0 to 1 January 1970.
+const EPOCH_DAYS: u64 = 719_468;
+
+/// A point in time in UTC, to the millisecond, from 1970 to 9999.
+///
+/// Its JSON is RFC 3339 with milliseconds and `Z`, such as `2026-11-22T23:45:40.123Z`; no other form is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("format" = "date-time")))]
+#[serde(try_from = "String", into = "String")]
+pub struct UtcTime(u64);
+
+impl UtcTime {
+    /// The last millisecond of the year 9999, the last year that RFC 3339 can write.
+    const MAX_MS: u64 = 253_402_300_799_999;
+
+    /// The time so many milliseconds after 1970 began; `None` after the year 9999.
+    pub const fn from_ms(ms: u64) -> Option<Self> {
+        if ms <= Self::MAX_MS { Some(Self(ms)) } else { None }
+    }
+
+    /// Milliseconds since 1970 began.
+    pub const fn ms(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<SystemTime> for UtcTime {
+    /// The time of a clock, rounded down; a time before 1970 becomes 1970, one after 9999 the end of 9999.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX).min(Self::MAX_MS))
+    }
+}
+
+impl fmt::Display for UtcTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, of_day) = (self.0 / DAY_MS, self.0 % DAY_MS);
+        let (year, month, day) = date(days);
+        let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+        let (second, ms) = (of_day / 1000 % 60, of_day % 1000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
+}
+
+impl FromStr for UtcTime {
+    type Err = TimeError;
+
+    fn from_str(text: &str) -> Result<Self, TimeError> {
+        // A number of the text; 0 where there are no digits, which the comparison below refuses.
+        let number =
+            |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        let days = days(number(0, 4), number(5, 7), number(8, 10));
+        let of_day = ((number(11, 13) * 60 + number(14, 16)) * 60 + number(17, 19)) * 1000 + number(20, 23);
+        let time = days.and_then(|days| Self::from_ms(days * DAY_MS + of_day));
+        // Only the one right text of a time is written like that: this refuses 30 February, hour 24 and a missing `Z`.
+        time.filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
+    }
+}
+
+impl TryFrom<String> for UtcTime {
+    type Error = TimeError;
+
+    fn try_from(text: String) -> Result<Self, TimeError> {
+        text.parse()
+    }
+}
+
+impl From<UtcTime> for String {
+    fn from(time: UtcTime) -> Self {
+        time.to_string()
+    }
+}
+
+/// A text that is no time; the text is clipped.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("time: expected RFC 3339 in UTC with milliseconds, such as 2026-11-22T23:45:40.123Z, found {0:?}")]
+pub struct TimeError(String);
+
+/// Year, month and day of a number of days since 1970. Years begin in March here, so that a leap day is the last day of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + EPOCH_DAYS;
+    let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    // Five months from March on have 153 days.
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+/// Days since 1970 of a date, the inverse of [`date`]; `None` before 1970 and for a month or day that no calendar has.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let year = year.checked_sub(u64::from(month <= 2))?;
+    let (era, of_era) = (year / 400, year % 400);
+    let from_march = if month > 2 { month - 3 } else { month + 9 };
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    let days = era * ERA_DAYS + 365 * of_era + of_era / 4 - of_era / 100 + of_year;
+    days.checked_sub(EPOCH_DAYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(ms: u64, expected: &str) {
+        let time = UtcTime::from_ms(ms).unwrap();
+        assert_eq!(time.to_string(), expected);
+        assert_eq!(expected.parse(), Ok(time));
+    }
+
+    #[test]
+    fn dates_around_leap_days_and_years_are_right() {
+        check(0, "1970-01-01T00:00:00.000Z");
+        check(951_782_399_999, "2000-02-28T23:59:59.999Z");
+        check(951_782_400_000, "2000-02-29T00:00:00.000Z");
+        check(951_868_800_000, "2000-03-01T00:00:00.000Z");
+        check(1_735_689_599_000, "2024-12-31T23:59:59.000Z");
+        check(1_795_391_140_123, "2026-11-22T23:45:40.123Z");
+        check(4_107_542_400_000, "2100-03-01T00:00:00.000Z");
+        check(UtcTime::MAX_MS, "9999-12-31T23:59:59.999Z");
+        assert_eq!(UtcTime::from_ms(UtcTime::MAX_MS + 1), None);
+    }
+
+    #[test]
+    fn only_the_one_form_is_read() {
+        for wrong in [
+            "",
+            "2026-11-22",
+            "2026-11-22T23:45:40Z",
+            "2026-11-22T23:45:40.123",
+            "2026-11-22t23:45:40.123z",
+            "2026-11-22T23:45:40.123+00:00",
+            "2026-11-22 23:45:40.123Z",
+            "2026-02-30T00:00:00.000Z",
+            "2100-02-29T00:00:00.000Z",
+            "2026-13-01T00:00:00.000Z",
+            "2026-11-22T24:00:00.000Z",
+            "2026-11-22T23:45:60.000Z",
+            "2026-11-22T23:45:40.1234Z",
+            "+026-11-22T23:45:40.123Z",
+            "1969-12-31T23:59:59.999Z",
+            "é026-11-22T23:45:40.123Z",
+        ] {
+            assert!(wrong.parse::<UtcTime>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_clock_is_rounded_down() {
+        let clock = SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_391_140_123_999);
+        assert_eq!(UtcTime::from(clock).ms(), 1_795_391_140_123);
+        assert_eq!(UtcTime::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1)).ms(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn every_time_survives_its_text(ms in 0..=UtcTime::MAX_MS) {
+            let time = UtcTime::from_ms(ms).unwrap();
+            prop_assert_eq!(time.to_string().parse(), Ok(time));
+        }
+    }
+}

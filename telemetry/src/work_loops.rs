@@ -1,0 +1,120 @@
+//! The work loops of a process, and whether one of them hangs.
+//!
+//! ```text
+//!  works() ── one round ── waits() ── the next message ── works() ── ...
+//!  └── a round that lasts longer than the limit: the loop hangs ──┘
+//! ```
+//!
+//! A loop that waits for work may wait for ever. A round of work has a limit.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time of one round. A slow disk may hold a round up; only a new process helps one that takes longer.
+const ROUND_LIMIT: Duration = Duration::from_secs(10);
+
+/// The work loops of a process; clones share them.
+#[derive(Clone, Debug)]
+pub struct WorkLoops {
+    loops: Arc<Mutex<Vec<Watched>>>,
+    start: Instant,
+}
+
+/// One loop, as the task or thread that runs it knows it. A dropped loop waits for ever.
+#[derive(Debug)]
+pub struct WorkLoop {
+    /// Begin of the present round, ms since `start`; 0 while the loop waits.
+    works_since_ms: Arc<AtomicU64>,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Watched {
+    name: String,
+    works_since_ms: Arc<AtomicU64>,
+}
+
+impl Default for WorkLoops {
+    fn default() -> Self {
+        Self { loops: Arc::default(), start: Instant::now() }
+    }
+}
+
+impl WorkLoops {
+    /// Adds a loop, which waits at first.
+    pub fn add(&self, name: impl Into<String>) -> WorkLoop {
+        let works_since_ms = Arc::new(AtomicU64::new(0));
+        let mut loops = self.lock();
+        // A loop that was dropped has no other owner of its time.
+        loops.retain(|watched| Arc::strong_count(&watched.works_since_ms) > 1);
+        loops.push(Watched { name: name.into(), works_since_ms: Arc::clone(&works_since_ms) });
+        WorkLoop { works_since_ms, start: self.start }
+    }
+
+    /// The loops whose round lasts longer than the limit, as a sentence; `None` where every loop turns.
+    pub fn hanging(&self) -> Option<String> {
+        self.hanging_at(Instant::now())
+    }
+
+    fn hanging_at(&self, now: Instant) -> Option<String> {
+        let now_ms = ms_since(self.start, now);
+        let hanging = |watched: &Watched| {
+            let since = watched.works_since_ms.load(Relaxed);
+            let round_ms = now_ms.saturating_sub(since);
+            let is_over = since > 0 && u128::from(round_ms) > ROUND_LIMIT.as_millis();
+            is_over.then(|| {
+                format!("{} has not come to the end of its work for {} s", watched.name, round_ms / 1000)
+            })
+        };
+        let hanging: Vec<String> = self.lock().iter().filter_map(hanging).collect();
+        (!hanging.is_empty()).then(|| hanging.join("\n"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WorkLoop {
+    /// Begins a round, which ends the one before.
+    pub fn works(&self) {
+        self.works_since_ms.store(ms_since(self.start, Instant::now()).max(1), Relaxed);
+    }
+
+    /// Ends the round: the loop waits for work.
+    pub fn waits(&self) {
+        self.works_since_ms.store(0, Relaxed);
+    }
+}
+
+impl Drop for WorkLoop {
+    fn drop(&mut self) {
+        self.waits();
+    }
+}
+
+fn ms_since(start: Instant, now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_beyond_the_limit_is_named_and_waiting_is_not() {
+        let loops = WorkLoops::default();
+        let (north, south) = (loops.add("group north"), loops.add("group south"));
+        let later = Instant::now() + ROUND_LIMIT + Duration::from_secs(5);
+        assert_eq!(loops.hanging_at(later), None, "loops that wait may wait for ever");
+        north.works();
+        south.works();
+        assert_eq!(loops.hanging(), None);
+        south.waits();
+        let hanging = loops.hanging_at(later).expect("north hangs");
+        assert!(hanging.starts_with("group north has not") && !hanging.contains("south"), "{hanging}");
+        drop(north);
+        assert_eq!(loops.hanging_at(later), None, "a loop that has ended does not hang");
+    }
+}

@@ -1,0 +1,250 @@
+//! Devices that are not well, one after the other: how long until the status, a metric and the log of the aggregator name each.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use headwater_inference::testing::TinyNetwork;
+use serde_json::Value;
+
+use super::{GROUPS, LIMIT, PERIOD_MS, Part, Site, device_name};
+use crate::other_programs::find_faketime;
+
+/// Time between two looks.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Time in which a leader has the latest windows of a device that answers again.
+const CALM: Duration = Duration::from_secs(2);
+
+/// Head of the table.
+pub const HEAD: &str = "\
+| what happens | state | limit | status | metric | log |
+| --- | --- | --- | --- | --- | --- |";
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// SIGKILL.
+    Killed,
+    /// SIGSTOP: the broker takes the device for connected.
+    Frozen,
+    /// SIGKILL and a new start, three times.
+    Flapping,
+    /// A start with the bundle of another network.
+    OtherNetwork,
+    /// A start with a clock that is a minute ahead.
+    ClockAhead,
+}
+
+/// Every row.
+pub const ROWS: [Event; 5] =
+    [Event::Killed, Event::Frozen, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
+
+impl Event {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "SIGKILL",
+            Self::Frozen => "SIGSTOP",
+            Self::Flapping => "SIGKILL three times, the third one",
+            Self::OtherNetwork => "started with the bundle of another network",
+            Self::ClockAhead => "started with a clock a minute ahead",
+        }
+    }
+
+    /// Slot of the device to which it happens, in the first group: another one for each event, since a device that ends three times in a
+    /// minute is flapping.
+    fn slot(self) -> usize {
+        self as usize + 1
+    }
+
+    fn device(self) -> String {
+        device_name(self.slot())
+    }
+
+    fn state(self) -> &'static str {
+        match self {
+            Self::Killed => "down",
+            Self::Frozen => "silent",
+            Self::Flapping => "flapping",
+            Self::OtherNetwork => "wrong_network",
+            Self::ClockAhead => "clock_off",
+        }
+    }
+
+    /// Longest time until the state is named, from the event, or from the start of the program.
+    fn limit(self) -> Duration {
+        match self {
+            Self::Killed | Self::Flapping => Duration::from_secs(1),
+            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a look every 250 ms.
+            Self::Frozen => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
+            Self::OtherNetwork | Self::ClockAhead => Duration::from_secs(5),
+        }
+    }
+}
+
+/// Times until an event was named.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    event: Event,
+    status: Duration,
+    metric: Duration,
+    log: Duration,
+}
+
+impl Named {
+    /// The row of the table.
+    pub fn line(&self) -> String {
+        let Self { event, status, metric, log } = self;
+        let seconds = |time: &Duration| format!("{:.2} s", time.as_secs_f64());
+        let (status, metric, log, limit) =
+            (seconds(status), seconds(metric), seconds(log), seconds(&event.limit()));
+        format!("| {} | `{}` | {limit} | {status} | {metric} | {log} |", event.name(), event.state())
+    }
+
+    /// Whether each place named the event within its limit.
+    pub fn is_in_time(&self) -> bool {
+        [self.status, self.metric, self.log].into_iter().all(|time| time <= self.event.limit())
+    }
+}
+
+/// Lets one event happen on a running site, and brings the device back.
+///
+/// # Errors
+/// What did not name the device within [`LIMIT`], or that libfaketime is not installed.
+pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
+    let part = Part::Device { group: 0, slot: event.slot() };
+    until(event, site, "up")?;
+    std::thread::sleep(CALM);
+    let logged = log_length(site);
+    let begin = begin(event, site, part)?;
+    let named = wait(event, site, (begin, logged))?;
+    if event == Event::Frozen {
+        site.signal(part, "CONT");
+    } else {
+        site.bundles.remove(&part);
+        site.environment.remove(&part);
+        site.start(part);
+    }
+    Ok(named)
+}
+
+fn begin(event: Event, site: &mut Site, part: Part) -> Result<Instant, String> {
+    let begin = Instant::now();
+    match event {
+        Event::Killed => site.kill(part),
+        Event::Frozen => site.signal(part, "STOP"),
+        Event::Flapping => {
+            for _ in 0..2 {
+                site.kill(part);
+                until(event, site, "down")?;
+                site.start(part);
+                until(event, site, "up")?;
+            }
+            let begin = Instant::now();
+            site.kill(part);
+            return Ok(begin);
+        }
+        Event::OtherNetwork => {
+            site.kill(part);
+            let bundle = site.folder.join("other.hwb");
+            let other = TinyNetwork { slots: 6, view: [3, 32, 32], ..TinyNetwork::default() };
+            std::fs::write(&bundle, other.bundle()).map_err(|error| error.to_string())?;
+            site.bundles.insert(part, bundle);
+            return Ok(started(site, part));
+        }
+        Event::ClockAhead => {
+            let library =
+                find_faketime().ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
+            site.kill(part);
+            let variables =
+                [("LD_PRELOAD", library), ("FAKETIME", "+60s"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            site.environment.entry(part).or_default().extend(variables);
+            return Ok(started(site, part));
+        }
+    }
+    Ok(begin)
+}
+
+fn started(site: &mut Site, part: Part) -> Instant {
+    let begin = Instant::now();
+    site.start(part);
+    begin
+}
+
+/// Waits until the status, the metrics and the log name the device in the event's state.
+fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<Named, String> {
+    let (device, state) = (event.device(), event.state());
+    let series = format!(
+        "headwater_aggregator_device_state{{device=\"{device}\",group=\"{}\",site=\"{}\",state=\"{state}\"}}",
+        GROUPS[0],
+        super::SITE
+    );
+    let words: &[String] = &match event {
+        // A refused birth has a line of its own.
+        Event::OtherNetwork => [format!("device={device}"), "wrong_network".to_owned()],
+        _ => [format!("device={device}"), format!("state=\"{state}\"")],
+    };
+    let (mut status, mut metric, mut log) = (None, None, None);
+    while begin.elapsed() < LIMIT {
+        let at = || Some(begin.elapsed());
+        if status.is_none() && device_state(event, site).as_deref() == Some(state) {
+            status = at();
+        }
+        if metric.is_none() && site.metrics().contains_key(&series) {
+            metric = at();
+        }
+        if log.is_none()
+            && new_lines(site, logged).lines().any(|line| words.iter().all(|word| line.contains(word)))
+        {
+            log = at();
+        }
+        if let (Some(status), Some(metric), Some(log)) = (status, metric, log) {
+            return Ok(Named { event, status, metric, log });
+        }
+        std::thread::sleep(POLL);
+    }
+    Err(format!(
+        "{}: {device} is not named {state}: status {status:?}, metric {metric:?}, log {log:?}",
+        event.name()
+    ))
+}
+
+/// State of the device by the status.
+fn device_state(event: Event, site: &Site) -> Option<String> {
+    let status: Value = serde_json::from_str(&site.admin("/status")).ok()?;
+    let groups = status["groups"].as_array()?;
+    let group = groups.iter().find(|group| group["group"] == GROUPS[0])?;
+    let devices = group["devices"].as_array()?;
+    let device = devices.iter().find(|device| device["name"] == event.device().as_str())?;
+    device["state"].as_str().map(str::to_owned)
+}
+
+fn until(event: Event, site: &Site, state: &str) -> Result<(), String> {
+    let begin = Instant::now();
+    loop {
+        let found = device_state(event, site);
+        if found.as_deref() == Some(state) {
+            return Ok(());
+        }
+        if begin.elapsed() > LIMIT {
+            return Err(format!(
+                "expected {} to be {state}, found {found:?} after {LIMIT:?}",
+                event.device()
+            ));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn log_length(site: &Site) -> usize {
+    read_log(&site.log(Part::Aggregator)).len()
+}
+
+fn new_lines(site: &Site, from: usize) -> String {
+    read_log(&site.log(Part::Aggregator)).split_off(from)
+}
+
+fn read_log(path: &Path) -> String {
+    // Only our own program writes it, in UTF-8.
+    std::fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,149 @@
+//! Policy files that services read again at SIGHUP.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use headwater_group::start::{Program, find_program};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::PolicyChanges;
+use headwater_inference::testing::TinyNetwork;
+use headwater_link::Endpoint;
+use headwater_protocol::{Degraded, Exit, PolicyId, SampleId, SlotSet};
+use headwater_tests::group::{WAIT_LIMIT, client, embedded_broker, slot};
+use headwater_tests::shipped;
+use headwater_tests::waits::Waits;
+use tokio::time::{sleep, timeout};
+
+/// Time between two looks into a log.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Waits that a busy machine does not reach.
+const PATIENT: &str = "window_ms = 20000\nfeatures_ms = 20000\ndeadline_ms = 60000\n";
+
+/// Ids of samples that the camera of slot 0 sees.
+fn seen_samples() -> impl Iterator<Item = SampleId> {
+    let frames = shipped::frames();
+    let seen = move |id: &u64| shipped::views(&frames, (*id % frames.len() as u64) as usize)[0].is_some();
+    (1000..).filter(seen).map(SampleId)
+}
+
+/// A group `tests/group` with one device: the programs' files are in a folder.
+struct Site<'a> {
+    folder: &'a Path,
+    broker: Endpoint,
+    bundle: &'a Path,
+}
+
+impl Site<'_> {
+    /// Starts a program with its log in the file `PROGRAM.log`.
+    fn start(&self, program: &str, flags: &[&str]) -> Program {
+        let mut command = Command::new(find_program(program).expect("the programs are built"));
+        command.args(["--site", "tests", "--group", "group", "--broker-address", &self.broker.to_string()]);
+        command.arg("--bundle").arg(self.bundle).args(flags);
+        command.env_remove("RUST_LOG").stdout(Stdio::null());
+        let log = self.folder.join(format!("{program}.log"));
+        command.stderr(File::create(log).expect("the folder can be written"));
+        Program::start(&mut command).expect("the program starts")
+    }
+
+    fn start_device(&self, flags: &[&str]) -> Program {
+        let frames = shipped::frames_path().display().to_string();
+        let own = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
+        self.start("headwater-device", &[&own, flags].concat())
+    }
+
+    /// Writes the policy file, and returns the id of the policy that it makes.
+    fn write_policy(&self, text: &str) -> PolicyId {
+        let file = self.folder.join("policy.toml");
+        std::fs::write(&file, text).expect("the folder can be written");
+        let bundle = Bundle::open(self.bundle).expect("a sound bundle");
+        PolicyChanges::policy_of(&file, &bundle.calibrated_policy()).expect("a sound policy").1
+    }
+
+    /// Waits until one line of a program's log has all these parts.
+    async fn until_logged(&self, program: &str, parts: &[&str]) {
+        let log = self.folder.join(format!("{program}.log"));
+        let text = || std::fs::read_to_string(&log).unwrap_or_default();
+        let is_logged = || text().lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        let logged = async {
+            while !is_logged() {
+                sleep(POLL).await;
+            }
+        };
+        assert!(timeout(WAIT_LIMIT, logged).await.is_ok(), "{parts:?} in\n{}", text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (bundle, broker) = (shipped::bundle_path(), embedded_broker());
+    let site = Site { folder: folder.path(), broker: broker.clone(), bundle: &bundle };
+    let strict = site.write_policy(&format!("{PATIENT}[local]\nthreshold = 0.0\n"));
+    let file = folder.path().join("policy.toml").display().to_string();
+    let aggregator = site.start("headwater-aggregator", &["--policy", &file]);
+    let _device = site.start_device(&[]);
+    let mut client = client(broker, shipped::bundle().network_id()).await;
+    client.wait_for_devices(SlotSet::single(slot(0))).await.expect("the device comes");
+
+    let mut samples = seen_samples();
+    let mut sample = || samples.next().expect("ids do not end");
+    let first = client.decide(sample()).await.expect("a decision");
+    assert_eq!((first.policy, first.exit), (strict, Exit::Local));
+    assert!(first.degraded.contains(&Degraded::CloudUnreachable), "unsure, and there is no cloud: {first:?}");
+
+    let generous = site.write_policy(&format!("{PATIENT}[local]\nthreshold = 1.0\n"));
+    aggregator.signal("HUP").expect("a shell starts");
+    let ids = [format!("from={strict}"), format!("policy={generous}")];
+    let change = ["INFO", "another policy", &ids[0], &ids[1], "local.threshold 0.0 -> 1.0", "group=group"];
+    site.until_logged("headwater-aggregator", &change).await;
+    let second = client.decide(sample()).await.expect("a decision");
+    assert_eq!((second.policy, second.exit), (generous, Exit::Local));
+    assert!(!second.degraded.contains(&Degraded::CloudUnreachable), "every sample is sure: {second:?}");
+
+    std::fs::write(folder.path().join("policy.toml"), "[local]\nthreshold = 2\n")
+        .expect("the folder can be written");
+    aggregator.signal("HUP").expect("a shell starts");
+    let refusal =
+        ["WARN", "the policy file is refused", "policy.toml:2: ", "expected a number in [0, 1], found 2"];
+    site.until_logged("headwater-aggregator", &refusal).await;
+    let third = client.decide(sample()).await.expect("a decision");
+    assert_eq!(third.policy, generous, "the earlier policy stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_decides_takes_a_changed_policy() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let network = TinyNetwork { classes: 10, view: [3, 32, 32], ..TinyNetwork::of(Configuration::B) };
+    let bundle = folder.path().join("alone.hwb");
+    std::fs::write(&bundle, network.bundle()).expect("the folder can be written");
+    let broker = embedded_broker();
+    let site = Site { folder: folder.path(), broker: broker.clone(), bundle: &bundle };
+    // One file for both services: each takes what it needs.
+    let strict = site.write_policy(&format!("{PATIENT}[device]\nthreshold = 0.0\n"));
+    let file = folder.path().join("policy.toml").display().to_string();
+    let aggregator = site.start("headwater-aggregator", &[]);
+    let device = site.start_device(&["--policy", &file]);
+    let network = Bundle::open(&bundle).expect("a sound bundle").network_id();
+    let mut client = client(broker, network).await;
+    client.wait_for_devices(SlotSet::single(slot(0))).await.expect("the device comes");
+
+    let mut samples = seen_samples();
+    let mut sample = || samples.next().expect("ids do not end");
+    let first = client.decide(sample()).await.expect("a decision");
+    assert!(first.policy != strict && first.degraded.contains(&Degraded::CloudUnreachable), "{first:?}");
+
+    let generous = site.write_policy(&format!("{PATIENT}[device]\nthreshold = 1.0\n"));
+    device.signal("HUP").expect("a shell starts");
+    let change = ["INFO", "another policy", "device.threshold 0.0 -> 1.0"];
+    site.until_logged("headwater-device", &change).await;
+    let second = client.decide(sample()).await.expect("a decision");
+    assert_eq!((second.policy, second.exit), (generous, Exit::Device));
+
+    aggregator.signal("HUP").expect("a shell starts");
+    site.until_logged("headwater-aggregator", &["INFO", "SIGHUP", "no policy file"]).await;
+    assert_eq!(client.decide(sample()).await.expect("a decision").policy, generous, "it runs on");
+}
