@@ -98,7 +98,7 @@ pub(crate) struct DeviceWatch {
     log: LogLimit,
 }
 
-/// What a look needs to know of a group.
+/// Inputs of a look at a group.
 struct Look<'a> {
     now: Instant,
     clock: Clock,

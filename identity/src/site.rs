@@ -178,7 +178,7 @@ impl Site {
         self.record.issued.iter().map(|issued| self.folder_of(&issued.member))
     }
 
-    /// What is wrong with the files of the authority.
+    /// Mistake in the files of the authority.
     pub(crate) fn check_authority(&self) -> Option<Unfinished> {
         let error = self.authority().err()?;
         Some(Unfinished {

@@ -1,4 +1,4 @@
-//! What a command that was interrupted left in the folder of a site.
+//! Leftovers of interrupted commands in a site's folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::site::{CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
 pub struct Unfinished {
     /// The folder or file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The mistake.
     pub reason: String,
     /// What to do.
     pub advice: String,

@@ -141,7 +141,7 @@ impl Drop for AdminServer {
     }
 }
 
-/// What the port tells of.
+/// State behind the answers of the port.
 struct Port {
     program: Program,
     start: Instant,

@@ -15,7 +15,7 @@ enum Owner {
     Nobody,
 }
 
-/// What the settings of a tier give.
+/// Settings of a tier, checked.
 pub(super) struct Checked {
     pub(super) findings: Vec<Finding>,
     /// Policy in effect of each member; `None` where the settings cannot be opened.

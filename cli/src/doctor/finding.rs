@@ -33,9 +33,9 @@ impl Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What was looked at, such as `broker`.
+    /// Checked part, such as `broker`.
     pub what: String,
-    /// What was found. Passwords of addresses are hidden.
+    /// Observation. Passwords of addresses are hidden.
     pub found: String,
     /// What to do; `None` where nothing is to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
