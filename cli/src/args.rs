@@ -150,7 +150,7 @@ pub struct SecurityArgs {
 }
 
 impl SecurityArgs {
-    /// How the program reaches a broker.
+    /// Access of the program to a broker.
     ///
     /// # Errors
     /// Every argument and file that cannot be used.
@@ -184,8 +184,9 @@ Examples:
                                                                   a hundred, each result as a JSON object on a line
   seq 2000 5 2100 | headwater trigger --site hall --group gate --list - --rate 20
                                                                   these ids, twenty a second
-Ids continue from the newest one in the leader's account. The group's devices must capture by triggers.
-Exit codes: 0 done, 1 no broker, no group or samples without a result, 2 bad usage.")]
+Ids continue from the newest one in the leader's account; other ids must be within 2^30 of that one. The group's devices must capture by
+triggers.
+Exit codes: 0 done; 1 no broker, no group, or with --watch a sample without a decision, dropped ones included; 2 bad usage.")]
 pub struct TriggerArgs {
     /// MQTT broker of the group, mqtt://host:port, or mqtts://host:port with TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "mqtt://127.0.0.1:1883", value_parser = Endpoint::broker)]

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
-use headwater_identity::{BrokerOptions, Issued, Member, Role, Site};
+use headwater_identity::{BrokerOptions, EnrollError, Issued, Member, Role, Site};
 use headwater_protocol::{GroupId, SiteId};
 
-use crate::print;
+use crate::{BadUsage, print};
 
 /// Arguments of `headwater enroll`.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub struct EnrollArgs {
     /// Folder of the site.
     #[arg(long, global = true, value_name = "DIR", default_value = "site", env = "HEADWATER_SITE_DIR")]
     pub dir: PathBuf,
-    /// What to do.
+    /// The action.
     #[command(subcommand)]
     pub command: EnrollCommand,
 }
@@ -152,8 +152,15 @@ const READ_AGAIN: &str =
 /// Runs the command.
 ///
 /// # Errors
-/// The site, a name, or a file that cannot be used.
+/// [`BadUsage`] for hosts, a port or an address that cannot work; otherwise the site, a name, or a file that cannot be used.
 pub fn run(args: &EnrollArgs) -> Result<()> {
+    execute(args).map_err(|error| match error.downcast_ref::<EnrollError>() {
+        Some(mistake @ EnrollError::Setting { .. }) => BadUsage(format!("enroll: {mistake}")).into(),
+        Some(_) | None => error,
+    })
+}
+
+fn execute(args: &EnrollArgs) -> Result<()> {
     match &args.command {
         EnrollCommand::Init { site, host, port, listen, broker_dir, days } => {
             let options = BrokerOptions { port: *port, address: listen.clone(), folder: broker_dir.clone() };
@@ -167,16 +174,25 @@ pub fn run(args: &EnrollArgs) -> Result<()> {
             ))
         }
         EnrollCommand::Add { role, names, group, host, days } => {
-            let mut site = Site::open(&args.dir)?;
             let role = Role::from(*role);
+            if let (Some(group), false) = (group, role.has_group()) {
+                return Err(BadUsage(format!(
+                    "enroll: `--group` is not for the {}, which serves all groups of the site; leave out --group {group}",
+                    role.name()
+                ))
+                .into());
+            }
+            let mut site = Site::open(&args.dir)?;
             let own_name = matches!(role, Role::Leader | Role::Cloud | Role::Operator);
             let names =
                 if names.is_empty() && own_name { vec![role.name().to_owned()] } else { names.clone() };
             if names.is_empty() {
-                return Err(crate::BadUsage(format!("{}: which names?", role.name())).into());
+                return Err(BadUsage(format!("{}: which names?", role.name())).into());
             }
-            for name in names {
-                let folder = site.enroll(Member::new(role, group.clone(), name)?, host, days.days)?;
+            // A mistake in the last name enrolls nobody.
+            let members = names.into_iter().map(|name| Member::new(role, group.clone(), name));
+            for member in members.collect::<Result<Vec<_>, _>>()? {
+                let folder = site.enroll(member, host, days.days)?;
                 print(&format!("{}\n", folder.display()))?;
             }
             if role.has_group() { print(READ_AGAIN) } else { Ok(()) }
@@ -232,4 +248,20 @@ fn list(site: &Site, json: bool) -> Result<()> {
         text += &format!("{:<10} {:<28} {day:<22} {state}\n", member.role.name(), member.to_string());
     }
     print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn a_group_for_the_cloud_is_refused_by_its_flag() {
+        let line = ["headwater", "enroll", "add", "cloud", "--group", "gate", "--host", "cloud.example"];
+        let Command::Enroll(args) = Args::try_parse_from(line).unwrap().command else { panic!("enroll") };
+        let error = super::run(&args).unwrap_err();
+        assert!(error.is::<crate::BadUsage>(), "{error}");
+        assert!(error.to_string().contains("`--group` is not for the cloud"), "{error}");
+    }
 }

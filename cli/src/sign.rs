@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use headwater_identity::{read_signing_key, write_signing_key};
-use headwater_inference::bundle::{Bundle, SigningKey};
+use headwater_inference::bundle::SigningKey;
 
-use crate::print;
+use crate::{print, shipped};
 
 /// Arguments of `headwater sign`.
 #[derive(Debug, clap::Args)]
@@ -45,8 +45,14 @@ pub fn run(args: &SignArgs) -> Result<()> {
         return Err(crate::BadUsage("expected --key FILE and a bundle, or --new-key FILE".into()).into());
     };
     let key = SigningKey::from_pkcs8(&read_signing_key(key)?)?;
-    let bundle = Bundle::open(path)?;
+    let bundle = shipped::open_bundle(Some(path))?;
     let out = args.out.as_ref().unwrap_or(path);
+    if std::fs::metadata(out).is_ok_and(|found| !found.is_file()) {
+        bail!(
+            "{}: expected a new file or a regular one, found something else; nothing was written",
+            out.display()
+        );
+    }
     // Beside its place first: a killed run leaves the old bundle.
     let mut beside = out.as_os_str().to_owned();
     beside.push(".new");
@@ -58,4 +64,30 @@ pub fn run(args: &SignArgs) -> Result<()> {
         out.display(),
         key.verifying_key()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signed_bundle_replaces_no_socket_and_no_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, bundle) = (folder.path().join("signing.key"), folder.path().join("network.hwb"));
+        let out = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&out).unwrap();
+        std::fs::write(&bundle, shipped::BUNDLE).unwrap();
+        run(&SignArgs { new_key: Some(key.clone()), key: None, bundle: None, out: None }).unwrap();
+        let sign = |out: PathBuf| {
+            run(&SignArgs {
+                new_key: None,
+                key: Some(key.clone()),
+                bundle: Some(bundle.clone()),
+                out: Some(out),
+            })
+        };
+        let error = sign(out).unwrap_err().to_string();
+        assert!(error.contains("socket: expected a new file or a regular one"), "{error}");
+        sign(folder.path().join("signed.hwb")).unwrap();
+    }
 }

@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use headwater_protocol::Fault;
 use headwater_transport::tls::{Certificate, ServerIdentity};
 use headwater_transport::{Reloading, RequestConnection, read_bounded, warn_of_readers};
+use tracing::warn;
 
 use crate::app::CloudState;
 use crate::refusal::Refusal;
@@ -62,7 +63,7 @@ impl Admission {
             Some(_) => ServerIdentity::one_sided(files),
             None => ServerIdentity::mutual(files),
         });
-        let identity = identity.transpose().map_err(|error| format!("tls: {error}"))?;
+        let identity = identity.transpose().map_err(|error| config.security.tls.mistake(&error))?;
         if let Some(own) = identity.as_ref().and_then(ServerIdentity::certificate) {
             own.check_holder("cloud", &[]).map_err(|mistake| format!("tls.certificate_file: {mistake}"))?;
         }
@@ -121,9 +122,16 @@ fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
     if at_start.0.is_empty() {
         return Err(format!("{}: expected a key in each line, found none", file.display()));
     }
-    Reloading::new("keys of clients", vec![file.clone()], move || match std::fs::metadata(&file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Keys(Vec::new())),
-        Ok(_) | Err(_) => read_keys(&file),
+    Reloading::new("keys of clients", vec![file.clone()], move || {
+        let keys = match std::fs::metadata(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Keys(Vec::new()),
+            Ok(_) | Err(_) => read_keys(&file)?,
+        };
+        if keys.0.is_empty() {
+            let file = file.display();
+            warn!(%file, "http.keys_file has no key left: clients without a certificate are refused until a line has one");
+        }
+        Ok::<_, String>(keys)
     })
 }
 

@@ -7,6 +7,7 @@ use headwater_cloud_service::{CloudError, CloudSettings, run};
 use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, Stop, checked_live, load, print_result};
 use headwater_telemetry::{ServiceManager, init_logs, stop_signal};
+use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-cloud";
@@ -25,7 +26,14 @@ fn main() -> ExitCode {
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if !settings.command_line.check_config {
-        return match serve(settings) {
+        let runtime = match Runtime::new() {
+            Ok(runtime) => runtime,
+            Err(error) => return Stop::Mistakes(vec![format!("the system: {error}")]).print(PROGRAM),
+        };
+        let served = runtime.block_on(serve(settings));
+        // A file system that hangs would keep its reader for ever.
+        runtime.shutdown_background();
+        return match served {
             Ok(()) => ExitCode::SUCCESS,
             Err(problem) => {
                 error!("{problem:#}");
@@ -40,7 +48,6 @@ fn main() -> ExitCode {
     if mistakes.is_empty() { printed } else { ExitCode::from(2) }
 }
 
-#[tokio::main]
 async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
     let trusted = settings.service.security.trusted_keys();
     let networks = Networks::open(&settings.bundle, settings.next_bundle.as_deref(), trusted);

@@ -69,12 +69,12 @@ fn serve(
 ) {
     let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), metrics };
     loop {
-        work_loop.waits();
+        work_loop.end_round();
         batcher.next_run(metrics, entries);
         if entries.is_empty() {
             return;
         }
-        work_loop.works();
+        work_loop.begin_round();
         let started = Instant::now();
         for entry in entries.iter() {
             metrics.queue.observe((started - entry.queued).as_secs_f64());

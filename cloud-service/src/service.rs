@@ -176,14 +176,14 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<CloudReport, CloudError> {
     let handle = CloudService::start(config, networks).await?;
-    let signs_of_life = manager.ready(Arc::clone(&handle.status));
+    let watchdog_task = manager.ready(Arc::clone(&handle.status));
     let failed = tokio::select! {
         () = shutdown => None,
         reason = handle.healths.failed() => Some(reason),
     };
     manager.stopping();
     let report = handle.shutdown().await;
-    drop(signs_of_life);
+    drop(watchdog_task);
     match failed {
         None => Ok(report),
         Some(reason) => Err(CloudError::Model(reason)),

@@ -35,7 +35,7 @@ pub struct CloudSettings {
 /// Settings of the service without those of its program. Every one has a default that suits one machine.
 #[derive(Clone, Debug, Conf)]
 pub struct CloudConfig {
-    /// What runs the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
+    /// Engine of the cloud section: "ort" (ONNX Runtime), "tract" (built in), or "auto": ort where its library is found, else tract.
     #[conf(long, env, value_parser = word, default_value = "auto")]
     pub engine: EngineChoice,
     /// Shared library of ONNX Runtime, 1.24 or later; left out, the usual places are searched.

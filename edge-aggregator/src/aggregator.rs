@@ -10,31 +10,30 @@
 //! A group that fails does not stop the others. The admin port says that the process is not live any more, and names the group.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::Settings;
 use headwater_telemetry::{
-    AdminServer, Health, IntGaugeVec, Liveness, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager,
-    WorkLoops,
+    AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, WorkLoops,
 };
+use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{CertificateState, ClientIdentity};
-use headwater_transport::{BrokerAccess, Endpoint};
-use serde_json::{Map, Value, json};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::cloud::CloudConnection;
 use crate::config::{AggregatorConfig, GroupConfig, Role, SharedConfig};
 use crate::edge::GroupEdge;
+use crate::health::{CloudView, FailedGroups, GroupsHealth};
 use crate::journal::JournalError;
 use crate::leader::GroupLeader;
+use crate::live_settings::{GroupDevices, GroupPolicy, ListedDevices};
 use crate::member::{Member, MemberReport};
-use crate::policy::GroupPolicy;
 use crate::report::{EdgeReport, LeaderReport};
 use crate::status::WatchedGroup;
 
@@ -49,6 +48,7 @@ pub struct Aggregator {
     failed: FailedGroups,
     admin: Option<AdminServer>,
     policies: Vec<GroupPolicy>,
+    devices: Vec<GroupDevices>,
 }
 
 /// Cloud client and limits that all groups of a process share.
@@ -61,81 +61,6 @@ pub struct Shared {
     pub(crate) cloud: Option<Arc<CloudConnection>>,
     /// Work loops of all groups.
     pub(crate) work_loops: WorkLoops,
-}
-
-/// The cloud service for the status: its address, and the connection to it.
-type CloudView = (Endpoint, Arc<CloudConnection>);
-
-/// Groups that failed, for the admin port and the metrics.
-#[derive(Clone, Debug)]
-struct FailedGroups {
-    /// A line for each group: name and reason. Locked for single updates.
-    lines: Arc<Mutex<Vec<String>>>,
-    gauge: IntGaugeVec,
-}
-
-impl FailedGroups {
-    fn new(metrics: &Metrics) -> Self {
-        let help =
-            "1 once the group has ended by itself or did not start; only a new process leads it again.";
-        let gauge = metrics.gauges("headwater_aggregator_group_failed", help, &["site", "group"]);
-        Self { lines: Arc::default(), gauge }
-    }
-
-    /// Shows the group in the metrics before anything fails.
-    fn watch(&self, config: &GroupConfig) {
-        self.gauge.with_label_values(&[config.site.as_str(), config.group.as_str()]);
-    }
-
-    fn add(&self, site: &SiteId, group: &GroupId, failure: &AggregatorError) {
-        self.gauge.with_label_values(&[site.as_str(), group.as_str()]).set(1);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.push(format!("group {site}/{group}: {failure}"));
-    }
-
-    /// The groups that failed, as lines; `None` while none has.
-    fn reason(&self) -> Option<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        (!lines.is_empty()).then(|| lines.join("\n"))
-    }
-}
-
-/// Health of all groups, for the admin port.
-struct GroupsHealth {
-    failed: FailedGroups,
-    groups: Vec<WatchedGroup>,
-    work_loops: WorkLoops,
-    cloud: Option<CloudView>,
-}
-
-impl Health for GroupsHealth {
-    fn liveness(&self) -> Liveness {
-        let reasons = [self.failed.reason(), self.work_loops.hanging()].into_iter().flatten();
-        match reasons.collect::<Vec<_>>().join("\n") {
-            reason if reason.is_empty() => Liveness::Live,
-            reason => Liveness::Failed(reason),
-        }
-    }
-
-    fn unready_reason(&self) -> Option<String> {
-        if let Liveness::Failed(reason) = self.liveness() {
-            return Some(reason);
-        }
-        let refused = self.groups.iter().filter_map(|group| match group.report() {
-            GroupReport::Leader(report) => report.claim_refused,
-            GroupReport::Edge(_) => None,
-        });
-        let refused: Vec<_> = refused.collect();
-        (!refused.is_empty()).then(|| refused.join("\n"))
-    }
-
-    fn status(&self) -> Map<String, Value> {
-        let cloud = self.cloud.as_ref();
-        let cloud =
-            cloud.map(|(url, connection)| json!({"url": url.to_string(), "state": connection.state()}));
-        let groups: Vec<Value> = self.groups.iter().map(WatchedGroup::status).collect();
-        Map::from_iter([("cloud".into(), json!(cloud)), ("groups".into(), groups.into())])
-    }
 }
 
 /// State of the certificate that a group shows the broker.
@@ -161,7 +86,7 @@ pub enum GroupReport {
     Edge(Box<EdgeReport>),
 }
 
-/// How a group ended.
+/// End of a group.
 #[derive(Debug)]
 pub struct GroupEnd {
     /// Site of the group.
@@ -261,6 +186,7 @@ impl Aggregator {
             failed: FailedGroups::new(metrics),
             admin: None,
             policies: Vec::new(),
+            devices: Vec::new(),
         }
     }
 
@@ -287,6 +213,7 @@ impl Aggregator {
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
         self.policies.extend(GroupPolicy::start(&mut config));
+        self.devices.push(GroupDevices::start(&mut config));
         let identity = shared.identity(&config).filter(|identity| identity.certificate_state().is_some());
         if let Some(identity) = identity {
             let labels = [("site", config.site.as_str()), ("group", config.group.as_str())];
@@ -310,6 +237,9 @@ impl Aggregator {
                 error!(%site, %group, %failure, "the group does not start; the others go on");
                 self.failed.watch(&config);
                 self.failed.add(&site, &group, &failure);
+                let watched = WatchedGroup::not_started(&config);
+                watched.fail(failure.to_string());
+                self.groups.push(watched);
                 self.ended.push(GroupEnd { site, group, outcome: Err(failure) });
                 Ok(())
             }
@@ -326,7 +256,8 @@ impl Aggregator {
         }
         metrics.register_report(R::METRICS, &labels, member.reader());
         let read = member.reader();
-        self.groups.push(WatchedGroup::new(config, move || read().into_group_report()));
+        let watched = WatchedGroup::new(config, move || read().into_group_report());
+        self.groups.push(watched.clone());
         self.failed.watch(config);
         let (mut stop, failed) = (self.stop.subscribe(), self.failed.clone());
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
@@ -335,6 +266,7 @@ impl Aggregator {
             if let Err(failure) = &outcome {
                 error!(%site, %group, %failure, "the group ended; the others go on");
                 failed.add(&site, &group, failure);
+                watched.fail(failure.to_string());
             }
             GroupEnd { site, group, outcome }
         });
@@ -342,7 +274,7 @@ impl Aggregator {
 
     /// Counts of every group that started, in the order of the configuration.
     pub fn reports(&self) -> Vec<GroupReport> {
-        self.groups.iter().map(WatchedGroup::report).collect()
+        self.groups.iter().filter_map(WatchedGroup::report).collect()
     }
 
     /// Address of the admin listener.
@@ -366,6 +298,11 @@ impl Aggregator {
         }
     }
 
+    /// Gives the groups other lists of their devices, and logs what changes. A list that does not fit the group's network is refused.
+    pub fn set_devices(&self, lists: &[ListedDevices]) {
+        self.devices.iter().for_each(|devices| devices.update(lists));
+    }
+
     /// Waits until every group has ended by itself.
     pub async fn ended(&mut self) {
         while let Some(end) = self.running.join_next().await {
@@ -386,7 +323,7 @@ impl Aggregator {
 const PROGRAM: Program = Program { name: "headwater-aggregator", version: env!("CARGO_PKG_VERSION") };
 
 /// Runs an aggregator until `shutdown` ends, or until every group has ended by itself. Each request of `reloads` reads the policy files
-/// again.
+/// again, and the settings `devices` by `read_devices`, off the async threads.
 ///
 /// # Errors
 /// [`AggregatorError`] when the aggregator cannot start.
@@ -394,24 +331,62 @@ pub async fn run(
     config: AggregatorConfig,
     manager: ServiceManager,
     mut reloads: ReloadSignal,
+    read_devices: fn() -> Result<Vec<ListedDevices>, String>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Vec<GroupEnd>, AggregatorError> {
     let mut aggregator = Aggregator::start(config).await?;
-    let _signs_of_life = manager.ready(aggregator.health());
+    let _watchdog_task = manager.ready(aggregator.health());
     let mut shutdown = std::pin::pin!(shutdown);
+    // Whether a request came while the files were read.
+    let mut is_requested = false;
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             () = aggregator.ended() => break,
-            () = reloads.next() => {
-                manager.reloading();
-                aggregator.reload().await;
-                manager.reloaded();
-            }
+            () = reloads.next(), if !is_requested => {}
+            () = std::future::ready(()), if is_requested => {}
         }
+        manager.reloading();
+        tokio::select! {
+            // A file system that hangs must not keep the process from its end.
+            () = &mut shutdown => break,
+            again = reload_all(&mut aggregator, &mut reloads, read_devices) => is_requested = again,
+        }
+        manager.reloaded();
     }
     manager.stopping();
     Ok(aggregator.shutdown().await)
+}
+
+/// Reads the files of all groups again. Returns whether another request came meanwhile.
+async fn reload_all(
+    aggregator: &mut Aggregator,
+    reloads: &mut ReloadSignal,
+    read_devices: fn() -> Result<Vec<ListedDevices>, String>,
+) -> bool {
+    let mut read = std::pin::pin!(async {
+        aggregator.reload().await;
+        match tokio::task::spawn_blocking(read_devices).await {
+            Ok(Ok(lists)) => aggregator.set_devices(&lists),
+            Ok(Err(mistakes)) => {
+                warn!(%mistakes, "SIGHUP: the settings are refused, and the earlier `devices` stay");
+            }
+            Err(error) => {
+                error!(%error, "reading the settings again failed, and the earlier `devices` stay");
+            }
+        }
+    });
+    let mut is_requested = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut read => return is_requested,
+            () = reloads.next() => {
+                is_requested = true;
+                warn!("SIGHUP: the files of the request before are still being read; they are read again afterwards");
+            }
+        }
+    }
 }
 
 /// Reason why an aggregator or a group does not start, or stopped by itself.
@@ -453,10 +428,13 @@ impl AggregatorError {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use headwater_inference::bundle::{Bundle, Networks};
     use headwater_inference::testing::TinyNetwork;
     use headwater_protocol::SlotSet;
+    use serde_json::{Value, json};
+    use tokio::runtime::Runtime;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -510,6 +488,15 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert!(answer.contains("group plant/north: the aggregator stopped: told to"), "{answer}");
         assert!(!answer.contains("south"), "{answer}");
+        let status = get(admin, "/status").await;
+        let (_, page) = status.split_once("\r\n\r\n").unwrap();
+        let page: Value = serde_json::from_str(page).unwrap();
+        let (north, south) = (&page["groups"][0], &page["groups"][1]);
+        assert_eq!(
+            (&north["state"], &north["reason"]),
+            (&json!("failed"), &json!("the aggregator stopped: told to"))
+        );
+        assert_eq!((&south["state"], &south["reason"]), (&json!("starting"), &Value::Null));
         let metrics = get(admin, "/metrics").await;
         for (group, failed, slots) in [("north", 1, 0), ("south", 0, 2)] {
             for (metric, value) in [("group_failed", failed), ("filled_slots", slots)] {
@@ -520,5 +507,32 @@ mod tests {
         }
         let ends = aggregator.shutdown().await;
         assert_eq!(ends.iter().filter(|end| end.outcome.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn a_reader_that_hangs_does_not_keep_the_aggregator_from_its_end() {
+        static IS_READING: AtomicBool = AtomicBool::new(false);
+        fn hangs() -> Result<Vec<ListedDevices>, String> {
+            IS_READING.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(3600));
+            Ok(Vec::new())
+        }
+        let runtime = Runtime::new().unwrap();
+        let ended = runtime.block_on(async {
+            let shared = SharedConfig::new("mqtt://127.0.0.1:9".parse().unwrap());
+            let config = AggregatorConfig { shared, groups: vec![group("north")] };
+            let reloads = ReloadSignal::new().unwrap();
+            let shutdown = async {
+                let process = std::process::id().to_string();
+                while !IS_READING.load(Ordering::Relaxed) {
+                    std::process::Command::new("kill").args(["-HUP", &process]).status().unwrap();
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let run = run(config, ServiceManager::none(), reloads, hangs, shutdown);
+            tokio::time::timeout(Duration::from_secs(60), run).await
+        });
+        runtime.shutdown_background();
+        assert_eq!(ended.expect("it ends").unwrap().len(), 1);
     }
 }

@@ -22,6 +22,9 @@ pub(crate) struct BrokerAnswers {
     claim: Option<Acknowledgement>,
 }
 
+/// Last levels of the topics whose refusals are counted: claims and results.
+pub(crate) const TOPICS: [&str; 2] = ["leader", "result"];
+
 /// A topic of the leader, with its limit on log lines.
 #[derive(Debug)]
 struct RefusedTopic {
@@ -39,8 +42,9 @@ impl RefusedTopic {
 
 impl BrokerAnswers {
     pub(crate) fn new(topics: &Topics, report: Arc<Mutex<LeaderReport>>) -> Self {
-        let claims = RefusedTopic::new("leader", topics.name(&Topic::Leader));
-        let results = RefusedTopic::new("result", topics.name(&Topic::Result));
+        let [claims, results] = TOPICS;
+        let claims = RefusedTopic::new(claims, topics.name(&Topic::Leader));
+        let results = RefusedTopic::new(results, topics.name(&Topic::Result));
         Self { claims, results, others: LogLimit::new(1), report, claim: None }
     }
 

@@ -69,8 +69,8 @@ pub(crate) struct CloudModel {
     /// `http://host:port/v2/models/{m}`.
     metadata_uri: Uri,
     formats: Arc<PerNetwork<MessageFormat>>,
-    /// Asks for a look at the cloud's networks.
-    look: Notify,
+    /// Asks for a check of the cloud's networks.
+    check_networks: Notify,
     /// Locked for single updates, never across an await.
     counts: Arc<Mutex<CloudCounts>>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct CloudClient {
     /// Locked for single updates, never across an await.
     counts: Arc<Mutex<CloudCounts>>,
     pending: JoinSet<CloudReply>,
-    /// The look at the cloud's networks, if there is one.
+    /// The task that checks the cloud's networks, if there is one.
     watching: JoinSet<()>,
 }
 
@@ -211,8 +211,8 @@ impl CloudModel {
         formats: Arc<PerNetwork<MessageFormat>>,
     ) -> Result<Self, String> {
         let (uri, metadata_uri) = (infer_endpoint(cloud, model)?, model_endpoint(cloud, model, "")?);
-        let (group, look, counts) = (group.clone(), Notify::new(), Arc::default());
-        Ok(Self { connection, group, uri, metadata_uri, formats, look, counts })
+        let (group, check_networks, counts) = (group.clone(), Notify::new(), Arc::default());
+        Ok(Self { connection, group, uri, metadata_uri, formats, check_networks, counts })
     }
 
     async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
@@ -249,7 +249,7 @@ impl CloudModel {
             if admission == Admission::Probe {
                 info!(%uri, "the cloud answers again");
                 // It may have been replaced.
-                self.look.notify_one();
+                self.check_networks.notify_one();
             }
             return;
         };
@@ -285,7 +285,7 @@ impl CloudModel {
             Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
             Ok(_) => {
                 self.count_refusal(Fault::WrongNetwork.code());
-                self.look.notify_one();
+                self.check_networks.notify_one();
                 Err(Degraded::CloudRefused)
             }
             Err(_) => {
@@ -308,7 +308,7 @@ impl CloudModel {
         }
     }
 
-    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a look at the cloud's networks.
+    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a check of the cloud's networks.
     async fn refusal(&self, response: Response<Incoming>) -> Degraded {
         let status = response.status();
         if status == Fault::DeadlineExceeded.http_status() {
@@ -318,7 +318,7 @@ impl CloudModel {
         let code = body.ok().and_then(|body| refusal_code(&body.to_bytes())).unwrap_or("other");
         self.count_refusal(code);
         if status == Fault::WrongNetwork.http_status() || status == Fault::NotFound.http_status() {
-            self.look.notify_one();
+            self.check_networks.notify_one();
         }
         Degraded::CloudRefused
     }

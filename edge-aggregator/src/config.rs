@@ -104,6 +104,8 @@ pub struct GroupConfig {
     pub client_id: Option<String>,
     /// Ids of the devices by slot; empty where any device may claim any slot.
     pub devices: Vec<DeviceId>,
+    /// Lists that replace [`GroupConfig::devices`] while the group runs; `None` where none comes.
+    pub device_updates: Option<watch::Receiver<Vec<DeviceId>>>,
     /// Certificate of the group at the broker, in place of that of the process.
     pub identity: Option<ClientIdentity>,
     /// Whether a leader replaces another one that is up, once at its start.
@@ -276,6 +278,7 @@ impl GroupConfig {
             policy_updates: None,
             client_id: None,
             devices: Vec::new(),
+            device_updates: None,
             identity: None,
             take_over: false,
             model: None,

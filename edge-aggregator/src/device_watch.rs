@@ -1,8 +1,9 @@
-//! The condition of each device of a group, for the status, the metrics and the log.
+//! The state of each device of a group, for the status, the metrics and the log.
 //!
-//! The state machine knows which slots answer in time, the registry which devices are up. Both are looked at four times a second.
+//! The state machine knows which slots answer in time, the registry which devices are up. Both are checked four times a second. Without a
+//! connection to the broker no message can come, and the states stay as they are.
 //!
-//! | condition | when |
+//! | state | when |
 //! | --- | --- |
 //! | `up` | the device fills its slot and answers |
 //! | `late` | it answers, and missed the latest three windows |
@@ -13,7 +14,8 @@
 //! | `clock_off` | its clock differs from its group's by more than a quarter of the period |
 //! | `down` | its connection has ended |
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_inference::leader::{ClockOff, Generation, Leader};
@@ -23,9 +25,9 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::log_limit::LogLimit;
-use crate::registry::{Known, Presence, Registry};
+use crate::registry::{ClaimState, RegisteredDevice, Registry};
 
-/// Time between two looks.
+/// Time between two checks.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Log lines a minute.
@@ -34,9 +36,9 @@ const MAX_LINES: u32 = 64;
 /// Samples without an answer of any device after which a silent device is named.
 const SILENT_SAMPLES: u32 = 3;
 
-/// The condition of a device.
+/// State of a device as the status, the metrics and the log report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Condition {
+pub enum ReportedState {
     /// It fills its slot and answers.
     Up,
     /// It answers after the window.
@@ -55,7 +57,7 @@ pub enum Condition {
     Down,
 }
 
-impl Condition {
+impl ReportedState {
     /// Name in the status and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,50 +73,73 @@ impl Condition {
     }
 }
 
-/// A device with its condition.
+/// A device with its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceStatus {
+pub struct ReportedDevice {
     /// The slot that it fills or claims.
     pub slot: Slot,
-    /// Its condition.
-    pub condition: Condition,
-    /// When the condition began.
+    /// Its state.
+    pub state: ReportedState,
+    /// When the state began.
     pub since: Instant,
     /// Arrival of its latest accepted message.
     pub heard: Instant,
-    /// Why it is not `up`; empty for a device that is.
-    pub reason: String,
+    /// Cause of a state other than `up`; empty for a device that is up.
+    pub reason: Cow<'static, str>,
     /// Name and version of its software.
     pub software: String,
 }
 
-/// The conditions of a group's devices.
+/// Checks of a group's devices.
 #[derive(Debug)]
 pub(crate) struct DeviceWatch {
-    devices: BTreeMap<DeviceId, DeviceStatus>,
     next: Option<Instant>,
+    /// When the connection to the broker was made; `None` without one.
+    connected: Option<Instant>,
     /// Triggered samples in a row that no device answered, and when the latest of them was dropped.
     unanswered: Option<(u32, Instant)>,
     log: LogLimit,
 }
 
-/// Inputs of a look at a group.
-struct Look<'a> {
-    now: Instant,
-    clock: Clock,
-    leader: &'a Leader,
-    clocks_off: &'a [(Slot, ClockOff)],
+/// Inputs of a check.
+pub(crate) struct CheckInputs<'a> {
+    pub(crate) now: Instant,
+    pub(crate) clock: Clock,
+    pub(crate) leader: &'a Leader,
+    pub(crate) registry: &'a Registry,
+}
+
+/// One check of a group.
+struct Check<'a> {
+    inputs: CheckInputs<'a>,
+    clocks_off: Vec<(Slot, ClockOff)>,
+    connected: Instant,
     unanswered: Option<(u32, Instant)>,
 }
 
 impl DeviceWatch {
     pub(crate) fn new() -> Self {
-        Self { devices: BTreeMap::new(), next: None, unanswered: None, log: LogLimit::new(MAX_LINES) }
+        Self { next: None, connected: None, unanswered: None, log: LogLimit::new(MAX_LINES) }
     }
 
-    /// Time of the next look.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
+    /// Notes that the connection to the broker was made.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        self.connected = Some(now);
+    }
+
+    /// Notes that the connection to the broker has ended.
+    pub(crate) fn disconnected(&mut self) {
+        self.connected = None;
+    }
+
+    /// Time of the next check.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
         self.next
+    }
+
+    /// Whether a check is due.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| now >= next)
     }
 
     /// Notes that a triggered sample ended without an answer.
@@ -128,118 +153,115 @@ impl DeviceWatch {
         self.unanswered = None;
     }
 
-    /// Looks at the devices, at most four times a second, and logs what has changed. `None` between two looks.
-    pub(crate) fn look(
+    /// Brings `devices` up to date and logs changes of state. A device that stays `up` costs no allocation.
+    pub(crate) fn check(
         &mut self,
-        now: Instant,
-        clock: Clock,
-        leader: &Leader,
-        registry: &Registry,
-    ) -> Option<&BTreeMap<DeviceId, DeviceStatus>> {
-        if self.next.is_some_and(|next| now < next) {
-            return None;
-        }
+        inputs: CheckInputs<'_>,
+        devices: &mut BTreeMap<DeviceId, ReportedDevice>,
+    ) {
+        let (now, registry) = (inputs.now, inputs.registry);
         self.next = Some(now + EVERY);
-        let clocks_off = leader.clocks_off();
-        let look = Look { now, clock, leader, clocks_off: &clocks_off, unanswered: self.unanswered };
-        let before = std::mem::take(&mut self.devices);
-        for known in registry.known() {
-            let (condition, reason) = look.condition(&known);
-            let earlier = before.get(known.id);
-            let since =
-                earlier.filter(|earlier| earlier.condition == condition).map_or(now, |same| same.since);
-            let status = DeviceStatus {
-                slot: known.slot,
-                condition,
-                since,
-                heard: known.heard,
-                reason,
-                software: known.software.to_owned(),
-            };
-            self.log_change(now, known.id, earlier, &status);
-            self.devices.insert(known.id.clone(), status);
+        let Some(connected) = self.connected else { return };
+        let clocks_off = inputs.leader.clocks_off();
+        let check = Check { clocks_off, inputs, connected, unanswered: self.unanswered };
+        let mut registered = 0;
+        for device in registry.registered() {
+            registered += 1;
+            let (state, reason) = check.state(&device);
+            if let Some(reported) = devices.get_mut(device.id) {
+                (reported.slot, reported.heard) = (device.slot, device.heard);
+                if reported.software != device.software {
+                    device.software.clone_into(&mut reported.software);
+                }
+                let was = std::mem::replace(&mut reported.state, state);
+                reported.reason = reason;
+                if was != state {
+                    reported.since = now;
+                    self.log_change(now, device.id, was, reported);
+                }
+            } else {
+                let (slot, heard, software) = (device.slot, device.heard, device.software.to_owned());
+                let reported = ReportedDevice { slot, state, since: now, heard, reason, software };
+                devices.insert(device.id.clone(), reported);
+            }
         }
-        Some(&self.devices)
+        if devices.len() > registered {
+            let ids: BTreeSet<&DeviceId> = registry.registered().map(|device| device.id).collect();
+            devices.retain(|id, _| ids.contains(id));
+        }
     }
 
-    /// Logs a change. Devices that are down or refused at the first look were so before; refusals have a line of their own.
-    fn log_change(
-        &mut self,
-        now: Instant,
-        device: &DeviceId,
-        before: Option<&DeviceStatus>,
-        status: &DeviceStatus,
-    ) {
-        let Some(before) = before.filter(|before| before.condition != status.condition) else { return };
+    /// Logs a change of state, unless the registry does.
+    fn log_change(&mut self, now: Instant, device: &DeviceId, was: ReportedState, reported: &ReportedDevice) {
+        if is_logged_by_registry(was, reported.state) {
+            return;
+        }
         let Some(not_logged) = self.log.take(now) else { return };
-        let (slot, was, state) = (status.slot, before.condition.name(), status.condition.name());
-        match status.condition {
-            Condition::Up => info!(%device, %slot, was, not_logged, "the device is well again"),
-            Condition::Late
-            | Condition::Silent
-            | Condition::Flapping
-            | Condition::WrongNetwork
-            | Condition::Refused
-            | Condition::ClockOff
-            | Condition::Down => {
-                warn!(%device, %slot, was, state, reason = status.reason, not_logged, "a device is not well");
-            }
+        let (slot, was, state) = (reported.slot, was.name(), reported.state.name());
+        if reported.state == ReportedState::Up {
+            info!(%device, %slot, was, not_logged, "the device is well again");
+        } else {
+            let reason = &*reported.reason;
+            warn!(%device, %slot, was, state, reason, not_logged, "a device is not well");
         }
     }
 }
 
-impl Look<'_> {
-    /// The condition of a device, and the reason where it is not up.
-    fn condition(&self, known: &Known<'_>) -> (Condition, String) {
-        if known.is_flapping {
-            let reason = "its connection ended three times within a minute: look at its power, its network and its log";
-            return (Condition::Flapping, reason.into());
+impl Check<'_> {
+    /// The state of a device, and the cause where it is not up.
+    fn state(&self, device: &RegisteredDevice<'_>) -> (ReportedState, Cow<'static, str>) {
+        if device.is_flapping {
+            return (ReportedState::Flapping, "it lost its slot three times within a minute".into());
         }
-        match &known.presence {
-            Presence::Down => (
-                Condition::Down,
-                "its connection to the broker has ended: look whether the device and its program run".into(),
-            ),
-            Presence::Refused(Fault::WrongNetwork, reason) => (Condition::WrongNetwork, reason.clone()),
-            Presence::Refused(_, reason) => (Condition::Refused, reason.clone()),
-            Presence::Replaced => {
-                (Condition::Silent, "it was silent, and another device took its slot".into())
+        match device.claim {
+            ClaimState::Down(reason) => (ReportedState::Down, reason.into()),
+            ClaimState::Refused(Fault::WrongNetwork, reason) => {
+                (ReportedState::WrongNetwork, reason.to_owned().into())
             }
-            Presence::InSlot(generation) => self.condition_in_slot(known, *generation),
+            ClaimState::Refused(_, reason) => (ReportedState::Refused, reason.to_owned().into()),
+            ClaimState::Replaced => {
+                (ReportedState::Silent, "it was silent, and another device took its slot".into())
+            }
+            ClaimState::InSlot(generation) => self.state_in_slot(device, generation),
         }
     }
 
-    fn condition_in_slot(&self, known: &Known<'_>, generation: Generation) -> (Condition, String) {
-        let unanswered_since = self.leader.unanswered_since(generation, known.slot);
-        let unanswered_since = unanswered_since.map(|since| self.clock.instant(since));
-        let answered = known.answered.unwrap_or(known.heard);
+    fn state_in_slot(
+        &self,
+        device: &RegisteredDevice<'_>,
+        generation: Generation,
+    ) -> (ReportedState, Cow<'static, str>) {
+        let CheckInputs { now, clock, leader, .. } = self.inputs;
+        let unanswered_since = leader.unanswered_since(generation, device.slot);
+        let unanswered_since = unanswered_since.map(|since| clock.instant(since));
+        let answered = device.answered.unwrap_or(device.heard);
         if unanswered_since.is_some_and(|since| answered < since) || self.group_is_silent(answered) {
-            let silent_s = self.now.saturating_duration_since(answered).as_secs_f64();
-            let reason = format!(
-                "it is connected and has given no answer for {silent_s:.1} s: look at its source of frames, and whether its program is stopped"
-            );
-            return (Condition::Silent, reason);
+            let silent_s = now.saturating_duration_since(answered).as_secs_f64();
+            let reason = if device.is_live {
+                format!("it is connected and has given no answer for {silent_s:.1} s")
+            } else {
+                format!("no answer for {silent_s:.1} s; the broker has an earlier message that it is up")
+            };
+            return (ReportedState::Silent, reason.into());
         }
-        if let Some((_, off)) = self.clocks_off.iter().find(|(slot, _)| *slot == known.slot) {
-            return (Condition::ClockOff, clock_reason(*off));
+        if let Some((_, off)) = self.clocks_off.iter().find(|(slot, _)| *slot == device.slot) {
+            return (ReportedState::ClockOff, clock_reason(*off).into());
         }
         match unanswered_since {
-            Some(_) => {
-                let reason =
-                    "its answers come after the window: its capture, its section or its link is slow".into();
-                (Condition::Late, reason)
-            }
-            None => (Condition::Up, String::new()),
+            Some(_) => (ReportedState::Late, "its answers come after the window".into()),
+            None => (ReportedState::Up, "".into()),
         }
     }
 
     /// Whether no device has answered for the time of three samples, so that no window opened.
     fn group_is_silent(&self, answered: Instant) -> bool {
-        match self.leader.numbering() {
+        // No answer could come before the connection.
+        let answered = answered.max(self.connected);
+        match self.inputs.leader.numbering() {
             Some(Numbering::Clock { period_ms }) => {
                 let samples = Duration::from_millis(u64::from(period_ms) * u64::from(SILENT_SAMPLES));
-                let deadline = Duration::from_millis(self.leader.deadline_ms().into());
-                self.now > answered + samples + deadline
+                let deadline = Duration::from_millis(self.inputs.leader.deadline_ms().into());
+                self.inputs.now > answered + samples + deadline
             }
             Some(Numbering::Trigger) => {
                 self.unanswered.is_some_and(|(count, latest)| count >= SILENT_SAMPLES && answered < latest)
@@ -250,15 +272,136 @@ impl Look<'_> {
     }
 }
 
+/// Whether the registry has a log line for a change: the begin and the end of a connection, and refusals.
+fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
+    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
+    match state {
+        Down | Refused | WrongNetwork => true,
+        Up => matches!(was, Down | Refused | WrongNetwork),
+        Late | Silent | Flapping | ClockOff => false,
+    }
+}
+
 fn clock_reason(ClockOff { ahead_ms, max_ms }: ClockOff) -> String {
     if ahead_ms > 0 {
         format!(
-            "its clock is {ahead_ms} ms ahead of its group, more than {max_ms} ms: it is left out until its clock is set"
+            "its clock is {ahead_ms} ms ahead of its group, more than {max_ms} ms: its answers are left out"
         )
     } else {
         let behind_ms = -ahead_ms;
         format!(
-            "its answers come {behind_ms} ms later than its group's, more than {max_ms} ms: its clock is behind (set it), or its link is slow"
+            "its answers come {behind_ms} ms later than its group's, more than {max_ms} ms: its clock is behind, or its link is slow"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headwater_inference::bundle::{Bundle, PerNetwork};
+    use headwater_inference::leader::{Event, Exits, LeaderConfig, Micros, Now};
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Status};
+
+    use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
+    use super::*;
+    use crate::inbox::tests::format;
+
+    /// A group of two slots whose only device has started.
+    struct Group {
+        watch: DeviceWatch,
+        registry: Registry,
+        leader: Leader,
+        begun: Instant,
+        devices: BTreeMap<DeviceId, ReportedDevice>,
+    }
+
+    impl Group {
+        fn new() -> Self {
+            let network = NetworkId([7; 32]);
+            let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))));
+            let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+            let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
+            let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
+            let numbering = Numbering::Clock { period_ms: 100 };
+            leader.handle(now, Generation::Current, Event::Numbering(numbering), &mut Vec::new());
+            let id = DeviceId::new("a").unwrap();
+            let index = registry.device(&id);
+            let birth = Birth {
+                device: id,
+                slot: Slot::new(0).unwrap(),
+                boot: Boot(1),
+                software: "test".into(),
+                network,
+                sample: None,
+                numbering: Some(numbering),
+                capabilities: Vec::new(),
+            };
+            registry.set_birth(index, &birth, &mut Vec::new());
+            let up = Status { state: DeviceState::Up, boot: Boot(1) };
+            registry.set_status(index, up, &mut Vec::new());
+            let devices = BTreeMap::new();
+            Self { watch: DeviceWatch::new(), registry, leader, begun: Instant::now(), devices }
+        }
+
+        /// State and reason of the device after a check, at this time of the group.
+        fn checks(&mut self, seconds: u64) -> (ReportedState, String) {
+            let now = self.begun + Duration::from_secs(seconds);
+            let (clock, leader, registry) = (Clock::starting_at(self.begun), &self.leader, &self.registry);
+            self.watch.check(CheckInputs { now, clock, leader, registry }, &mut self.devices);
+            let device = self.devices.values().next().expect("a device");
+            (device.state, device.reason.to_string())
+        }
+    }
+
+    #[test]
+    fn without_a_connection_to_the_broker_the_states_stay() {
+        let mut group = Group::new();
+        group.watch.connected(group.begun);
+        assert_eq!(group.checks(0).0, Up);
+        group.watch.disconnected();
+        assert_eq!(group.checks(60), (Up, String::new()), "no answer can come");
+        group.watch.connected(group.begun + Duration::from_secs(100));
+        assert_eq!(group.checks(100).0, Up, "the time without a broker is not the device's");
+        let (state, reason) = group.checks(160);
+        assert_eq!(state, Silent);
+        assert!(reason.starts_with("it is connected and has given no answer for "), "{reason}");
+    }
+
+    #[test]
+    fn a_device_of_which_the_broker_kept_a_status_is_not_called_connected() {
+        let mut group = Group::new();
+        group.watch.connected(group.begun);
+        let index = group.registry.device(&DeviceId::new("a").unwrap());
+        group.registry.set_retained(true);
+        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        group.registry.set_status(index, up, &mut Vec::new());
+        let (state, reason) = group.checks(60);
+        assert_eq!(state, Silent);
+        assert!(reason.ends_with("s; the broker has an earlier message that it is up"), "{reason}");
+    }
+
+    #[test]
+    fn a_death_a_return_and_a_refusal_have_the_line_of_the_registry_alone() {
+        for was in [Up, Late, Silent, Flapping, ClockOff] {
+            for state in [Down, Refused, WrongNetwork] {
+                assert!(is_logged_by_registry(was, state), "{was:?} {state:?}");
+                assert!(is_logged_by_registry(state, Up), "{state:?}");
+            }
+            assert!(was == Up || !is_logged_by_registry(was, Up), "{was:?} ends");
+        }
+        for state in [Late, Silent, Flapping, ClockOff] {
+            assert!(!is_logged_by_registry(Up, state), "{state:?}");
+            assert!(!is_logged_by_registry(Down, state), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_wrong_clock_is_its_cause_and_no_advice() {
+        let ahead = clock_reason(super::ClockOff { ahead_ms: 40, max_ms: 25 });
+        assert_eq!(ahead, "its clock is 40 ms ahead of its group, more than 25 ms: its answers are left out");
+        let behind = clock_reason(super::ClockOff { ahead_ms: -40, max_ms: 25 });
+        assert!(behind.starts_with("its answers come 40 ms later than its group's"), "{behind}");
     }
 }

@@ -8,8 +8,8 @@ use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, I
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::{
-    Birth, Body, DeviceTopic, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Slot, SlotSet, Topic,
-    Topics, Trigger, decode,
+    Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Slot,
+    SlotSet, Topic, Topics, Trigger, decode,
 };
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -197,6 +197,12 @@ impl Inbox {
         self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
     }
 
+    /// Takes the ids of the devices by slot and calls `event` with the changes.
+    pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, mut event: impl FnMut(Generation, Event<'_>)) {
+        self.devices.set_owners(owners, &mut self.changes);
+        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
+    }
+
     /// Triggers are for the devices; the leader learns from them which samples must come to an end.
     fn trigger(
         &mut self,
@@ -353,16 +359,24 @@ fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
     if encoding.takes(map) { Ok(()) } else { Err((Fault::Malformed, why())) }
 }
 
+/// Filters to which the leader of a group subscribes, in their order. The claim comes first: a leader that was replaced reads that before
+/// any other message.
+pub fn leader_subscriptions(topics: &Topics) -> Vec<String> {
+    let edges = EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf));
+    [topics.name(&Topic::Leader)].into_iter().chain(edges).chain(device_filters(topics)).collect()
+}
+
+/// Filters to which an edge of a group subscribes, in their order.
+pub fn edge_subscriptions(topics: &Topics, id: &EdgeId) -> Vec<String> {
+    let own = [topics.name(&Topic::Request), topics.edge(id, EdgeTopic::Status)];
+    device_filters(topics).chain(own).collect()
+}
+
 /// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded.
-pub(crate) fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
+fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
     use DeviceTopic::{Birth, Decision, Features, Status, Summary};
     let of_devices = [Birth, Status, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));
     of_devices.into_iter().chain([topics.name(&Topic::Trigger)])
-}
-
-/// Filters of the messages of remote edges.
-pub(crate) fn edge_filters(topics: &Topics) -> [String; 2] {
-    EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{
-    DeviceState, EdgeIndex, EdgeSet, InstanceId, LeaderClaim, SHORT_MESSAGES, SlotSet, Topic, Topics,
+    DeviceState, EdgeIndex, InstanceId, LeaderClaim, SHORT_MESSAGES, SlotSet, Topic, Topics,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -23,10 +23,11 @@ use crate::cloud::{CloudClient, CloudModel};
 use crate::config::{GroupConfig, Role};
 use crate::device_watch::DeviceWatch;
 use crate::edge::LocalEdges;
-use crate::inbox::{Inbox, MessageFormat, device_filters, edge_filters};
+use crate::inbox::{Inbox, MessageFormat, leader_subscriptions};
 use crate::journal::Journal;
-use crate::member::{Connections, Member};
+use crate::member::{Connections, Member, MemberReport};
 use crate::outbox::Outbox;
+use crate::refused_devices::RefusedDevices;
 use crate::report::{LeadState, LeaderReport};
 use crate::settled_schedule::SettledSchedule;
 use crate::worker::Worker;
@@ -159,10 +160,7 @@ impl LedGroup {
 
     /// Takes out of the report what only a leader has.
     fn report_lost(&self) {
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        (report.filled_slots, report.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
-        report.devices.clear();
-        (report.open, report.results_waiting, report.results_unacknowledged) = (0, 0, 0);
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clear_present();
     }
 
     fn report_waiting(&self, waiting: &Waiting, now: Instant) {
@@ -223,12 +221,13 @@ impl LedGroup {
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
         inbox.devices.silent_after = limits.silent_after();
-        inbox.devices.owners.clone_from(&self.config.devices);
+        inbox.set_owners(self.config.devices.clone(), |_, _| {});
         inbox.devices.numbering = leader.numbering();
         Ok(Worker {
             leader,
             edges,
             policy_updates: self.config.policy_updates.clone(),
+            device_updates: self.config.device_updates.clone(),
             clock: Clock::starting_at(Instant::now()),
             device_watch: DeviceWatch::new(),
             work_loop: self.shared.work_loops.add(format!("group {}", self.config.group)),
@@ -238,6 +237,7 @@ impl LedGroup {
             claim: HeldClaim::new(claim),
             cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,
+            refused: RefusedDevices::default(),
             settled: SettledSchedule::new(Duration::from_millis(limits.settled_every_ms.get().into())),
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
@@ -252,9 +252,7 @@ impl LedGroup {
     ) -> Result<Connection, AggregatorError> {
         let payloads = parts.iter().map(|(_, parts)| parts.format.limits.largest_payload());
         let topic = self.topics.name(&Topic::Leader);
-        // The claim comes first: a leader that was replaced reads that before any other message.
-        let filters = [topic.clone()].into_iter().chain(edge_filters(&self.topics));
-        let filters = filters.chain(device_filters(&self.topics));
+        let filters = leader_subscriptions(&self.topics);
         let client_id = self.config.client_id("leader");
         let mut config = self.shared.link_config(&self.config, client_id, payloads.max(), filters);
         let down = LeaderClaim { state: DeviceState::Down, ..claim.clone() };
@@ -332,8 +330,11 @@ impl NetworkParts {
     }
 }
 
-/// Edges of the network that run in the leader's process.
-pub(crate) fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
+/// Edges of the network that run in the leader's process; `count` is that of the network.
+///
+/// # Errors
+/// [`AggregatorError::Config`]: an edge that the network does not have, or the role of an edge.
+pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     match role {
         Role::Leader { local_edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { local_edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {

@@ -23,14 +23,16 @@ mod config;
 mod config_check;
 mod device_watch;
 mod edge;
+mod health;
 mod inbox;
 mod journal;
 mod leader;
+mod live_settings;
 mod log_limit;
 mod member;
 mod metrics;
 mod outbox;
-mod policy;
+mod refused_devices;
 mod registry;
 mod remote_edges;
 mod report;
@@ -45,10 +47,12 @@ pub use config::{
     AggregatorConfig, CloudConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, JournalSync,
     Role, SharedConfig,
 };
-pub use device_watch::{Condition, DeviceStatus};
+pub use device_watch::{ReportedDevice, ReportedState};
 pub use edge::GroupEdge;
+pub use inbox::{edge_subscriptions, leader_subscriptions};
 pub use journal::JournalError;
-pub use leader::GroupLeader;
+pub use leader::{GroupLeader, local_edges};
+pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
 pub use report::{BrokerLink, CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
 pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};

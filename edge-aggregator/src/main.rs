@@ -2,14 +2,29 @@
 
 use std::process::ExitCode;
 
-use headwater_edge_aggregator::{AggregatorConfig, AggregatorError, GroupReport, LoadedAggregator, run};
+use headwater_edge_aggregator::{
+    AggregatorConfig, AggregatorError, GroupReport, ListedDevices, LoadedAggregator, run,
+};
 use headwater_settings::{Sources, Stop, checked_live, print_result};
 use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, stop_signal};
+use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-aggregator";
 
 fn main() -> ExitCode {
+    // Until then SIGHUP ends the process.
+    let started = Runtime::new().and_then(|runtime| {
+        let reloads = {
+            let _context = runtime.enter();
+            ReloadSignal::new()?
+        };
+        Ok((runtime, reloads))
+    });
+    let (runtime, reloads) = match started {
+        Ok(started) => started,
+        Err(error) => return Stop::Mistakes(vec![format!("the system: {error}")]).print(PROGRAM),
+    };
     let loaded = match LoadedAggregator::load(Sources::of_process()) {
         Ok(loaded) => loaded,
         Err(stop) => return stop.print(PROGRAM),
@@ -29,7 +44,10 @@ fn main() -> ExitCode {
     if loaded.settings.command_line.check_config {
         return print_result(PROGRAM, &loaded.effective);
     }
-    match lead(config) {
+    let led = runtime.block_on(lead(config, reloads));
+    // A file system that hangs would keep its reader for ever.
+    runtime.shutdown_background();
+    match led {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(AggregatorError::Config(mistakes)) => Stop::Mistakes(mistakes).print(PROGRAM),
@@ -40,18 +58,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads the settings again, for the setting `devices` of each group.
+fn read_devices() -> Result<Vec<ListedDevices>, String> {
+    match LoadedAggregator::load(Sources::of_process()) {
+        Ok(loaded) => Ok(loaded.devices()),
+        Err(Stop::Mistakes(mistakes)) => Err(mistakes.join("; ")),
+        Err(Stop::Help(_)) => Err("expected settings, found a request for help".into()),
+    }
+}
+
 /// Runs until a signal; returns whether every group ended well.
-#[tokio::main]
-async fn lead(config: AggregatorConfig) -> Result<bool, AggregatorError> {
+async fn lead(config: AggregatorConfig, reloads: ReloadSignal) -> Result<bool, AggregatorError> {
     let no_signal = |error| AggregatorError::Stopped(format!("waiting for a signal: {error}"));
     let stop = stop_signal().map_err(no_signal)?;
-    let reloads = ReloadSignal::new().map_err(no_signal)?;
     let shutdown = async {
         stop.await;
         info!("stopping");
     };
     let mut all_well = true;
-    for end in run(config, ServiceManager::of_process(), reloads, shutdown).await? {
+    for end in run(config, ServiceManager::of_process(), reloads, read_devices, shutdown).await? {
         let group = &end.group;
         match end.outcome {
             Ok(GroupReport::Leader(report)) => {

@@ -6,7 +6,8 @@ use headwater_protocol::{Degraded, Dropped, EdgeSet, Exit, SlotSet};
 use headwater_telemetry::ReportMetric;
 
 use crate::aggregator::GroupReport;
-use crate::device_watch::Condition;
+use crate::broker_answers::TOPICS;
+use crate::device_watch::ReportedState;
 use crate::member::MemberReport;
 use crate::report::{BrokerLink, EdgeReport, LeaderReport};
 
@@ -38,8 +39,9 @@ const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
         "headwater_aggregator_dropped_samples_total",
         "Dropped samples by reason.",
         "reason",
-        |r| named(&r.dropped, Dropped::name),
-    ),
+        |r: &LeaderReport| named(&r.dropped, Dropped::name),
+    )
+    .from_zero(&Dropped::NAMES),
     Metric::counter("headwater_aggregator_missing_views_total", "Missing views in decisions.", |r| r.missing),
     Metric::counter(
         "headwater_aggregator_revisions_total",
@@ -70,7 +72,7 @@ const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
         "1 for a device whose clock is off by more than a quarter of the period.",
         "device",
         |r| {
-            let off = r.devices.iter().filter(|(_, device)| device.condition == Condition::ClockOff);
+            let off = r.devices.iter().filter(|(_, device)| device.state == ReportedState::ClockOff);
             off.map(|(id, _)| (id.to_string(), 1)).collect()
         },
     ),
@@ -80,7 +82,7 @@ const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
         ["device", "state"],
         |r| {
             let states = r.devices.iter();
-            states.map(|(id, device)| ([id.to_string(), device.condition.name().into()], 1)).collect()
+            states.map(|(id, device)| ([id.to_string(), device.state.name().into()], 1)).collect()
         },
     ),
     Metric::gauge("headwater_aggregator_empty_slots", "Slots of the network that no device fills.", |r| {
@@ -128,8 +130,11 @@ const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
         "headwater_aggregator_broker_refused_messages_total",
         "Claims and results that the broker refused, by topic.",
         "topic",
-        |r| r.refused_by_broker.iter().map(|(topic, count)| ((*topic).into(), *count)).collect(),
-    ),
+        |r: &LeaderReport| {
+            r.refused_by_broker.iter().map(|(topic, count)| ((*topic).into(), *count)).collect()
+        },
+    )
+    .from_zero(&TOPICS),
     Metric::counter("headwater_aggregator_window_timeouts_total", "Windows that ended by time.", |r| {
         r.leader.windows_timed_out
     }),
@@ -138,8 +143,9 @@ const LEADER_METRICS: [Metric<LeaderReport>; 41] = [
         "headwater_aggregator_cloud_failures_total",
         "Requests to the cloud without an answer in time, by reason.",
         "reason",
-        |r| named(&r.cloud.failed, Degraded::name),
-    ),
+        |r: &LeaderReport| named(&r.cloud.failed, Degraded::name),
+    )
+    .from_zero(&Degraded::OF_CLOUD),
     Metric::counters(
         "headwater_aggregator_cloud_refused_requests_total",
         "Requests that the cloud refused, by error code.",
@@ -227,8 +233,10 @@ impl MemberReport for LeaderReport {
     }
 
     fn clear_present(&mut self) {
-        (self.open, self.results_waiting, self.journal.is_full) = (0, 0, false);
-        (self.filled_slots, self.edges_up) = (SlotSet::EMPTY, EdgeSet::EMPTY);
+        (self.open, self.results_waiting, self.results_unacknowledged) = (0, 0, 0);
+        self.journal.is_full = false;
+        (self.slots, self.filled_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        self.edges_up = EdgeSet::EMPTY;
         self.devices.clear();
     }
 
@@ -265,4 +273,18 @@ fn refused_by_code(report: &LeaderReport) -> Vec<(String, u64)> {
 /// Counts with the names of their keys.
 fn named<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> Vec<(String, u64)> {
     counts.iter().map(|(key, count)| (name(*key).into(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_that_does_not_lead_reports_no_empty_slots() {
+        let slots = SlotSet::from_bits(0b11);
+        let mut report =
+            LeaderReport { slots, filled_slots: SlotSet::from_bits(1), ..LeaderReport::default() };
+        report.clear_present();
+        assert_eq!((report.slots - report.filled_slots).len(), 0);
+    }
 }

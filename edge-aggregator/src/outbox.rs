@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
-use headwater_protocol::{Decision, SampleId, SettledNotice, Topic, Topics};
+use headwater_protocol::{Decision, DeviceId, DeviceTopic, SampleId, SettledNotice, Topic, Topics};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -20,7 +20,7 @@ const MAX_UNACKNOWLEDGED: usize = 4096;
 /// Time between two attempts to publish results while the link's queue is full.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Time between two looks for acknowledgements, while nothing else happens.
+/// Time between two checks for acknowledgements, while nothing else happens.
 const ACKNOWLEDGED_EVERY: Duration = Duration::from_millis(100);
 
 /// Shortest time between two log lines about results that were given up.
@@ -36,6 +36,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Link,
+    topics: Topics,
     request_topic: String,
     result_topic: String,
     revision_topic: String,
@@ -89,6 +90,7 @@ impl Outbox {
     pub(crate) fn new(link: Link, topics: &Topics, request_qos: QoS, answers: BrokerAnswers) -> Self {
         Self {
             link,
+            topics: topics.clone(),
             request_topic: topics.name(&Topic::Request),
             result_topic: topics.name(&Topic::Result),
             revision_topic: topics.name(&Topic::Revision),
@@ -161,6 +163,12 @@ impl Outbox {
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
         let Some(payload) = json(notice).filter(|_| self.is_open) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
+    }
+
+    /// Clears the retained birth of a device; returns whether the link took the message.
+    pub(crate) fn clear_birth(&self, device: &DeviceId) -> bool {
+        let topic = self.topics.device(device, DeviceTopic::Birth);
+        self.is_open && self.link.publish(topic, Bytes::new(), QoS::AtLeastOnce, true).is_ok()
     }
 
     /// Publishes waiting results, oldest first, until the link takes no more.

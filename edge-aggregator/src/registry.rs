@@ -10,8 +10,10 @@
 //! ```
 
 mod contests;
-mod known;
+mod device;
 mod names;
+mod owners;
+mod registered_device;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,10 +29,15 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::inbox::{Change, MessageFormat};
-use crate::log_limit::{LOG_WINDOW, LogLimit};
+use crate::log_limit::LogLimit;
 use crate::report::Refusals;
 
-pub(crate) use known::{Known, Presence};
+use device::{Device, NetworkSlot, Sign};
+use registered_device::CONNECTION_ENDED;
+pub(crate) use registered_device::{ClaimState, RegisteredDevice};
+
+/// Time in which a broker that stops ends the connections of devices and leader.
+const BROKER_STOP: Duration = Duration::from_secs(10);
 
 /// Devices with an accepted birth that are remembered: more than a group has.
 const MAX_DEVICES: usize = 896;
@@ -43,6 +50,9 @@ const MAX_STRANGER_LINES: u32 = 10;
 
 /// Log lines in a minute about devices that come and go: twice the slots of the largest network.
 const MAX_UP_DOWN_LINES: u32 = 128;
+
+/// Log lines in a minute about refused devices with an accepted birth: twice the slots of the largest network.
+const MAX_REFUSAL_LINES: u32 = 128;
 
 /// Default of [`Registry::silent_after`].
 const SILENT_AFTER: Duration = Duration::from_secs(10);
@@ -61,7 +71,7 @@ pub(crate) struct Registry {
     formats: Arc<PerNetwork<MessageFormat>>,
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
-    /// How the devices of the group number their samples; the first device in a slot that tells it decides.
+    /// Numbering of the group's samples; the first device in a slot that tells it decides.
     pub(crate) numbering: Option<Numbering>,
     /// The device in each slot, with the network that it runs. A slot has one device, whichever network that device runs.
     holders: Vec<Option<Holder>>,
@@ -74,9 +84,13 @@ pub(crate) struct Registry {
     /// Time without a message after which a device that another one would replace is silent.
     pub(crate) silent_after: Duration,
     /// Ids of the devices by slot; empty where any device may claim any slot.
-    pub(crate) owners: Vec<DeviceId>,
+    owners: Vec<DeviceId>,
+    /// Devices that the setting `devices` does not name, and whose retained birth is to be cleared at the broker.
+    births_to_clear: Vec<DeviceId>,
     /// Arrival of the message that is read.
     now: Instant,
+    /// Whether the broker had kept the message that is read from before the connection.
+    is_retained: bool,
     /// Arrival of the latest accepted message of any device.
     last_accepted: Option<Instant>,
     /// Names so far.
@@ -87,6 +101,7 @@ pub(crate) struct Registry {
     pub(crate) replaced: u64,
     forgotten_refusals: Refusals,
     stranger_log: LogLimit,
+    refusal_log: LogLimit,
     up_down_log: LogLimit,
     forgotten_log: LogLimit,
 }
@@ -114,13 +129,16 @@ impl Registry {
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
             owners: Vec::new(),
+            births_to_clear: Vec::new(),
             now: Instant::now(),
+            is_retained: false,
             last_accepted: None,
             names: 0,
             forgotten: 0,
             replaced: 0,
             forgotten_refusals: Refusals::new(),
             stranger_log: LogLimit::new(MAX_STRANGER_LINES),
+            refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
             up_down_log: LogLimit::new(MAX_UP_DOWN_LINES),
             forgotten_log: LogLimit::new(1),
         }
@@ -129,6 +147,37 @@ impl Registry {
     /// Sets the time of the messages that follow.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
+    }
+
+    /// Says whether the broker had kept the next message from before the connection.
+    pub(crate) fn set_retained(&mut self, is_retained: bool) {
+        self.is_retained = is_retained;
+    }
+
+    /// Notes a new connection to the broker: what was known before says nothing about the present connections of devices.
+    pub(crate) fn connected(&mut self) {
+        for device in self.devices.iter_mut().filter(|device| device.sign == Sign::Live && device.is_up()) {
+            device.sign = Sign::Kept;
+        }
+    }
+
+    /// Notes the end of the leader's own connection to the broker.
+    pub(crate) fn disconnected(&mut self) {
+        for device in &mut self.devices {
+            let latest_end = device.ends.iter().flatten().max();
+            device.ended_with_broker = latest_end.is_some_and(|end| self.now < *end + BROKER_STOP);
+        }
+    }
+
+    /// Notes that a device has sent a message while the leader is connected.
+    fn note_live(&mut self, index: DeviceIndex) {
+        let sign = std::mem::replace(&mut self.devices[index.at].sign, Sign::Live);
+        if sign == Sign::KeptAfterEnd
+            && let Some(slot) = self.slot_of(index)
+            && self.up_down_log.take(self.now).is_some()
+        {
+            info!(device = %self.devices[index.at].id, %slot, "device up");
+        }
     }
 
     /// The device of that name. A new name takes the place of the name without an accepted birth that was silent longest, where
@@ -194,6 +243,9 @@ impl Registry {
         let generation = known.map_or(Generation::Current, |(generation, _)| generation);
         let refusal = self.refusal(index, birth, known.map(|(_, known)| known.slots));
         let now = self.now;
+        if !self.is_retained {
+            self.note_live(index);
+        }
         let device = &mut self.devices[index.at];
         device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         match refusal {
@@ -203,6 +255,7 @@ impl Registry {
                 self.bound_accepted(index);
             }
         }
+        self.clear_if_foreign(index);
         self.cleared.retain(|(cleared, _)| *cleared != index);
         self.update_holders(index, changes);
     }
@@ -221,9 +274,8 @@ impl Registry {
             let why = format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
             return Some((Fault::Malformed, why));
         }
-        if let Some(owner) = self.owners.get(birth.slot.index()).filter(|owner| **owner != birth.device) {
-            let why = format!("slot {} is that of {owner} by the setting `devices` of the group", birth.slot);
-            return Some((Fault::UnknownDevice, why));
+        if let Some(refusal) = self.wrong_owner(id, birth.slot) {
+            return Some(refusal);
         }
         if birth.numbering == Some(Numbering::Clock { period_ms: 0 }) {
             return Some((Fault::Malformed, "numbering: expected a period of at least 1 ms, found 0".into()));
@@ -263,7 +315,11 @@ impl Registry {
 
     /// Takes the status of a device, which its last will may have sent.
     pub(crate) fn set_status(&mut self, index: DeviceIndex, status: Status, changes: &mut Vec<Change>) {
+        if !self.is_retained && status.state == DeviceState::Up {
+            self.note_live(index);
+        }
         let device = &mut self.devices[index.at];
+        device.note_sign(&status, self.is_retained);
         device.set_status(status);
         device.heard = self.now;
         if self.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.is_up() {
@@ -327,6 +383,9 @@ impl Registry {
             Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(self.now),
             Some(_) => return Err(Fault::SlotTaken),
         }
+        if self.devices[index.at].sign != Sign::Live {
+            self.note_live(index);
+        }
         let device = &mut self.devices[index.at];
         (device.heard, device.answered) = (self.now, Some(self.now));
         self.last_accepted = Some(self.now);
@@ -348,7 +407,7 @@ impl Registry {
     }
 
     /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
-    /// once a minute, and a few lines a minute for all names without an accepted birth.
+    /// once a minute, and a number of lines a minute over all names: fewer for those without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
         let device = &mut self.devices[index.at];
         *device.refused.entry(fault.code()).or_default() += 1;
@@ -356,8 +415,8 @@ impl Registry {
             return;
         }
         let Some(not_logged) = device.take_line(fault, self.now) else { return };
-        let others = if device.is_stranger() { self.stranger_log.take(self.now) } else { Some(0) };
-        let Some(others) = others else { return };
+        let log = if device.is_stranger() { &mut self.stranger_log } else { &mut self.refusal_log };
+        let Some(others) = log.take(self.now) else { return };
         device.logged(fault, self.now);
         warn!(
             device = %device.id, fault = fault.code(), why, not_logged, of_other_names = others,
@@ -398,9 +457,7 @@ impl Registry {
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
             self.holders[left.slot.index()] = None;
             self.devices[index.at].note_end(self.now);
-            if self.up_down_log.take(self.now).is_some() {
-                warn!(device = %self.devices[index.at].id, slot = %left.slot, "device down");
-            }
+            self.log_end(index, left.slot);
             changes.push((left.generation, Event::DeviceDown { slot: left.slot }));
             if claim.map(|claim| claim.slot) != Some(left.slot)
                 && let Some(successor) = self.successor(left.slot, index)
@@ -409,6 +466,22 @@ impl Registry {
             }
         }
         self.fill(index, changes);
+    }
+
+    /// Logs that a device lost its slot. A refusal, and a slot lost by silence, have lines of their own.
+    fn log_end(&mut self, index: DeviceIndex, slot: Slot) {
+        let device = &self.devices[index.at];
+        let reason = match device.session {
+            None => "its birth was cleared",
+            Some(session) if session.refusal.is_some() || session.is_silent => return,
+            Some(_) if device.status.as_ref().is_some_and(|status| status.state == DeviceState::Up) => {
+                "it has started again, or claims another slot"
+            }
+            Some(_) => CONNECTION_ENDED,
+        };
+        if self.up_down_log.take(self.now).is_some() {
+            warn!(device = %device.id, %slot, state = "down", reason, "device down");
+        }
     }
 
     /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
@@ -420,7 +493,8 @@ impl Registry {
                 *place = Some(Holder { device: index, generation: claim.generation, spoke: None });
                 self.devices[index.at].up_since = Some(self.now);
                 self.last_holders[claim.slot.index()] = Some(self.devices[index.at].id.clone());
-                if self.up_down_log.take(self.now).is_some() {
+                let is_up = self.devices[index.at].sign != Sign::KeptAfterEnd;
+                if is_up && self.up_down_log.take(self.now).is_some() {
                     info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
                 }
                 self.learn_numbering(index, changes);
@@ -439,154 +513,6 @@ impl Registry {
                 self.contest(claim.slot);
             }
         }
-    }
-}
-
-/// One device, from its first message on.
-#[derive(Debug)]
-struct Device {
-    id: DeviceId,
-    index: DeviceIndex,
-    /// Arrival of the latest accepted message, birth or status; of the first message before any of them.
-    heard: Instant,
-    session: Option<Session>,
-    status: Option<Status>,
-    /// A boot that ended before its birth arrived, or while another boot was current.
-    ended: Option<Boot>,
-    refused: Refusals,
-    /// Faults that were logged.
-    logged: Vec<LoggedFault>,
-    /// Arrival of the latest accepted answer to a sample.
-    answered: Option<Instant>,
-    /// When the device last took a slot.
-    up_since: Option<Instant>,
-    /// When it last lost its slot, the oldest first.
-    ends: [Option<Instant>; known::FLAPPING_ENDS],
-    /// The latest refusal with its reason.
-    refusal: Option<(Fault, String)>,
-    /// Name and version of its software, by its birth.
-    software: String,
-}
-
-/// A fault of a device in the log.
-#[derive(Clone, Copy, Debug)]
-struct LoggedFault {
-    fault: Fault,
-    at: Instant,
-    /// Whether the line is of the present session.
-    is_current: bool,
-    /// Refusals since, without a line.
-    not_logged: u64,
-}
-
-/// A slot under a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NetworkSlot {
-    slot: Slot,
-    generation: Generation,
-}
-
-/// Birth certificate of a boot, checked against the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Session {
-    claim: NetworkSlot,
-    boot: Boot,
-    /// Id of the first sample by the device's clock; 0 where triggers give the ids.
-    first_sample: SampleId,
-    /// How the device numbers its samples; `None` from devices of earlier versions.
-    numbering: Option<Numbering>,
-    /// Whether the device reads the short form of requests.
-    reads_short: bool,
-    /// Reason why this session is refused.
-    refusal: Option<Fault>,
-    /// Whether the device lost its slot because it was silent.
-    is_silent: bool,
-}
-
-impl Device {
-    fn new(id: DeviceId, index: DeviceIndex, heard: Instant) -> Self {
-        Self {
-            id,
-            index,
-            heard,
-            session: None,
-            status: None,
-            ended: None,
-            refused: Refusals::new(),
-            logged: Vec::new(),
-            answered: None,
-            up_since: None,
-            ends: Default::default(),
-            refusal: None,
-            software: String::new(),
-        }
-    }
-
-    /// Whether the device has no accepted birth.
-    fn is_stranger(&self) -> bool {
-        self.session.is_none_or(|session| session.refusal.is_some())
-    }
-
-    /// Whether the status is up for the boot of the birth.
-    fn is_up(&self) -> bool {
-        let boot = self.session.map(|session| session.boot);
-        let status = self.status.as_ref();
-        status.is_some_and(|status| status.state == DeviceState::Up && Some(status.boot) == boot)
-    }
-
-    /// The slot that the device claims now: its session is accepted, and its status is up for the same boot.
-    fn claimed_slot(&self) -> Option<NetworkSlot> {
-        let session = self.session.filter(|session| session.refusal.is_none() && !session.is_silent)?;
-        self.is_up().then_some(session.claim)
-    }
-
-    fn set_birth(&mut self, birth: &Birth, generation: Generation, refusal: Option<Fault>) {
-        if self.session.is_none_or(|session| session.boot != birth.boot) {
-            self.logged.iter_mut().for_each(|logged| logged.is_current = false);
-        }
-        let is_same = |session: &Session| session.boot == birth.boot && session.claim.slot == birth.slot;
-        let is_silent = self.session.is_some_and(|session| is_same(&session) && session.is_silent);
-        let first_sample = birth.sample.unwrap_or_default();
-        self.software = birth.software.chars().take(known::MAX_SOFTWARE_CHARS).collect();
-        let claim = NetworkSlot { slot: birth.slot, generation };
-        let (boot, numbering) = (birth.boot, birth.numbering);
-        let reads_short = birth.reads_short();
-        self.session =
-            Some(Session { claim, boot, first_sample, numbering, reads_short, refusal, is_silent });
-        if self.ended == Some(birth.boot) {
-            self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
-        }
-    }
-
-    fn set_status(&mut self, status: Status) {
-        let is_current = self.session.is_none_or(|session| session.boot == status.boot);
-        if status.state == DeviceState::Down && !is_current {
-            // The last will of another boot must not end this session.
-            self.ended = Some(status.boot);
-            return;
-        }
-        if status.state == DeviceState::Up && self.ended == Some(status.boot) {
-            self.ended = None;
-        }
-        self.status = Some(status);
-    }
-
-    /// Whether a fault may be logged now: the number of refusals without a line since the last one, or `None`.
-    fn take_line(&mut self, fault: Fault, now: Instant) -> Option<u64> {
-        let Some(logged) = self.logged.iter_mut().find(|logged| logged.fault == fault) else {
-            return Some(0);
-        };
-        if logged.is_current || now < logged.at + LOG_WINDOW {
-            logged.not_logged += 1;
-            return None;
-        }
-        Some(logged.not_logged)
-    }
-
-    /// Notes a line of the log.
-    fn logged(&mut self, fault: Fault, at: Instant) {
-        self.logged.retain(|logged| logged.fault != fault);
-        self.logged.push(LoggedFault { fault, at, is_current: true, not_logged: 0 });
     }
 }
 

@@ -9,7 +9,7 @@ use headwater_protocol::{
 };
 use headwater_telemetry::DurationCounts;
 
-use crate::device_watch::DeviceStatus;
+use crate::device_watch::ReportedDevice;
 
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
@@ -47,8 +47,8 @@ pub struct LeaderReport {
     pub awaited: u64,
     /// Slots that a device fills now.
     pub filled_slots: SlotSet,
-    /// Every device with a birth, and its condition.
-    pub devices: BTreeMap<DeviceId, DeviceStatus>,
+    /// Every device with a birth, and its state.
+    pub devices: BTreeMap<DeviceId, ReportedDevice>,
     /// Slots of the current network.
     pub slots: SlotSet,
     /// How the devices number their samples, once a device has said it.

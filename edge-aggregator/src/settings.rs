@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::config::{
     AggregatorConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, Role, SharedConfig,
 };
+use crate::live_settings::ListedDevices;
 
 /// Leads the decisions of groups of devices, or runs an edge section for a leader (--role edge).
 ///
@@ -73,7 +74,7 @@ pub struct GroupSettings {
     #[conf(long, env)]
     pub client_id: Option<String>,
     /// Ids of the devices, one for each slot in order, with commas between: other devices are refused. Left out: a device has the slot that
-    /// it claims first, and loses it to another one only by silence (`silent_device_ms`).
+    /// it claims first, and loses it to another one only by silence (`silent_device_ms`). SIGHUP reads the list again.
     #[conf(long, env)]
     pub devices: Option<List<DeviceId>>,
     /// Certificate of this group's leader or edge at the broker (PEM), where a process has several groups. Left out: that in `[tls]`.
@@ -144,6 +145,16 @@ impl LoadedAggregator {
         Ok(Self { settings: loaded.settings, groups, effective, warnings: loaded.warnings })
     }
 
+    /// Setting `devices` of each group.
+    pub fn devices(&self) -> Vec<ListedDevices> {
+        let of = |group: &GroupSettings| ListedDevices {
+            site: group.site.clone(),
+            group: group.group.clone(),
+            devices: group.devices.clone().map(|devices| devices.0).unwrap_or_default(),
+        };
+        self.groups.iter().map(of).collect()
+    }
+
     /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.
     ///
     /// # Errors
@@ -154,7 +165,7 @@ impl LoadedAggregator {
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }
 
-    /// What stands in front of the keys of a group: `group[1].`, or nothing for a group without a table.
+    /// Prefix of the keys of a group: `group[1].`, or nothing for a group without a table.
     pub fn place(&self, index: usize) -> String {
         if self.settings.group.is_some() { String::new() } else { format!("group[{index}].") }
     }
@@ -229,7 +240,10 @@ impl Settings for AggregatorSettings {
 impl Settings for GroupSettings {
     const SWITCHES: &'static [&'static str] = &["take_over"];
     fn check(&self) -> Vec<String> {
-        self.role().err().unwrap_or_default()
+        let names = self.devices.as_ref().map(|devices| devices.0.as_slice()).unwrap_or_default();
+        let again = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name));
+        let again = again.map(|(_, name)| format!("devices: expected each name once, found {name} again"));
+        self.role().err().unwrap_or_default().into_iter().chain(again).collect()
     }
 }
 
@@ -313,10 +327,13 @@ impl GroupSettings {
     }
 
     /// The role with its settings.
-    fn role(&self) -> Result<Role, Vec<String>> {
+    ///
+    /// # Errors
+    /// Every setting that does not fit the role.
+    pub fn role(&self) -> Result<Role, Vec<String>> {
         let of_other = |key: &str, role: &str| format!("{key}: only with role = {role:?}");
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
-        let edge = self.edge.map(|edge| EdgeIndex::new(edge.get()).expect("the declared range of edges"));
+        let edge = self.edge.and_then(|edge| EdgeIndex::new(edge.get()).ok());
         match (self.role, local_edges, edge) {
             (RoleName::Edge, None, Some(edge)) if !self.take_over => Ok(match self.edge_id.clone() {
                 Some(id) => Role::Edge { edge, id },

@@ -1,11 +1,11 @@
 //! When the settled samples are published.
 //!
-//! Devices keep their answers until a notice names the samples. A notice costs every device some hundred bytes, so a group that only
-//! decides sample after sample publishes five times more rarely than one with news.
+//! Devices keep their answers until a notice names the samples. A notice costs every device some hundred bytes. So decisions alone are
+//! published five times more rarely than drops, late samples, or many decisions.
 //!
 //! ```text
-//! published ──── every ────> drops, late samples, or many decisions
-//!           ──────────────── STEADY x every ────────────────> further decisions
+//! published ──── interval ─> drops, late samples, or many decisions
+//!           ──────────────── STEADY_FACTOR x interval ────────────────> further decisions
 //! ```
 
 use std::time::Duration;
@@ -13,50 +13,51 @@ use std::time::Duration;
 use headwater_protocol::Settled;
 use tokio::time::Instant;
 
-/// Interval of a group without news, as a multiple of the shortest one.
-const STEADY: u32 = 5;
+/// Interval of decisions alone, as a multiple of the shortest one.
+const STEADY_FACTOR: u32 = 5;
 
-/// Decisions that are published after the shortest interval. Devices keep 1,024 unsettled answers in memory by default.
-const MANY: u64 = 64;
+/// Unpublished decisions at which the shortest interval holds. Devices keep 1,024 unsettled answers in memory by default.
+const MANY_DECISIONS: u64 = 64;
 
 /// Account as last published, and its time.
 #[derive(Debug)]
 pub(crate) struct SettledSchedule {
     /// Shortest time between two publications.
-    every: Duration,
+    interval: Duration,
     account: Settled,
     /// `None` before the first publication on a connection.
     published: Option<Instant>,
 }
 
 impl SettledSchedule {
-    pub(crate) fn new(every: Duration) -> Self {
-        Self { every, account: Settled::default(), published: None }
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, account: Settled::default(), published: None }
     }
 
     /// Makes the next publication due at once: the broker may have lost the retained one.
     pub(crate) fn restart(&mut self) {
-        *self = Self::new(self.every);
+        *self = Self::new(self.interval);
     }
 
     /// Notes an attempt to publish; `account` is what the link took.
-    pub(crate) fn attempted(&mut self, now: Instant, account: Option<Settled>) {
+    pub(crate) fn note_attempt(&mut self, now: Instant, account: Option<Settled>) {
         self.published = Some(now);
         if let Some(account) = account {
             self.account = account;
         }
     }
 
-    /// Time of the next publication: `None` while there is nothing new. `late`: closed samples of late messages that no notice has named.
-    pub(crate) fn due(&self, now: Instant, account: &Settled, late: usize) -> Option<Instant> {
+    /// Time of the next publication; `None` while there is nothing new. `others` is the number of late samples, and of
+    /// other news, that no notice has named yet.
+    pub(crate) fn due(&self, now: Instant, account: &Settled, others: usize) -> Option<Instant> {
         let Some(published) = self.published else { return Some(now) };
-        if *account == self.account && late == 0 {
+        if *account == self.account && others == 0 {
             return None;
         }
-        let has_news = late > 0
+        let has_news = others > 0
             || account.dropped != self.account.dropped
-            || account.decided.saturating_sub(self.account.decided) >= MANY;
-        Some(published + if has_news { self.every } else { STEADY * self.every })
+            || account.decided.saturating_sub(self.account.decided) >= MANY_DECISIONS;
+        Some(published + if has_news { self.interval } else { STEADY_FACTOR * self.interval })
     }
 }
 
@@ -66,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    const EVERY: Duration = Duration::from_millis(100);
+    const INTERVAL: Duration = Duration::from_millis(100);
 
     fn account(decided: u64, shed: u64) -> Settled {
         let dropped = (shed > 0).then_some((Dropped::Shed, shed)).into_iter().collect();
@@ -75,16 +76,16 @@ mod tests {
 
     /// Time from a publication of this account until that of the other one.
     fn wait(from: &Settled, to: &Settled, late: usize) -> Option<Duration> {
-        let (mut schedule, now) = (SettledSchedule::new(EVERY), Instant::now());
-        schedule.attempted(now, Some(from.clone()));
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
+        schedule.note_attempt(now, Some(from.clone()));
         schedule.due(now, to, late).map(|due| due - now)
     }
 
     #[test]
     fn the_first_account_of_a_connection_is_published_at_once() {
-        let (mut schedule, now) = (SettledSchedule::new(EVERY), Instant::now());
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
         assert_eq!(schedule.due(now, &account(0, 0), 0), Some(now));
-        schedule.attempted(now, Some(account(0, 0)));
+        schedule.note_attempt(now, Some(account(0, 0)));
         assert_eq!(schedule.due(now, &account(0, 0), 0), None);
         schedule.restart();
         assert_eq!(schedule.due(now, &account(0, 0), 0), Some(now));
@@ -93,17 +94,21 @@ mod tests {
     #[test]
     fn steady_decisions_are_published_rarely_and_news_soon() {
         let before = account(5, 1);
-        assert_eq!(wait(&before, &account(6, 1), 0), Some(STEADY * EVERY));
-        assert_eq!(wait(&before, &account(5 + MANY - 1, 1), 0), Some(STEADY * EVERY));
-        assert_eq!(wait(&before, &account(5 + MANY, 1), 0), Some(EVERY), "devices hold many answers");
-        assert_eq!(wait(&before, &account(5, 2), 0), Some(EVERY), "a drop");
-        assert_eq!(wait(&before, &before, 1), Some(EVERY), "a device waits for its late sample");
+        assert_eq!(wait(&before, &account(6, 1), 0), Some(STEADY_FACTOR * INTERVAL));
+        assert_eq!(wait(&before, &account(5 + MANY_DECISIONS - 1, 1), 0), Some(STEADY_FACTOR * INTERVAL));
+        assert_eq!(
+            wait(&before, &account(5 + MANY_DECISIONS, 1), 0),
+            Some(INTERVAL),
+            "devices hold many answers"
+        );
+        assert_eq!(wait(&before, &account(5, 2), 0), Some(INTERVAL), "a drop");
+        assert_eq!(wait(&before, &before, 1), Some(INTERVAL), "a device waits for its late sample");
     }
 
     #[test]
     fn what_the_link_refused_stays_new() {
-        let (mut schedule, now) = (SettledSchedule::new(EVERY), Instant::now());
-        schedule.attempted(now, None);
-        assert_eq!(schedule.due(now, &account(1, 0), 0), Some(now + STEADY * EVERY));
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
+        schedule.note_attempt(now, None);
+        assert_eq!(schedule.due(now, &account(1, 0), 0), Some(now + STEADY_FACTOR * INTERVAL));
     }
 }

@@ -1,7 +1,7 @@
 //! The status of a group, as JSON.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use headwater_protocol::{DeviceId, Slot};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::aggregator::GroupReport;
 use crate::config::{GroupConfig, Role};
-use crate::device_watch::DeviceStatus;
+use crate::device_watch::ReportedDevice;
 use crate::report::{BrokerLink, EdgeReport, LeadState, LeaderReport};
 
 /// A group of this process, as the status shows it.
@@ -21,12 +21,20 @@ pub(crate) struct WatchedGroup {
     edge: Option<String>,
     networks: Vec<String>,
     journal: Option<PathBuf>,
-    read: Arc<dyn Fn() -> GroupReport + Send + Sync>,
+    /// Reads the counts; `None` for a group that did not start.
+    read: Option<Arc<dyn Fn() -> GroupReport + Send + Sync>>,
+    /// Why the group failed; empty while it has not.
+    failure: Arc<OnceLock<String>>,
 }
 
 impl WatchedGroup {
     /// A group whose counts `read` gives.
     pub(crate) fn new(config: &GroupConfig, read: impl Fn() -> GroupReport + Send + Sync + 'static) -> Self {
+        Self { read: Some(Arc::new(read)), ..Self::not_started(config) }
+    }
+
+    /// A group without counts.
+    pub(crate) fn not_started(config: &GroupConfig) -> Self {
         let edge = match &config.role {
             Role::Leader { .. } => None,
             Role::Edge { id, .. } => Some(id.to_string()),
@@ -42,30 +50,40 @@ impl WatchedGroup {
                 .map(|(_, bundle)| bundle.network_id().to_string())
                 .collect(),
             journal: config.journal.as_ref().map(|journal| journal.path.clone()),
-            read: Arc::new(read),
+            read: None,
+            failure: Arc::default(),
         }
     }
 
-    /// Counts of the group.
-    pub(crate) fn report(&self) -> GroupReport {
-        (self.read)()
+    /// Counts of the group; `None` if it did not start.
+    pub(crate) fn report(&self) -> Option<GroupReport> {
+        self.read.as_ref().map(|read| read())
+    }
+
+    /// Says that the group has failed. The first reason stays.
+    pub(crate) fn fail(&self, reason: String) {
+        self.failure.get_or_init(|| reason);
     }
 
     /// State and counts as JSON.
     pub(crate) fn status(&self) -> Value {
-        let (role, own) = match self.report() {
-            GroupReport::Leader(report) => ("leader", self.leader_status(&report)),
-            GroupReport::Edge(report) => ("edge", edge_status(&report)),
-        };
+        let own = self.report().map(|report| match report {
+            GroupReport::Leader(report) => self.leader_status(&report),
+            GroupReport::Edge(report) => edge_status(&report),
+        });
         let mut status = json!({
             "site": self.site,
             "group": self.group,
-            "role": role,
+            "role": if self.edge.is_some() { "edge" } else { "leader" },
             "edge": self.edge,
             "networks": self.networks,
         });
-        if let (Value::Object(fields), Value::Object(own)) = (&mut status, own) {
+        if let (Value::Object(fields), Some(Value::Object(own))) = (&mut status, own) {
             fields.extend(own);
+        }
+        // The counts of a failed group are its last ones; its state is not.
+        if let Some(reason) = self.failure.get() {
+            (status["state"], status["reason"]) = ("failed".into(), reason.as_str().into());
         }
         status
     }
@@ -125,12 +143,12 @@ fn edge_status(report: &EdgeReport) -> Value {
     })
 }
 
-fn device_status(now: Instant, id: &DeviceId, device: &DeviceStatus) -> Value {
+fn device_status(now: Instant, id: &DeviceId, device: &ReportedDevice) -> Value {
     let seconds = |at: Instant| (now.saturating_duration_since(at).as_secs_f64() * 1000.0).round() / 1000.0;
     json!({
         "name": id,
         "slot": device.slot,
-        "state": device.condition.name(),
+        "state": device.state.name(),
         "since_s": seconds(device.since),
         "last_message_s": seconds(device.heard),
         "reason": Some(&device.reason).filter(|reason| !reason.is_empty()),

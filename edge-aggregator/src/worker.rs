@@ -10,7 +10,7 @@ use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{Dropped, Form, LeaderClaim, encode_request};
+use headwater_protocol::{Dropped, Form, LeaderClaim, SettledNotice, encode_request};
 use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -20,12 +20,13 @@ use crate::aggregator::AggregatorError;
 use crate::claim::HeldClaim;
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
-use crate::device_watch::DeviceWatch;
+use crate::device_watch::{CheckInputs, DeviceWatch};
 use crate::edge::{EdgeReply, LocalEdges};
 use crate::inbox::Inbox;
 use crate::journal::{Flush, Journal, RoomChange};
+use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::outbox::Outbox;
-use crate::policy::{PolicyUpdates, next_policy};
+use crate::refused_devices::RefusedDevices;
 use crate::report::LeaderReport;
 use crate::settled_schedule::SettledSchedule;
 
@@ -43,6 +44,7 @@ pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
     pub(crate) policy_updates: Option<PolicyUpdates>,
+    pub(crate) device_updates: Option<DeviceUpdates>,
     pub(crate) clock: Clock,
     pub(crate) device_watch: DeviceWatch,
     pub(crate) work_loop: WorkLoop,
@@ -52,6 +54,7 @@ pub(crate) struct Worker {
     pub(crate) claim: HeldClaim,
     pub(crate) cloud: CloudClient,
     pub(crate) journal: Journal,
+    pub(crate) refused: RefusedDevices,
     pub(crate) settled: SettledSchedule,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<LeaderReport>>,
@@ -86,6 +89,7 @@ impl Worker {
         self.handle(Instant::now(), Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
+        self.take_devices(Instant::now());
         // The recovery from the journal may have left actions.
         self.act(Instant::now()).await;
         self.follow_room(Instant::now());
@@ -140,12 +144,13 @@ impl Worker {
             let timer = self.next_timer();
             let takes_messages = self.actions.len() < MAX_WAITING_ACTIONS;
             let (mut reply, mut edge_reply) = (None, None);
-            self.work_loop.waits();
+            self.work_loop.end_round();
             tokio::select! {
                 biased;
                 () = &mut stop => return End::Requested,
                 // Before the messages: samples that they open are decided under the new policy.
-                () = next_policy(&mut self.policy_updates) => self.take_policy(),
+                () = next_update(&mut self.policy_updates) => self.take_policy(),
+                () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
                 taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
                 },
@@ -153,7 +158,7 @@ impl Worker {
                 first = self.edges.next() => edge_reply = Some(first),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
-            self.work_loop.works();
+            self.work_loop.begin_round();
             // Every round reads every source, so that no source can starve another.
             let now = Instant::now();
             self.inbox.devices.set_now(now);
@@ -163,6 +168,7 @@ impl Worker {
             }
             self.renew(now);
             self.watch_devices(now);
+            self.clear_births();
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -189,12 +195,38 @@ impl Worker {
         self.leader.set_policy(policy, id);
     }
 
+    /// Takes the newest names of the group's devices.
+    fn take_devices(&mut self, now: Instant) {
+        let Some(updates) = &mut self.device_updates else { return };
+        let devices = updates.borrow_and_update().clone();
+        self.inbox.devices.set_now(now);
+        let at = self.clock.now(now);
+        let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
+        self.inbox.set_owners(devices, |generation, event| {
+            edges.handle_leader_event(at.since_start, generation, &event);
+            leader.handle(at, generation, event, actions);
+        });
+    }
+
+    /// Clears the retained births of devices that the setting `devices` does not name. A birth that the link does not take waits.
+    fn clear_births(&mut self) {
+        let mut births = self.inbox.devices.take_births_to_clear();
+        births.retain(|device| {
+            let is_cleared = self.outbox.clear_birth(device);
+            if is_cleared {
+                info!(%device, "clearing the retained birth: the setting `devices` does not name this device");
+            }
+            !is_cleared
+        });
+        self.inbox.devices.clear_later(births);
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
         let leader = leader.map(|at| self.clock.instant(at));
         let settled = self.settled_due(Instant::now()).filter(|_| self.actions.is_empty());
         let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
-        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_look()];
+        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
         let others = [self.claim.timer(), self.journal.next_try()].into_iter().chain(devices);
         [leader, settled, retry].into_iter().chain(others).flatten().min()
     }
@@ -222,7 +254,8 @@ impl Worker {
                     self.leader.begin_notices();
                 }
             }
-            Incoming::Message { topic, payload, .. } => {
+            Incoming::Message { topic, payload, retain } => {
+                self.inbox.devices.set_retained(retain);
                 let at = self.clock.now(now);
                 let near = self.leader.near_id(at.wall_ms);
                 let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
@@ -234,23 +267,30 @@ impl Worker {
             Incoming::Refused { topic, reason } => self.outbox.refused(now, &topic, &reason),
             Incoming::Connected => {
                 self.claim.connected(now);
+                self.device_watch.connected(now);
+                self.inbox.devices.connected();
                 self.handle(now, Event::Connected);
             }
             Incoming::Disconnected { reason } => {
                 debug!(reason, "results wait for the broker");
                 self.claim.disconnected();
+                self.device_watch.disconnected();
+                self.inbox.devices.set_now(now);
+                self.inbox.devices.disconnected();
                 self.outbox.close(now);
                 self.handle(now, Event::Disconnected);
             }
         }
     }
 
-    /// Looks at the condition of each device.
+    /// Checks the state of each device.
     fn watch_devices(&mut self, now: Instant) {
-        let devices = self.device_watch.look(now, self.clock, &self.leader, &self.inbox.devices);
-        if let Some(devices) = devices.filter(|devices| **devices != lock(&self.report).devices) {
-            let devices = devices.clone();
-            self.with_report(|report| report.devices = devices);
+        if self.device_watch.is_due(now) {
+            let (clock, leader, registry) = (self.clock, &self.leader, &self.inbox.devices);
+            let inputs = CheckInputs { now, clock, leader, registry };
+            let devices = &mut lock(&self.report).devices;
+            self.device_watch.check(inputs, devices);
+            self.refused.update(devices);
         }
     }
 
@@ -391,7 +431,8 @@ impl Worker {
 
     /// Time of the next publication of the settled samples; `None` while there is nothing new.
     fn settled_due(&self, now: Instant) -> Option<Instant> {
-        self.settled.due(now, self.leader.settled(), self.leader.unpublished_late())
+        let news = self.leader.unpublished_late() + usize::from(self.refused.has_news());
+        self.settled.due(now, self.leader.settled(), news)
     }
 
     fn publish_settled(&mut self, now: Instant) {
@@ -399,13 +440,14 @@ impl Worker {
         if self.settled_due(now).is_none_or(|due| due > now) || !self.actions.is_empty() {
             return;
         }
-        let notice = self.leader.notice();
+        let notice = SettledNotice { refused: self.refused.named(), ..self.leader.notice() };
         // Without a broker the link refuses the message. The next connection publishes the samples again.
         let account = self.outbox.settled(&notice).then(|| {
             self.leader.notice_published(&notice);
+            self.refused.note_published(&notice);
             notice.account
         });
-        self.settled.attempted(now, account);
+        self.settled.note_attempt(now, account);
     }
 
     fn with_report(&self, update: impl FnOnce(&mut LeaderReport)) {

@@ -338,7 +338,7 @@ fn a_check_of_the_configuration_names_what_the_start_refuses() {
             bundle.clone() + "broker.user = \"gate\"\nbroker.password_file = \"none\"\n",
             "broker.password_file: none: ",
         ),
-        (bundle.clone() + "tls.authority_file = \"none\"\n", "tls: none: "),
+        (bundle.clone() + "tls.authority_file = \"none\"\n", "tls.authority_file: none: "),
         (bundle.clone() + "cloud.key_file = \"none\"\n", "cloud.key_file: none: "),
         (table("role = \"edge\"\nedge = 0\n"), "group[0].edge: expected one of the 0 edges of network "),
     ] {

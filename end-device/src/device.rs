@@ -88,6 +88,7 @@ impl Device {
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(config.options.grace_ms);
         let agent = Agent {
+            device: config.id.clone(),
             slot: config.slot,
             source,
             frame_ids,

@@ -33,6 +33,7 @@ pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
 pub use engine::ChosenEngine;
 pub use error::DeviceError;
+pub use link_setup::subscriptions;
 pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{
     CaptureWord, DeviceOptions, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings,

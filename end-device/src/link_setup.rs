@@ -2,10 +2,10 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use headwater_link::{LinkConfig, QoS, RetainedMessage};
+use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
-    Birth, Boot, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Status, Topic,
-    Topics,
+    Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Status,
+    Topic, Topics,
 };
 
 use crate::capture_clock::sample_at;
@@ -43,6 +43,21 @@ impl DeviceTopics {
     }
 }
 
+/// Subscriptions of a device, in their order. It reads its own status and birth: another device may have its name.
+pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Vec<Subscription> {
+    let own = |leaf| (topics.device(device, leaf), QoS::AtLeastOnce);
+    let mut filters = vec![
+        (topics.name(&Topic::Request), QoS::AtLeastOnce),
+        (topics.name(&Topic::Settled), QoS::AtMostOnce),
+        own(DeviceTopic::Status),
+        own(DeviceTopic::Birth),
+    ];
+    if capture == Capture::Trigger {
+        filters.push((topics.name(&Topic::Trigger), QoS::AtLeastOnce));
+    }
+    filters.into_iter().map(|(filter, qos)| Subscription { filter, qos }).collect()
+}
+
 /// The connection of a device, and its messages that the broker keeps.
 pub(crate) struct LinkSetup {
     pub(crate) link: LinkConfig,
@@ -70,14 +85,8 @@ pub(crate) fn link_config(
     // Nobody who may connect can guess the id and end this connection by it.
     let random = RandomState::new().build_hasher().finish() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", config.site, config.group, config.id);
-    let mut link = LinkConfig::new(config.broker.clone(), client_id)
-        .subscribe(&topics.request, QoS::AtLeastOnce)
-        .subscribe(&topics.settled, QoS::AtMostOnce)
-        .subscribe(&topics.status, QoS::AtLeastOnce)
-        .subscribe(&topics.birth, QoS::AtLeastOnce);
-    if config.capture == Capture::Trigger {
-        link = link.subscribe(&topics.trigger, QoS::AtLeastOnce);
-    }
+    let mut link = LinkConfig::new(config.broker.clone(), client_id);
+    link.subscriptions = subscriptions(&Topics::new(&config.site, &config.group), &config.id, config.capture);
     // Birth comes before the status, so that a reader of the status knows the device.
     let (birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
     let presence = PresenceWatch::new(birth.payload.clone(), up.payload.clone());

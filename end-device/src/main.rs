@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedSettings};
-use headwater_inference::policy::{LivePolicy, Reread};
+use headwater_inference::policy::LivePolicy;
 use headwater_settings::{Sources, Stop, checked_live, print_result};
 use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, print_error, stop_signal};
+use tokio::runtime::Builder;
 use tracing::{info, warn};
 
 /// Name of this program in messages.
@@ -17,6 +18,18 @@ const PROGRAM: &str = "headwater-device";
 const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // Until then SIGHUP ends the process.
+    let started = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        let reloads = {
+            let _context = runtime.enter();
+            ReloadSignal::new()?
+        };
+        Ok((runtime, reloads))
+    });
+    let (runtime, reloads) = match started {
+        Ok(started) => started,
+        Err(error) => return fail(1, &error.into()),
+    };
     let loaded = match DeviceSettings::load(Sources::of_process()) {
         Ok(loaded) => loaded,
         Err(stop) => return stop.print(PROGRAM),
@@ -41,7 +54,10 @@ fn main() -> ExitCode {
     if let Err(error) = settings.config() {
         return fail(BAD_USAGE, &error.into());
     }
-    match run(settings) {
+    let ran = runtime.block_on(run(settings, reloads));
+    // A file system that hangs would keep its reader for ever.
+    runtime.shutdown_background();
+    match ran {
         Ok((report, ended)) => {
             let printed = match settings.json {
                 true => print_result(PROGRAM, &format!("{}\n", serde_json::json!(report))),
@@ -59,29 +75,41 @@ fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Reads the policy file again, and logs the result in one line.
-fn reload_policy(policy: &mut LivePolicy, device: &DeviceHandle) {
-    let reread = policy.read_again();
+/// Reads the policy file again, off the async thread, and logs the result in one line. Returns the policy, and whether another request
+/// came meanwhile.
+async fn reload_policy(
+    mut policy: LivePolicy,
+    device: &DeviceHandle,
+    reloads: &mut ReloadSignal,
+) -> anyhow::Result<(LivePolicy, bool)> {
+    let mut read = tokio::task::spawn_blocking(move || (policy.read_again(), policy));
+    let mut is_requested = false;
+    let read = loop {
+        tokio::select! {
+            biased;
+            read = &mut read => break read,
+            () = reloads.next() => {
+                is_requested = true;
+                warn!("SIGHUP: the file of the request before is still being read; it is read again afterwards");
+            }
+        }
+    };
+    let (reread, policy) = read.context("reading the policy again")?;
     let (present, id) = policy.in_effect();
-    match reread {
-        Reread::NoFile => info!("SIGHUP: the device has no policy file (`policy`), so its policy stays"),
-        Reread::Unchanged => info!(policy = %id, "SIGHUP: the policy is unchanged"),
-        Reread::Refused(mistake) => {
-            warn!(policy = %id, %mistake, "SIGHUP: the policy file is refused, and the earlier policy stays");
-        }
-        Reread::Changed { from, differences } => {
-            let changes = differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match reread.earlier() {
+        Some(from) => {
             device.set_policy(present, *id);
-            info!(%from, policy = %id, changes, "SIGHUP: another policy holds for samples answered from now on");
+            info!(%from, policy = %id, "SIGHUP: {reread}");
         }
+        None if reread.is_refused() => warn!(policy = %id, "SIGHUP: {reread}"),
+        None => info!(policy = %id, "SIGHUP: {reread}"),
     }
+    Ok((policy, is_requested))
 }
 
 /// Runs the device. One thread handles messages; the section has its own.
-#[tokio::main(flavor = "current_thread")]
-async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)> {
+async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Result<(DeviceReport, Ended)> {
     let stop = stop_signal().context("waiting for a signal")?;
-    let mut reloads = ReloadSignal::new().context("waiting for a signal")?;
     let opened = settings.open()?;
     let mut policy = opened.live_policy(settings);
     let OpenedSettings { config, bundle, source } = opened;
@@ -95,18 +123,24 @@ async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)>
         "admin.listen: this build of the agent has no admin listener (it was made without the feature `admin`)"
     );
     let manager = ServiceManager::of_process();
-    let signs_of_life = manager.ready(device.health());
+    let watchdog_task = manager.ready(device.health());
     let mut stop = std::pin::pin!(stop);
+    // Whether a request came while the file was read.
+    let mut is_requested = false;
     let ended = loop {
         tokio::select! {
             () = &mut stop => break Ended::Stopped,
             ended = device.ended() => break ended,
-            () = reloads.next() => {
-                manager.reloading();
-                reload_policy(&mut policy, &device);
-                manager.reloaded();
-            }
+            () = reloads.next(), if !is_requested => {}
+            () = std::future::ready(()), if is_requested => {}
         }
+        manager.reloading();
+        tokio::select! {
+            // A file system that hangs must not keep the process from its end.
+            () = &mut stop => break Ended::Stopped,
+            reloaded = reload_policy(policy, &device, &mut reloads) => (policy, is_requested) = reloaded?,
+        }
+        manager.reloaded();
     };
     if ended == Ended::Model {
         bail!("the model thread ended");
@@ -114,6 +148,6 @@ async fn run(settings: &DeviceSettings) -> anyhow::Result<(DeviceReport, Ended)>
     tracing::info!("stopping");
     manager.stopping();
     let report = device.shutdown().await;
-    drop(signs_of_life);
+    drop(watchdog_task);
     Ok((report, ended))
 }

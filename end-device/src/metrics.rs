@@ -9,6 +9,7 @@ use headwater_transport::tls::CertificateState;
 use crate::device::DeviceHandle;
 use crate::error::DeviceError;
 use crate::report::DeviceCounts;
+use crate::spool::GiveUpReason;
 
 type Metric = ReportMetric<DeviceCounts>;
 
@@ -16,7 +17,7 @@ type Metric = ReportMetric<DeviceCounts>;
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// Metrics of the report, whose fields explain them.
-const METRICS: [Metric; 28] = [
+const METRICS: [Metric; 30] = [
     Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
     Metric::counter(
         "headwater_device_captures_missed_total",
@@ -25,7 +26,16 @@ const METRICS: [Metric; 28] = [
     ),
     Metric::counter("headwater_device_clock_steps_total", "Steps of the wall clock.", |r| r.clock_steps),
     Metric::counter("headwater_device_triggers_repeated_total", "Repeated triggers.", |r| r.repeated),
-    Metric::counter("headwater_device_triggers_backwards_total", "Triggers refused.", |r| r.backwards),
+    Metric::counter(
+        "headwater_device_triggers_backwards_total",
+        "Triggers refused because their id is below the newest one.",
+        |r| r.backwards,
+    ),
+    Metric::counter(
+        "headwater_device_triggers_implausible_total",
+        "Triggers refused because their id is too far from the newest one.",
+        |r| r.implausible,
+    ),
     Metric::counter("headwater_device_source_frames_total", "Frames from the source.", |r| r.source_frames),
     Metric::counter("headwater_device_broken_frames_total", "Samples of broken frames.", |r| r.broken_frames),
     Metric::counter("headwater_device_views_shed_total", "Views shed by a full queue.", |r| r.shed),
@@ -55,6 +65,9 @@ const METRICS: [Metric; 28] = [
         r.wire_received
     }),
     Metric::counter("headwater_device_connections_total", "Connections to the broker.", |r| r.connected),
+    Metric::gauge("headwater_device_refused", "1 while the leader refuses the device.", |r| {
+        r.is_refused.into()
+    }),
     Metric::gauge("headwater_device_memory_samples", "Unsettled samples in memory.", |r| r.kept_samples),
     Metric::gauge("headwater_device_spool_samples", "Unsettled samples in the spool.", |r| r.spooled),
     Metric::gauge("headwater_device_spool_bytes", "Bytes of the spool.", |r| r.spool_bytes),
@@ -78,7 +91,8 @@ const METRICS: [Metric; 28] = [
     }),
     Metric::counters("headwater_device_samples_given_up_total", "Samples given up.", "reason", |r| {
         values(&r.given_up, |n| *n)
-    }),
+    })
+    .from_zero(&GiveUpReason::LABELS),
 ];
 
 fn values<T>(counts: &BTreeMap<&'static str, T>, read: fn(&T) -> u64) -> Vec<(String, u64)> {
@@ -136,7 +150,10 @@ mod tests {
         headwater_telemetry::testing::check_metrics(&text);
         for line in [
             "headwater_device_captures_missed_total{device=\"cam-0\"} 3",
+            "headwater_device_triggers_implausible_total{device=\"cam-0\"} 0",
             "headwater_device_frame_faults_total{device=\"cam-0\",fault=\"cut\"} 1",
+            // An alert on the increase sees the first one only after a 0.
+            "headwater_device_samples_given_up_total{device=\"cam-0\",reason=\"disk_full\"} 0",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

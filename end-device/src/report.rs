@@ -37,6 +37,8 @@ pub struct DeviceCounts {
     pub repeated: u64,
     /// Refused triggers for a sample before the newest one.
     pub backwards: u64,
+    /// Refused triggers for a sample too far from the newest one, either way.
+    pub implausible: u64,
     /// Frames of a source other than an archive.
     pub source_frames: u64,
     /// Missing frames of such a source, by kind: `broken`, `cut`, `stale`, ...
@@ -80,6 +82,8 @@ pub struct DeviceCounts {
     pub wire_received: u64,
     /// Successful connections.
     pub connected: u64,
+    /// Whether the leader refuses the device now, by its latest notice.
+    pub is_refused: bool,
 }
 
 /// Messages of one kind.
@@ -129,13 +133,15 @@ pub(crate) struct SharedReport {
     latest: Arc<Mutex<Latest>>,
 }
 
-/// When the device last did something; `None` before the first time.
-#[derive(Clone, Copy, Debug, Default)]
+/// The latest of what is told by its newest value: times are `None` before the first.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Latest {
     /// A sample was captured.
     pub(crate) capture: Option<Instant>,
     /// A notice of the leader was read.
     pub(crate) notice: Option<Instant>,
+    /// Why the leader refuses the device, by its latest notice; `None` where it does not.
+    pub(crate) refusal: Option<String>,
 }
 
 impl SharedReport {

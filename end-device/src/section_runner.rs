@@ -163,12 +163,12 @@ fn run(
     (results, work_loop): (&mpsc::Sender<JobResult>, &WorkLoop),
 ) {
     while let Some(Job { sample, captured_us, view }) = queue.next() {
-        work_loop.works();
+        work_loop.begin_round();
         let output = output(&mut section, &view);
         if results.blocking_send(JobResult { sample, captured_us, output }).is_err() {
             return;
         }
-        work_loop.waits();
+        work_loop.end_round();
     }
 }
 

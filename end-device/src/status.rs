@@ -46,12 +46,15 @@ impl Health for DeviceStatus {
 
     fn unready_reason(&self) -> Option<String> {
         let hanging = self.work_loops.hanging();
-        hanging.or_else(|| self.broker_failure().map(|reason| format!("broker {}: {reason}", self.broker)))
+        let broker = || self.broker_failure().map(|reason| format!("broker {}: {reason}", self.broker));
+        let refusal = || self.report.latest().refusal.clone();
+        let refused = || refusal().map(|reason| format!("the leader refuses this device: {reason}"));
+        hanging.or_else(broker).or_else(refused)
     }
 
     fn status(&self) -> Map<String, Value> {
         let counts = self.report.with_link(&self.link);
-        let latest = *self.report.latest();
+        let latest = self.report.latest().clone();
         let certificate = self.identity.as_ref().and_then(ClientIdentity::certificate_state);
         let status = json!({
             "device": self.device,
@@ -66,7 +69,7 @@ impl Health for DeviceStatus {
                 "reason": self.broker_failure(),
                 "connections": counts.connected,
             },
-            "leader": {"last_notice_s": seconds_since(latest.notice)},
+            "leader": {"last_notice_s": seconds_since(latest.notice), "refusal": latest.refusal},
             "source": {
                 "frames": counts.source_frames,
                 "faults": counts.frame_faults,

@@ -280,7 +280,7 @@ mod tests {
             account: Settled { highest: SampleId(highest), ..Settled::default() },
             since: since.map(SampleId),
             late: late.iter().map(|id| SampleId(*id)).collect(),
-            closed: None,
+            ..SettledNotice::default()
         }
     }
 

@@ -12,8 +12,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, Numbering, PolicyId,
-    SampleId, Slot, Status, Topic,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, Numbering,
+    PolicyId, SampleId, SettledNotice, Slot, Status, Topic,
 };
 use support::{
     Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
@@ -214,6 +214,26 @@ async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
     leader.publishes(&Topic::Settled, notice.to_vec());
     support::until(&device, |report| report.counts.kept_samples == 0).await;
     assert_eq!(device.report().counts.faults, [].into());
+}
+
+#[tokio::test]
+async fn a_device_knows_that_its_leader_refuses_it_until_the_leader_takes_it() {
+    let leader = Leader::of("refused").await;
+    let device = started(config("refused", 0)).await;
+    let name = device.report().device;
+    let notice = |refused: &[(&str, &str)]| {
+        let refused = refused.iter().map(|(id, reason)| (DeviceId::new(*id).unwrap(), (*reason).to_owned()));
+        SettledNotice { refused: refused.collect(), ..SettledNotice::default() }
+    };
+    for (refused, expected) in [
+        (notice(&[("cam-9", "of another")]), false),
+        (notice(&[("cam-9", "of another"), (name.as_str(), "slot 0 is that of cam-1")]), true),
+        (notice(&[]), false),
+    ] {
+        leader.publishes(&Topic::Settled, serde_json::to_vec(&refused).unwrap());
+        support::until(&device, |report| report.counts.is_refused == expected).await;
+    }
+    device.shutdown().await;
 }
 
 #[tokio::test]

@@ -309,6 +309,19 @@ async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
 }
 
 #[tokio::test]
+async fn one_trigger_with_a_huge_id_is_refused_and_the_next_ones_are_captured() {
+    let mut leader = Leader::of("implausible").await;
+    let device = support::started(config("implausible", 0)).await;
+    for sample in [10, u64::MAX, 1 << 40, 11] {
+        leader.triggers(sample);
+    }
+    assert_eq!(leader.answer().await.message().header.sample_low, 10);
+    assert_eq!(leader.answer().await.message().header.sample_low, 11);
+    let counts = device.report().counts;
+    assert_eq!((counts.captured, counts.backwards, counts.implausible), (2, 0, 2));
+}
+
+#[tokio::test]
 async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();

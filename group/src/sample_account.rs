@@ -155,28 +155,10 @@ impl SampleAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Degraded, Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+    use headwater_protocol::{Degraded, testing};
 
     fn decision(sample: u64, class: u16) -> Decision {
-        Decision {
-            schema: headwater_protocol::RESULT_SCHEMA,
-            captured_at: None,
-            captured_by: headwater_protocol::TimeSource::Unknown,
-            left: headwater_protocol::LeaveReason::Sure,
-            exits: Vec::new(),
-            missing: Vec::new(),
-            sample: SampleId(sample),
-            class,
-            label: String::new(),
-            confidence: 0.5,
-            exit: Exit::Local,
-            presence: Presence::missing(2),
-            degraded: vec![Degraded::NoView],
-            network: NetworkId([0; 32]),
-            policy: PolicyId([0; 8]),
-            stages: Stages::default(),
-            bytes: HopBytes::default(),
-        }
+        Decision { class, degraded: vec![Degraded::NoView], ..testing::decision(sample) }
     }
 
     fn shed(highest: u64, count: u64) -> Settled {

@@ -61,7 +61,8 @@ fn rules_of(member: &Member) -> Vec<(Access, String)> {
         ]
         .concat(),
         Role::Leader => [
-            all(Write, &["request", "settled", "result", "revision", "leader", "dev/+/cmd"]),
+            // The leader clears the births of devices that the setting `devices` does not name: a revoked device cannot.
+            all(Write, &["request", "settled", "result", "revision", "leader", "dev/+/cmd", "dev/+/birth"]),
             all(Read, &["leader", "settled", "trigger"]),
             all(Read, &["dev/+/status", "dev/+/birth", "dev/+/summary", "dev/+/features", "dev/+/decision"]),
             all(Read, &["edge/+/status", "edge/+/features"]),
@@ -97,6 +98,17 @@ mod tests {
             writes.iter().all(|line| line.starts_with("topic write headwater/v1/hall/gate/dev/cam-0/")),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_birth_is_written_by_its_device_and_by_the_leader_that_clears_it() {
+        let writers = Role::ALL.into_iter().filter(|role| role.has_group()).filter(|role| {
+            let rules = rules_of(&member(*role, "cam-0"));
+            rules.iter().any(|(access, rule)| {
+                matches!(access, Access::Write) && (rule == "dev/+/birth" || rule == "dev/cam-0/birth")
+            })
+        });
+        assert_eq!(writers.collect::<Vec<_>>(), [Role::Device, Role::Leader]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Errors of the authority.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -58,6 +60,18 @@ pub enum EnrollError {
     /// Group or name do not fit the role.
     #[error("{0}")]
     Name(String),
+    /// A choice of the command that cannot work.
+    #[error("{setting}: expected {expected}, found {found:?}; {advice}")]
+    Setting {
+        /// Flag of the command.
+        setting: &'static str,
+        /// Values that work.
+        expected: &'static str,
+        /// Value that was given.
+        found: String,
+        /// The advice.
+        advice: &'static str,
+    },
     /// A certificate or a list cannot be made.
     #[error("{what}: {reason}")]
     Certificate {
@@ -69,11 +83,49 @@ pub enum EnrollError {
 }
 
 impl EnrollError {
+    /// An error of the system. Where access is denied it says whose the file is, and what to do.
+    pub(crate) fn system(path: &Path, error: &io::Error) -> Self {
+        let denied = (error.kind() == io::ErrorKind::PermissionDenied).then(|| denied(path)).flatten();
+        match denied {
+            Some(denied) => Self::file(path, format!("{error}: {denied}")),
+            None => Self::file(path, error),
+        }
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>, reason: impl fmt::Display) -> Self {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
 
     pub(crate) fn certificate(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
         Self::Certificate { what: what.to_string(), reason: reason.to_string() }
+    }
+}
+
+/// Owner of the file, or of the nearest folder above that can be seen, and what another user can do; `None` where no owner is known.
+pub(crate) fn denied(path: &Path) -> Option<String> {
+    let (seen, owner) = path.ancestors().find_map(|path| Some((path, path.metadata().ok()?.uid())))?;
+    // The owner of this process's entry is its user.
+    let user = Path::new("/proc/self").metadata().ok()?.uid();
+    let advice = match owner == user {
+        true => format!("compare its mode and that of its folder: ls -ld {}", seen.display()),
+        false => format!("run the command as that user: sudo -u '#{owner}' headwater ..."),
+    };
+    Some(format!("{} belongs to user {owner}, and this is user {user}; {advice}", seen.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_access_says_whose_the_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = EnrollError::system(&folder.path().join("gate/cam-6"), &denied).to_string();
+        for part in ["gate/cam-6: permission denied: ", "belongs to user ", "and this is user "] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        assert!(!EnrollError::system(folder.path(), &missing).to_string().contains("belongs to"));
     }
 }

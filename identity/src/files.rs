@@ -12,10 +12,12 @@ use crate::error::EnrollError;
 pub(crate) const PUBLIC: u32 = 0o644;
 /// Rights of a key.
 pub(crate) const SECRET: u32 = 0o600;
+/// Largest file of a site that is read: access rules of thousands of members.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Writes a file beside its place and moves it there, so that a reader finds the old content or the new one.
 pub(crate) fn write(path: &Path, content: &str, rights: u32) -> Result<(), EnrollError> {
-    let of = |error: std::io::Error| EnrollError::file(path, error);
+    let of = |error: std::io::Error| EnrollError::system(path, &error);
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     // A file that a killed run left would keep its own rights.
@@ -28,17 +30,29 @@ pub(crate) fn write(path: &Path, content: &str, rights: u32) -> Result<(), Enrol
 /// Makes a folder, readable by its owner alone; one that exists stays as it is.
 pub(crate) fn make_folder(path: &Path) -> Result<(), EnrollError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| EnrollError::file(path, error))
+    made.map_err(|error| EnrollError::system(path, &error))
 }
 
 /// Makes a folder, readable by its owner alone, or takes an empty one.
 pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
     make_folder(path)?;
-    let of = |error: std::io::Error| EnrollError::file(path, error);
+    let of = |error: std::io::Error| EnrollError::system(path, &error);
     if fs::read_dir(path).map_err(of)?.next().is_some() {
         return Err(EnrollError::file(path, "expected a new or an empty folder, found files in it"));
     }
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(of)
+}
+
+/// Removes what a command left in a folder, and the folder too unless `keeps_folder`. What cannot be removed stays.
+pub(crate) fn remove_all(folder: &Path, keeps_folder: bool) {
+    if !keeps_folder {
+        let _ = fs::remove_dir_all(folder);
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    }
 }
 
 /// Longest wait for another program that changes the same site.
@@ -49,7 +63,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until no other program holds the lock; it is held until the file is dropped.
 pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
-    let of = |error: std::io::Error| EnrollError::file(path, error);
+    let of = |error: std::io::Error| EnrollError::system(path, &error);
     let file =
         OpenOptions::new().create(true).write(true).truncate(false).mode(SECRET).open(path).map_err(of)?;
     let until = Instant::now() + LOCK_LIMIT;
@@ -69,5 +83,10 @@ pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, EnrollError> {
-    fs::read_to_string(path).map_err(|error| EnrollError::file(path, error))
+    let of = |reason: String| match reason.contains("os error 13)") {
+        true => EnrollError::system(path, &std::io::ErrorKind::PermissionDenied.into()),
+        false => EnrollError::file(path, reason),
+    };
+    let bytes = headwater_transport::read_bounded(path, MAX_BYTES).map_err(of)?;
+    String::from_utf8(bytes).map_err(|_| of("expected text in UTF-8, found other bytes".into()))
 }

@@ -14,6 +14,7 @@
 mod access;
 mod error;
 mod files;
+mod host;
 mod issue;
 mod member;
 mod mosquitto;
@@ -22,7 +23,7 @@ mod site;
 mod unfinished;
 
 pub use error::EnrollError;
-pub use member::{Member, Role};
+pub use member::{Member, Role, renew_command};
 pub use mosquitto::BrokerOptions;
 pub use signing::{read_signing_key, write_signing_key};
 pub use site::{Issued, Site};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EnrollError;
 
-/// What a member may do.
+/// Rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -62,7 +62,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// Holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it may do.
+    /// Its rights.
     pub role: Role,
     /// Its group; `None` for a role without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +98,11 @@ impl Member {
         }
     }
 
+    /// Command that gives the member a new certificate.
+    pub fn renew_command(&self) -> String {
+        renew_command(self.group.as_ref().map(GroupId::as_str), &self.name)
+    }
+
     /// User name at Mosquitto: the subject of the certificate, last part first.
     pub(crate) fn user(&self, site: &SiteId) -> String {
         let unit = self.group.as_ref().map(|group| format!(",OU={group}")).unwrap_or_default();
@@ -108,6 +113,12 @@ impl Member {
     pub(crate) fn has_subject_of(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name
     }
+}
+
+/// Command that gives the member of a group, or of the site, a new certificate.
+pub fn renew_command(group: Option<&str>, name: &str) -> String {
+    let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
+    format!("headwater enroll renew{group} {name}")
 }
 
 impl fmt::Display for Member {

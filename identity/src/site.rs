@@ -1,7 +1,7 @@
 //! The folder of a site: the authority, what it issued, and the files that follow from it.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{GroupId, SiteId};
@@ -12,7 +12,8 @@ use time::{Duration, OffsetDateTime};
 use crate::access;
 use crate::error::EnrollError;
 use crate::files::{self, PUBLIC, SECRET};
-use crate::issue::{Authority, Revoked, Validity};
+use crate::host::check_hosts;
+use crate::issue::{Authority, Credentials, Revoked, Validity};
 use crate::member::{Member, Role};
 use crate::mosquitto::{self, BrokerOptions};
 use crate::unfinished::Unfinished;
@@ -97,7 +98,27 @@ impl Site {
             let site = read_record(&folder.join(SITE))?.site.to_string();
             return Err(EnrollError::SiteExists { folder: folder.into(), site });
         }
+        // Nothing is written before everything that can be refused was looked at.
+        options.check()?;
+        check_hosts(hosts)?;
+        let was_there = folder.exists();
         files::make_empty_folder(folder)?;
+        let made = Self::create_in(folder, site, hosts, options, days);
+        if made.is_err() {
+            // The folder was new or empty: all of it is of this command.
+            files::remove_all(folder, was_there);
+        }
+        made
+    }
+
+    /// Makes the site in an empty folder.
+    fn create_in(
+        folder: &Path,
+        site: SiteId,
+        hosts: &[String],
+        options: &BrokerOptions,
+        days: u32,
+    ) -> Result<Self, EnrollError> {
         let lock = files::lock(&folder.join(LOCK))?;
         let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
         let serial = serial_after(0);
@@ -126,7 +147,7 @@ impl Site {
     /// [`EnrollError::File`]: no site is there, or its record cannot be read.
     pub fn open(folder: &Path) -> Result<Self, EnrollError> {
         let path = folder.join(SITE);
-        if !path.exists() {
+        if !path.try_exists().map_err(|error| EnrollError::system(&path, &error))? {
             return Err(EnrollError::file(&path, "no site is here; make one with `headwater enroll init`"));
         }
         let lock = files::lock(&folder.join(LOCK))?;
@@ -163,14 +184,19 @@ impl Site {
         &self.folder
     }
 
-    /// Members that are not revoked, each once.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
+    /// The newest certificate of each member that is not revoked, oldest first.
+    pub fn in_force(&self) -> impl Iterator<Item = &Issued> {
         let issued = &self.record.issued;
         let newest = issued.iter().enumerate().filter(|(index, own)| {
             own.revoked.is_none()
                 && !issued[index + 1..].iter().any(|later| later.member.has_subject_of(&own.member))
         });
-        newest.map(|(_, issued)| &issued.member)
+        newest.map(|(_, own)| own)
+    }
+
+    /// Members that are not revoked, each once.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
+        self.in_force().map(|own| &own.member)
     }
 
     /// Folders of all members, revoked ones included.
@@ -223,14 +249,17 @@ impl Site {
                 "{name}: a group and the {other} would have one folder; choose another name"
             )));
         }
+        check_hosts(hosts)?;
         let hosts: BTreeSet<String> = hosts.iter().cloned().collect();
-        if member.role.is_server() == hosts.is_empty() {
-            let expected = if hosts.is_empty() {
-                "host names or addresses (--host)"
-            } else {
-                "no host: it is no server"
-            };
-            return Err(EnrollError::Name(format!("{} {member}: expected {expected}", member.role.name())));
+        match (member.role.is_server(), hosts.is_empty()) {
+            (false, false) => return Err(no_server(&member, &hosts)),
+            (true, true) => {
+                return Err(EnrollError::Name(format!(
+                    "{} {member}: expected host names or addresses by which clients call it, found none; name them with --host",
+                    member.role.name()
+                )));
+            }
+            (true, false) | (false, true) => {}
         }
         self.issue(member, hosts, days)
     }
@@ -247,11 +276,9 @@ impl Site {
             return Err(EnrollError::Revoked(member.to_string()));
         }
         if !hosts.is_empty() && !member.role.is_server() {
-            return Err(EnrollError::Name(format!(
-                "{} {member}: expected no host: it is no server",
-                member.role.name()
-            )));
+            return Err(no_server(&member, hosts));
         }
+        check_hosts(hosts)?;
         let hosts = if hosts.is_empty() { before } else { hosts.iter().cloned().collect() };
         self.issue(member, hosts, days)
     }
@@ -289,16 +316,36 @@ impl Site {
         let validity = self.next_validity(days);
         let credentials = authority.issue(&self.record.site, &member, &hosts, validity)?;
         let folder = self.folder_of(&member);
-        files::make_folder(&folder)?;
-        // The record first: a certificate that was given out can always be revoked.
+        // The folder of a new member, or that of its group where the member is the first.
+        let made = folder.ancestors().take_while(|folder| !folder.exists()).last().map(Path::to_owned);
         let (serial, expires) = (validity.serial, text(validity.expires));
+        // The record first: a certificate that was given out can always be revoked.
         self.record.issued.push(Issued { member, serial, hosts, expires, revoked: None });
-        self.write()?;
-        // The key last: whoever reloads when the key changes finds both.
+        let written = files::make_folder(&folder)
+            .and_then(|()| self.write())
+            .and_then(|()| self.write_member(&folder, &credentials));
+        if let (Err(_), Some(made)) = (&written, made) {
+            self.take_back(&made);
+        }
+        written.map(|()| folder)
+    }
+
+    /// Writes a member's files. The key last: whoever reloads when the key changes finds both.
+    fn write_member(&self, folder: &Path, credentials: &Credentials) -> Result<(), EnrollError> {
         files::write(&folder.join(MEMBER_AUTHORITY), &files::read(&self.folder.join(AUTHORITY))?, PUBLIC)?;
         files::write(&folder.join(CERTIFICATE), &credentials.certificate, PUBLIC)?;
-        files::write(&folder.join(KEY), &credentials.key, SECRET)?;
-        Ok(folder)
+        files::write(&folder.join(KEY), &credentials.key, SECRET)
+    }
+
+    /// Takes back the newest certificate of a new member, which nobody has yet: its folder goes, and then its record.
+    fn take_back(&mut self, made: &Path) {
+        // A certificate whose files stay must stay in the record.
+        if made.exists() && fs::remove_dir_all(made).is_err() {
+            return;
+        }
+        self.record.issued.pop();
+        // Where this fails too, the record may name a member without files: `headwater enroll renew` gives it some.
+        let _ = self.write();
     }
 
     /// Writes the record, and what follows from it: the list of revoked certificates, and the broker's files.
@@ -314,24 +361,18 @@ impl Site {
             .map_err(|error| EnrollError::file(self.folder.join(SITE), error))?;
         files::write(&self.folder.join(SITE), &record, PUBLIC)?;
         files::write(&self.folder.join(REVOKED), &list, PUBLIC)?;
-        let holders = || self.record.issued.iter().filter(|issued| issued.revoked.is_none());
-        let mut users: Vec<&Member> = Vec::new();
-        for Issued { member, .. } in holders() {
-            if !users.iter().any(|user| user.has_subject_of(member)) {
-                users.push(member);
-            }
-        }
         let Record { site, broker_port, broker_address, broker_folder, .. } = &self.record;
         let own = self.folder.join(Role::Broker.name());
         files::make_folder(&own)?;
-        files::write(&own.join("access.rules"), &access::rules(site, users), PUBLIC)?;
+        files::write(&own.join("access.rules"), &access::rules(site, self.holders()), PUBLIC)?;
         let options = BrokerOptions { port: *broker_port, address: broker_address.clone(), folder: None };
         let folder = broker_folder.as_ref().unwrap_or(&own);
         files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC)?;
         files::write(&own.join(REVOKED), &list, PUBLIC)?;
         // A member whose folder was moved to its machine takes the list there.
-        let folders = holders().map(|issued| self.folder_of(&issued.member)).filter(|folder| folder.exists());
-        folders.into_iter().try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC))
+        let mut folders =
+            self.holders().map(|member| self.folder_of(member)).filter(|folder| folder.exists());
+        folders.try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC))
     }
 
     /// The authority, once its key and its certificate are known to belong together: members trust the certificate.
@@ -348,6 +389,15 @@ impl Site {
         let expires = OffsetDateTime::now_utc() + Duration::days(days.into());
         Validity { serial: self.record.serial, expires }
     }
+}
+
+/// The error for hosts of a member that nobody calls.
+fn no_server<'a>(member: &Member, hosts: impl IntoIterator<Item = &'a String>) -> EnrollError {
+    let found = hosts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let role = member.role.name();
+    EnrollError::Name(format!(
+        "{role} {member}: expected no host: it is no server, found {found}; leave --host away"
+    ))
 }
 
 fn read_record(path: &Path) -> Result<Record, EnrollError> {
@@ -377,7 +427,6 @@ fn text(at: OffsetDateTime) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::fs;
 
     use super::*;
 
@@ -428,6 +477,45 @@ mod tests {
             fs::write(own.join(file), right).unwrap();
         }
         own_site.enroll(device("cam-1"), &[], 30).expect("the right pair");
+    }
+
+    #[test]
+    fn a_member_whose_files_cannot_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        let mut site = site(&own);
+        let issued = site.issued().to_vec();
+        // A folder in the place where the rules are written makes their writing fail.
+        let in_the_way = own.join("broker/access.rules.new");
+        fs::create_dir(&in_the_way).unwrap();
+        let (new, other_group) =
+            (device("cam-1"), Member::new(Role::Device, Some("belt".parse().unwrap()), "cam-0").unwrap());
+        for member in [&new, &other_group] {
+            let error = site.enroll(member.clone(), &[], 30).expect_err("refused").to_string();
+            assert!(error.contains("access.rules"), "{error}");
+        }
+        assert!(
+            own.join("gate/cam-0").exists() && !own.join("gate/cam-1").exists() && !own.join("belt").exists()
+        );
+        assert_eq!(site.issued(), issued);
+        drop(site);
+        fs::remove_dir(in_the_way).unwrap();
+        let mut site = Site::open(&own).unwrap();
+        assert_eq!((site.issued(), site.unfinished()), (&issued[..], Vec::new()));
+        site.enroll(new, &[], 30).expect("nothing is in the way");
+    }
+
+    #[test]
+    fn a_site_that_is_refused_leaves_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        let make = |host: &str, options: &BrokerOptions| {
+            Site::create(&own, "hall".parse().unwrap(), &[host.to_owned()], options, 30).map(drop)
+        };
+        let options = BrokerOptions::default();
+        assert!(make("https://broker", &options).is_err() && !own.exists());
+        assert!(make("broker", &BrokerOptions { port: 0, ..options.clone() }).is_err() && !own.exists());
+        make("broker", &options).expect("nothing is in the way");
     }
 
     #[test]

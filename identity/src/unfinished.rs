@@ -1,8 +1,10 @@
 //! Leftovers of interrupted commands in a site's folder.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::denied;
 use crate::site::{CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
 
 /// Something in the folder of a site that is not whole.
@@ -12,7 +14,7 @@ pub struct Unfinished {
     pub path: PathBuf,
     /// The mistake.
     pub reason: String,
-    /// What to do.
+    /// The advice.
     pub advice: String,
 }
 
@@ -22,15 +24,21 @@ impl Site {
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let mut found: Vec<_> = self.check_authority().into_iter().collect();
         let members: Vec<_> = self.holders().map(|member| (self.folder_of(member), member.clone())).collect();
-        for (folder, member) in &members {
+        for (folder, member) in members.iter().filter(|(folder, _)| folder.is_dir()) {
             for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
-                if folder.is_dir() && !folder.join(name).exists() {
-                    let group =
-                        member.group.as_ref().map(|group| format!(" --group {group}")).unwrap_or_default();
+                let is_there = match folder.join(name).try_exists() {
+                    Ok(is_there) => is_there,
+                    // Nothing is known about files of a folder that this user may not look into.
+                    Err(error) => {
+                        found.push(hidden(folder, &error));
+                        break;
+                    }
+                };
+                if !is_there {
                     found.push(Unfinished {
                         path: folder.join(name),
                         reason: "the file is missing".into(),
-                        advice: format!("headwater enroll renew{group} {}", member.name),
+                        advice: member.renew_command(),
                     });
                 }
             }
@@ -68,6 +76,17 @@ impl Site {
     }
 }
 
+/// A folder that this user may not look into.
+fn hidden(folder: &Path, error: &io::Error) -> Unfinished {
+    let denied = denied(folder).unwrap_or_else(|| "run the command as the owner of the folder".into());
+    let (whose, advice) = denied.split_once("; ").unwrap_or(("", &denied));
+    Unfinished {
+        path: folder.to_owned(),
+        reason: format!("its files cannot be looked at: {error}; {whose}"),
+        advice: advice.to_owned(),
+    }
+}
+
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -83,6 +102,17 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use crate::{BrokerOptions, Member, Role};
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_is_no_missing_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = hidden(folder.path(), &io::ErrorKind::PermissionDenied.into());
+        assert!(
+            found.reason.contains("cannot be looked at") && found.reason.contains("belongs to user"),
+            "{found:?}"
+        );
+        assert!(!found.advice.contains("renew"), "{found:?}");
+    }
 
     #[test]
     fn what_an_interrupted_command_left_is_named() {

@@ -38,7 +38,7 @@ impl ExitPolicy {
         }
     }
 
-    /// Threshold for `present` slots as a confidence: a sample leaves from it on.
+    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold.
     pub fn threshold_confidence(&self, present: u32) -> f32 {
         1.0 - self.threshold.at(present).get()
     }

@@ -9,6 +9,7 @@
 mod changes;
 mod live;
 mod values;
+mod waits;
 
 use headwater_protocol::{Exit, PolicyId};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use thiserror::Error;
 pub use changes::{PolicyChanges, PolicyFileError};
 pub use live::{LivePolicy, Reread};
 pub use values::PolicyDifference;
+use waits::WAITS;
 
 /// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -238,13 +240,8 @@ impl Policy {
     /// # Errors
     /// The first broken rule, with its key and value.
     pub fn check(&self) -> Result<(), PolicyError> {
-        for (key, found) in [
-            ("window_ms", self.window_ms),
-            ("features_ms", self.features_ms),
-            ("deadline_ms", self.deadline_ms),
-            ("late_ms", self.late_ms),
-        ] {
-            check_wait(key, found)?;
+        for wait in WAITS {
+            check_wait(wait.key, (wait.value)(self))?;
         }
         if self.deadline_ms < self.window_ms {
             return Err(PolicyError::DeadlineBeforeWindow {

@@ -2,18 +2,32 @@
 
 use std::io;
 
-use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, HandshakeRefused};
-use rumqttc::{ConnectReturnCode as Code, ConnectionError, StateError, mqttbytes};
+use headwater_transport::{BrokerAccess, UnknownHost};
+use rumqttc::{ConnectReturnCode as Code, ConnectionError, DisconnectReasonCode, StateError, mqttbytes};
 use thiserror::Error;
+
+use crate::end_reason;
 
 /// Why the latest attempt to connect failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConnectFailure {
-    /// No broker answered: nothing listens there, the name is unknown, or the answer takes too long.
+    /// The own settings do not allow an attempt.
+    #[error("{0}")]
+    Settings(String),
+    /// The name of the host has no address.
+    #[error("{0}")]
+    UnknownHost(String),
+    /// Nobody listens at the address, or no way leads there; the system's reason.
+    #[error("{0}")]
+    Unreachable(String),
+    /// No answer came in time.
     #[error("{0}")]
     NoAnswer(String),
-    /// The other end takes connections, and then closes them or stops answering.
+    /// The connection ended after its first answer.
+    #[error("{0}")]
+    Ended(String),
+    /// The other end takes connections, and then closes them, stops answering or answers in another protocol.
     #[error("the broker {seen}: {advice}")]
     NoMqtt {
         /// Behaviour of the other end.
@@ -40,7 +54,17 @@ pub enum ConnectFailure {
         /// Whether the broker's access rules do not allow the subscription.
         needs_rights: bool,
     },
-    /// The broker refuses the client until somebody changes something.
+    /// The broker does not know the client, or allows it nothing.
+    #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
+    NotAuthorized {
+        /// Objection of the broker.
+        reason: &'static str,
+        /// Name of the broker's return code.
+        code: String,
+        /// Advice for a person.
+        advice: &'static str,
+    },
+    /// The broker refuses the client for another reason, until somebody changes something.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
     Refused {
         /// Objection of the broker.
@@ -123,12 +147,18 @@ impl ShownIdentity {
 impl ConnectFailure {
     /// Whether possibly no broker runs there.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoAnswer(_))
+        matches!(self, Self::UnknownHost(_) | Self::Unreachable(_) | Self::NoAnswer(_) | Self::Ended(_))
     }
 
     /// Whether the failure lasts until somebody changes something.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::Subscription { .. } | Self::Certificate(_))
+        matches!(
+            self,
+            Self::NotAuthorized { .. }
+                | Self::Refused { .. }
+                | Self::Subscription { .. }
+                | Self::Certificate(_)
+        )
     }
 
     pub(crate) fn of(error: &ConnectionError, attempt: &Attempt) -> Self {
@@ -145,15 +175,51 @@ impl ConnectFailure {
                 advice: "it hangs, or another program listens there; look into its log, or name another port",
             },
             ConnectionError::Timeout(_) => Self::NoAnswer("no answer in time".into()),
-            ConnectionError::Io(error) => Self::NoAnswer(error.to_string()),
-            other => Self::NoAnswer(crate::end_reason::of_error(other)),
+            ConnectionError::Io(error) => Self::of_io(error),
+            error if attempt.progress != Progress::Accepted && is_other_protocol(error) => Self::NoMqtt {
+                seen: "answers in another protocol than MQTT",
+                advice: "another program listens there; correct host and port",
+            },
+            other => Self::Ended(end_reason::of_error(other)),
+        }
+    }
+
+    /// The failure behind an error of the socket that is no close.
+    fn of_io(error: &io::Error) -> Self {
+        let reason = error.to_string();
+        match error.kind() {
+            _ if UnknownHost::is(error) => Self::UnknownHost(reason),
+            io::ErrorKind::TimedOut => Self::NoAnswer(reason),
+            // No authority for TLS, or a host that is no name.
+            io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => Self::Settings(reason),
+            // The handshake of TLS reads bytes that are none of TLS.
+            io::ErrorKind::InvalidData => Self::NoMqtt {
+                seen: "answers without TLS",
+                advice: "it may not speak TLS there (`mqtt://` in place of `mqtts://`), or another program listens there",
+            },
+            _ => Self::Unreachable(reason),
+        }
+    }
+
+    /// The failure behind a DISCONNECT packet that answers the first packets of a client.
+    pub(crate) fn of_disconnect(code: DisconnectReasonCode, shown: ShownIdentity) -> Self {
+        match code {
+            DisconnectReasonCode::NotAuthorized => Self::NotAuthorized {
+                reason: "not authorized",
+                code: format!("{code:?}"),
+                advice: shown.advice(),
+            },
+            DisconnectReasonCode::ServerBusy => Self::Later("it is busy"),
+            code => Self::Ended(end_reason::of_disconnect(code)),
         }
     }
 
     /// The failure behind a connection that the other end closed before its first answer.
     fn closed_at_once(attempt: &Attempt) -> Self {
         let advice = match (attempt.uses_tls, attempt.progress) {
-            (false, _) => "it may expect TLS there (`mqtts://` in place of `mqtt://`)",
+            (false, _) => {
+                "it may expect TLS there (`mqtts://` in place of `mqtt://`), or another program than a broker listens there"
+            }
             (true, Progress::Opening) => "it may not speak TLS there (`mqtt://` in place of `mqtts://`)",
             (true, Progress::Open | Progress::Accepted) => {
                 "it may not admit this client's certificate; the broker's log may say more"
@@ -171,8 +237,13 @@ impl ConnectFailure {
             Code::ServerUnavailable | Code::ServiceUnavailable => return Self::Later("it is not available"),
             Code::ConnectionRateExceeded => return Self::Later("too many clients connect at this moment"),
             Code::QuotaExceeded => return Self::Later("a quota is used up"),
-            Code::BadUserNamePassword => ("bad user name or password", shown.advice()),
-            Code::NotAuthorized => ("not authorized", shown.advice()),
+            Code::BadUserNamePassword | Code::NotAuthorized => {
+                let reason = match code {
+                    Code::BadUserNamePassword => "bad user name or password",
+                    _ => "not authorized",
+                };
+                return Self::NotAuthorized { reason, code: format!("{code:?}"), advice: shown.advice() };
+            }
             Code::Banned => {
                 ("the client is banned", "lift the ban of this client id or address at the broker")
             }
@@ -209,6 +280,20 @@ fn is_close(error: &ConnectionError) -> bool {
     let kinds = [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof];
     matches!(error, ConnectionError::MqttState(StateError::ConnectionAborted))
         || io_error(error).is_some_and(|error| kinds.contains(&error.kind()))
+}
+
+/// Whether the first answer is no packet of MQTT, or not the one that MQTT has there.
+fn is_other_protocol(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::NotConnAck(_) => true,
+        ConnectionError::MqttState(StateError::Deserialization(error)) => {
+            !matches!(error, mqttbytes::Error::Io(_))
+        }
+        ConnectionError::MqttState(
+            StateError::ProtocolViolation(_) | StateError::IncomingPacketTooLarge { .. },
+        ) => true,
+        _ => false,
+    }
 }
 
 /// The error of the socket, wherever in the error it is.
@@ -250,6 +335,23 @@ mod tests {
         check(Code::ServerBusy, false, ["busy", "for now"]);
         check(Code::ServerUnavailable, false, ["not available", "for now"]);
         check(Code::ImplementationSpecificError, true, ["does not accept", "ImplementationSpecificError"]);
+    }
+
+    #[test]
+    fn each_way_to_fail_before_an_answer_is_told_apart() {
+        let of = |kind: io::ErrorKind| {
+            failure(&ConnectionError::Io(kind.into()), Progress::Opening, ShownIdentity::Nobody)
+        };
+        assert!(matches!(of(io::ErrorKind::ConnectionRefused), ConnectFailure::Unreachable(_)));
+        assert!(matches!(of(io::ErrorKind::TimedOut), ConnectFailure::NoAnswer(_)));
+        assert!(matches!(of(io::ErrorKind::Unsupported), ConnectFailure::Settings(_)));
+        let without_tls = of(io::ErrorKind::InvalidData).to_string();
+        assert!(without_tls.contains("`mqtt://` in place"), "{without_tls}");
+        let garbage = StateError::Deserialization(mqttbytes::Error::InvalidProtocol);
+        let other = failure(&ConnectionError::MqttState(garbage), Progress::Open, ShownIdentity::Nobody);
+        assert!(matches!(other, ConnectFailure::NoMqtt { .. }), "{other}");
+        let refused = ConnectFailure::of_disconnect(DisconnectReasonCode::NotAuthorized, ShownIdentity::User);
+        assert!(matches!(refused, ConnectFailure::NotAuthorized { .. }), "{refused}");
     }
 
     #[test]

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use headwater_transport::tls::Certificate;
 use rumqttc::{
-    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, SubAck, SubscribeFilter,
-    SubscribeReasonCode,
+    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, StateError, SubAck,
+    SubscribeFilter, SubscribeReasonCode,
 };
 use tokio::time::timeout;
 
 use crate::config::{LinkConfig, RetainedMessage};
-use crate::end_reason;
 use crate::failure::{Attempt, ConnectFailure, Progress};
 use crate::options::mqtt_options;
 
@@ -69,9 +68,9 @@ pub struct RefusedSubscription {
 /// Connects once, subscribes, reads what the broker keeps, and disconnects. It publishes nothing and sets no last will.
 ///
 /// # Errors
-/// [`ConnectFailure`]: the broker does not answer, or refuses the client.
+/// [`ConnectFailure`]: settings that do not allow it, nobody there, another protocol, or a broker that refuses the client.
 pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
-    config.check().map_err(|error| ConnectFailure::NoAnswer(error.to_string()))?;
+    config.check().map_err(|error| ConnectFailure::Settings(error.to_string()))?;
     let certificate = Arc::new(Mutex::new(None));
     let (client, events, is_open) = client(config, &certificate)?;
     let mut probing = Probing { config, client, events, is_open };
@@ -109,7 +108,7 @@ fn client(
         }
     });
     let built = AsyncClient::builder(options).capacity(16).try_build();
-    let (client, events) = built.map_err(|error| ConnectFailure::NoAnswer(error.to_string()))?;
+    let (client, events) = built.map_err(|error| ConnectFailure::Settings(error.to_string()))?;
     Ok((client, events, is_open))
 }
 
@@ -146,7 +145,7 @@ impl Probing<'_> {
         }
         let filters = subscriptions.iter().map(|own| SubscribeFilter::new(&own.filter, own.qos.into()));
         let subscribed = self.client.try_subscribe_many(filters);
-        subscribed.map_err(|error| ConnectFailure::NoAnswer(format!("subscribing: {error}")))?;
+        subscribed.map_err(|error| ConnectFailure::Settings(format!("subscribing: {error}")))?;
         let (mut refused, mut retained) = (None, Vec::new());
         let limit = Duration::from_millis(self.config.connect_timeout_ms);
         let (mut until, end) = (Instant::now() + limit, Instant::now() + limit + MAX_LISTEN);
@@ -172,7 +171,8 @@ impl Probing<'_> {
                     until = until.max(Instant::now() + QUIET);
                 }
                 Event::Incoming(Packet::Disconnect(packet)) => {
-                    return Err(ConnectFailure::NoAnswer(end_reason::of_disconnect(packet.reason_code)));
+                    let shown = Attempt::new(&self.config.broker, Progress::Accepted).shown;
+                    return Err(ConnectFailure::of_disconnect(packet.reason_code, shown));
                 }
                 _ => {}
             }
@@ -194,7 +194,16 @@ impl Probing<'_> {
     }
 
     fn failure(&self, error: &ConnectionError, progress: Progress) -> ConnectFailure {
-        ConnectFailure::of(error, &Attempt::new(&self.config.broker, progress))
+        let attempt = Attempt::new(&self.config.broker, progress);
+        match error {
+            ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => {
+                ConnectFailure::of_disconnect(*reason_code, attempt.shown)
+            }
+            error if progress == Progress::Accepted => {
+                ConnectFailure::Ended(format!("it took this client, and then the connection ended: {error}"))
+            }
+            error => ConnectFailure::of(error, &attempt),
+        }
     }
 
     /// Ends the connection in order.
@@ -222,10 +231,15 @@ impl BrokerLimits {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
     use crate::broker::EmbeddedBroker;
     use crate::config::QoS;
     use crate::handle::{Incoming, Link};
+
+    /// Longer than a broker takes for a message on a busy machine.
+    const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
     #[tokio::test]
     async fn a_probe_reads_what_the_broker_keeps_and_ends_nobodys_connection() {
@@ -235,11 +249,16 @@ mod tests {
         let (link, mut incoming) = Link::start(config).expect("settings");
         assert_eq!(incoming.recv().await, Some(Incoming::Connected));
         let config = LinkConfig::new(broker, "probe").subscribe("group/#", QoS::AtMostOnce);
-        let mut found = probe(&config).await.expect("an answer");
-        while found.retained.is_empty() {
-            // The broker may not have taken the message yet.
-            found = probe(&config).await.expect("an answer");
-        }
+        let kept = async {
+            loop {
+                // The broker may not have taken the message yet.
+                let found = probe(&config).await.expect("an answer");
+                if !found.retained.is_empty() {
+                    return found;
+                }
+            }
+        };
+        let found = timeout(WAIT_LIMIT, kept).await.expect("the broker keeps the message");
         assert_eq!(found.retained, [RetainedMessage::new("group/status", "up")]);
         assert!(found.refused.is_empty() && found.limits.keeps_retained, "{found:?}");
         assert!(link.is_connected());
@@ -252,6 +271,30 @@ mod tests {
         drop(listener);
         let broker = headwater_transport::Endpoint::mqtt("127.0.0.1", port).expect("an address");
         let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("nobody listens");
-        assert!(failure.is_absence(), "{failure}");
+        assert!(matches!(failure, ConnectFailure::Unreachable(_)), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_server_of_another_protocol_is_told_apart() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let server = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a connection");
+            let answer = format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", "x".repeat(200));
+            socket.write_all(answer.as_bytes()).await.expect("open");
+            socket
+        });
+        let broker = headwater_transport::Endpoint::mqtt("127.0.0.1", port).expect("an address");
+        let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("no broker");
+        assert!(matches!(failure, ConnectFailure::NoMqtt { .. }), "{failure}");
+        drop(server.await);
+    }
+
+    #[tokio::test]
+    async fn a_host_without_an_address_is_told_apart() {
+        // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+        let broker = headwater_transport::Endpoint::mqtt("x".repeat(64), 1883).expect("an address");
+        let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("no address");
+        assert!(matches!(failure, ConnectFailure::UnknownHost(_)), "{failure}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::exit_record::{AppliedExit, LeaveReason, TimeSource};
-use crate::ids::{NetworkId, PolicyId, SampleId};
+use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId};
 use crate::presence::Presence;
 use crate::utc_time::UtcTime;
 
@@ -69,6 +69,14 @@ pub enum Degraded {
 }
 
 impl Degraded {
+    /// Names of the reasons of this version for which a request to the cloud has no answer.
+    pub const OF_CLOUD: [&'static str; 4] = [
+        Self::CloudTimeout.name(),
+        Self::CloudRefused.name(),
+        Self::CloudUnreachable.name(),
+        Self::CloudBreakerOpen.name(),
+    ];
+
     /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,6 +118,17 @@ impl Dropped {
     /// Every reason of this version, in the order of the enum.
     const KNOWN: [Self; 6] =
         [Self::Restart, Self::Shed, Self::SpoolFull, Self::Unanswered, Self::Implausible, Self::TooOld];
+
+    /// Names of the reasons of this version.
+    pub const NAMES: [&'static str; 6] = {
+        let mut names = [""; 6];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::KNOWN[index].name();
+            index += 1;
+        }
+        names
+    };
 
     /// Name in metrics and reports.
     pub const fn name(self) -> &'static str {
@@ -206,11 +225,11 @@ pub struct ResultMessage {
     pub republished: bool,
 }
 
-/// Microseconds from capture to the end of each stage; 0 for a stage that the sample did not reach.
+/// Microseconds from capture to the end of each stage, at least 1; 0 for a stage whose end the sample did not reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stages {
-    /// First message at the leader: its age at sending in ms, as the device wrote it.
+    /// First message at the leader: its age at sending, which the device writes in ms.
     pub opened_us: u64,
     /// End of the window: the last summary, or the time limit.
     pub window_us: u64,
@@ -308,6 +327,9 @@ pub struct SettledNotice {
     /// Closed samples as ranges, first and last id, the newest [`SettledNotice::MAX_RANGES`]; `None` from leaders of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Vec<(SampleId, SampleId)>>,
+    /// Devices that the leader refuses now, at most [`SettledNotice::MAX_REFUSED`], and the reason: their answers count for nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<DeviceId, String>,
 }
 
 impl SettledNotice {
@@ -316,6 +338,9 @@ impl SettledNotice {
 
     /// Largest number of ranges in [`SettledNotice::closed`].
     pub const MAX_RANGES: usize = 512;
+
+    /// Largest number of devices in [`SettledNotice::refused`].
+    pub const MAX_REFUSED: usize = 16;
 
     /// Whether this notice settles `sample`, provided that the device sent it on its present connection.
     pub fn covers(&self, sample: SampleId) -> bool {
@@ -430,7 +455,7 @@ mod tests {
     fn a_notice_with_ranges_covers_exactly_what_the_ranges_contain() {
         let account = Settled { highest: SampleId(9), ..Settled::default() };
         let closed = Some(vec![(SampleId(2), SampleId(4)), (SampleId(7), SampleId(7))]);
-        let notice = SettledNotice { account, since: Some(SampleId(0)), late: vec![], closed };
+        let notice = SettledNotice { account, since: Some(SampleId(0)), closed, ..SettledNotice::default() };
         let covered: Vec<u64> = (0..10).filter(|id| notice.covers(SampleId(*id))).collect();
         assert_eq!(covered, [2, 3, 4, 7]);
         let text = serde_json::to_string(&notice).unwrap();

@@ -12,7 +12,7 @@ pub struct AppliedExit {
     pub exit: Exit,
     /// One minus the exit's uncertainty, in `[0, 1]`.
     pub confidence: f32,
-    /// Threshold of the exit for this sample, as a confidence: one minus the policy's threshold. The sample leaves from it on.
+    /// Lowest confidence at which this sample leaves at the exit: one minus the policy's threshold.
     ///
     /// `None` at the last exit, where every sample leaves, and for a device that decided under a policy of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

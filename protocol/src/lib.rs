@@ -15,6 +15,8 @@ mod notice;
 mod presence;
 #[cfg(feature = "schema")]
 pub mod schema;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod topic;
 mod trigger;
 mod utc_time;

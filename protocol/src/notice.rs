@@ -46,7 +46,7 @@ pub struct Birth {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<SampleId>,
-    /// How the device numbers its samples; `None` from devices of earlier versions.
+    /// Numbering of the device's samples; `None` from devices of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbering: Option<Numbering>,
     /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
@@ -65,7 +65,7 @@ fn reads_short(capabilities: &[String]) -> bool {
     capabilities.iter().any(|name| name == SHORT_MESSAGES)
 }
 
-/// How the devices of a group number their samples.
+/// Numbering of samples by the devices of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

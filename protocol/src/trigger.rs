@@ -28,6 +28,12 @@ impl Trigger {
     /// Longest trigger in JSON.
     pub const MAX_JSON_BYTES: usize = 1024;
 
+    /// Largest distance of a trigger from the newest id: beyond it devices and leader refuse the trigger as `implausible`.
+    pub const MAX_STEP: u64 = 1 << 30;
+
+    /// Largest id of a trigger. Above it ids would run out.
+    pub const MAX_ID: SampleId = SampleId(u64::MAX - Self::MAX_STEP);
+
     /// Reads a message on the topic `trigger`. One that begins with `{` is JSON; no binary message of this version does.
     ///
     /// # Errors

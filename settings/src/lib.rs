@@ -29,6 +29,7 @@ pub use declared::Declared;
 pub use load::{
     Loaded, Origin, Settings, Stop, Value, checked_live, defaults, keys, load, load_with_tables, print_result,
 };
+pub use mistakes::nearest;
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use conf::Conf;
 use conf::introspection::{ConfigEvent, ValueSource};
@@ -12,10 +14,13 @@ use toml::Value as Toml;
 use crate::AdminSettings;
 use crate::declared::Declared;
 use crate::misfits::{forget, is_given, misfits};
-use crate::mistakes::{mistakes_of, refuse_unclear_switches, refuse_unknown, rename, unknown_variables};
+use crate::mistakes::{
+    last_part, mistakes_of, refuse_unclear_switches, refuse_unknown, rename, unknown_variables,
+};
 use crate::sources::{Sources, as_text, as_toml, flatten};
 use headwater_telemetry::{print, print_error};
 use headwater_transport::redacted;
+use headwater_transport::tls::Certificate;
 
 /// Settings of one program, or of one table of an array of tables.
 pub trait Settings: Conf {
@@ -47,7 +52,7 @@ pub struct Loaded<S> {
     pub settings: S,
     /// Every setting in the order of declaration.
     pub values: Vec<Value>,
-    /// Variables of the environment that look like settings and are none, for the log.
+    /// Variables of the environment that look like settings and are none, and certificates that have expired, for the log.
     pub warnings: Vec<String>,
 }
 
@@ -121,7 +126,7 @@ pub fn print_result(program: &str, text: &str) -> ExitCode {
 
 /// Ends a program that was asked whether the running one is live: 0, or 1 with the reason on standard error.
 pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
-    match admin.check_live() {
+    match admin.check_live(program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             print_error(&format!("{program}: {reason}"));
@@ -142,8 +147,10 @@ fn mistakes_text(program: &str, mistakes: &[String]) -> String {
 /// [`Stop`]: help that was asked for, or every mistake.
 pub fn load<S: Settings>(sources: Sources) -> Result<Loaded<S>, Stop> {
     let mut mistakes = Vec::new();
-    let inputs = Inputs::new::<S>(sources, &mut mistakes);
+    let mut inputs = Inputs::new::<S>(sources);
+    let unreadable = inputs.unreadable.take();
     let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
+    readable(unreadable)?;
     loaded.filter(|_| mistakes.is_empty()).ok_or(Stop::Mistakes(mistakes))
 }
 
@@ -172,7 +179,8 @@ pub fn load_with_tables<S: Settings, T: Settings>(
     array: &str,
 ) -> Result<(Loaded<S>, Vec<Loaded<T>>), Stop> {
     let mut mistakes = Vec::new();
-    let mut inputs = Inputs::new::<S>(sources, &mut mistakes);
+    let mut inputs = Inputs::new::<S>(sources);
+    let unreadable = inputs.unreadable.take();
     let tables = match inputs.file.remove(array) {
         Some(Toml::Array(tables)) if tables.iter().all(Toml::is_table) => tables,
         other => {
@@ -188,6 +196,7 @@ pub fn load_with_tables<S: Settings, T: Settings>(
         refuse_outside_tables::<S, T>(&mut inputs, array, &mut mistakes);
     }
     let loaded = checked(read::<S>(inputs, &mut mistakes)?, &mut mistakes);
+    readable(unreadable)?;
     let mut read_tables = Vec::new();
     for (index, table) in tables.into_iter().enumerate() {
         let mut of_table = Vec::new();
@@ -196,7 +205,19 @@ pub fn load_with_tables<S: Settings, T: Settings>(
         read_tables.extend(checked(read::<T>(inputs, &mut of_table)?, &mut of_table));
         mistakes.extend(of_table.into_iter().map(|mistake| format!("{array}[{index}].{mistake}")));
     }
-    loaded.filter(|_| mistakes.is_empty()).map(|loaded| (loaded, read_tables)).ok_or(Stop::Mistakes(mistakes))
+    let Some(mut loaded) = loaded.filter(|_| mistakes.is_empty()) else {
+        return Err(Stop::Mistakes(mistakes));
+    };
+    for (index, table) in read_tables.iter().enumerate() {
+        let of_table = table.warnings.iter().map(|warning| format!("{array}[{index}].{warning}"));
+        loaded.warnings.extend(of_table);
+    }
+    Ok((loaded, read_tables))
+}
+
+/// Refuses a file that cannot be read with this mistake alone: the settings that it states are not missing.
+fn readable(unreadable: Option<String>) -> Result<(), Stop> {
+    unreadable.map_or(Ok(()), |mistake| Err(Stop::Mistakes(vec![mistake])))
 }
 
 /// Takes the switches of the tables out of the command line; returns the variables that set them.
@@ -240,21 +261,24 @@ pub(crate) struct Inputs {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: BTreeMap<String, OsString>,
     pub(crate) file: BTreeMap<String, Toml>,
+    /// Mistake of a file that cannot be read, or is no TOML.
+    pub(crate) unreadable: Option<String>,
 }
 
 impl Inputs {
-    fn new<S: Settings>(sources: Sources, mistakes: &mut Vec<String>) -> Self {
+    fn new<S: Settings>(sources: Sources) -> Self {
         let path = conf::find_parameter("config", &sources.arguments).or_else(|| {
             let declared = Declared::of::<S>().into_iter().find(|option| option.key == "config")?.environment;
             let aliases = S::ALIASES.iter().filter(|(_, key)| *key == "config").map(|(alias, _)| *alias);
             let mut names = declared.as_deref().into_iter().chain(aliases);
             names.find_map(|name| sources.environment.get(name)).cloned()
         });
-        let table = sources.table(path.map(Into::into)).unwrap_or_else(|error| {
-            mistakes.push(error);
-            toml::Table::new()
-        });
-        Self { arguments: sources.arguments, environment: sources.environment, file: flatten(table) }
+        let (table, unreadable) = match sources.table(path.map(Into::into)) {
+            Ok(table) => (table, None),
+            Err(mistake) => (toml::Table::new(), Some(mistake)),
+        };
+        let Sources { arguments, environment, .. } = sources;
+        Self { arguments, environment, file: flatten(table), unreadable }
     }
 
     /// The environment, with each value of the file as a variable that is not set otherwise.
@@ -312,7 +336,9 @@ pub(crate) fn read<S: Settings>(
                 let is_switch = S::SWITCHES.contains(&option.key.as_str());
                 value(option, origin, &inputs, (&environment, is_switch))
             };
-            Ok(Some(Loaded { settings, values: declared.map(value).collect(), warnings }))
+            let values: Vec<Value> = declared.map(value).collect();
+            let warnings = warnings.into_iter().chain(values.iter().filter_map(expired)).collect();
+            Ok(Some(Loaded { settings, values, warnings }))
         }
         Err(error) if error.exit_code() == 0 => Err(Stop::Help(error.to_string())),
         Err(error) => {
@@ -322,6 +348,19 @@ pub(crate) fn read<S: Settings>(
             Ok(None)
         }
     }
+}
+
+/// Warning of a certificate that has expired. The program starts with it, since it takes a new file while it runs.
+fn expired(value: &Value) -> Option<String> {
+    let key = value.declared.key.as_str();
+    let file = value.toml.as_ref().filter(|_| last_part(key) == "certificate_file")?.as_str()?;
+    // A file that cannot be read is a mistake of its own.
+    let certificate = Certificate::read(Path::new(file)).ok()?;
+    let since = SystemTime::now().duration_since(certificate.expires).ok()?;
+    let days = since.as_secs() / 86_400;
+    Some(format!(
+        "{key}: {file}: expected a valid certificate, found one that expired {days} days ago; peers refuse it: `headwater enroll renew`"
+    ))
 }
 
 /// The value of a setting. `origin` is `None` where nothing is set.

@@ -8,9 +8,17 @@ use toml::Value as Toml;
 use crate::declared::Declared;
 use crate::load::{Inputs, Settings};
 
-/// Refusal of a key that is not known, with the nearest known one. A key is near when at most a third of its letters change, in the
-/// whole key or behind the section's name.
+/// Refusal of a key that is not known, with the nearest known one.
 pub(crate) fn no_such_setting<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(key, known) {
+        Some(known) => format!("{key}: no such setting; did you mean `{known}`?"),
+        None => format!("{key}: no such setting"),
+    }
+}
+
+/// The known key nearest to a misspelt one. A key is near when at most a third of its letters change, in the whole key or behind the
+/// section's name.
+pub fn nearest<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words are no typing mistakes, and the cost grows with their length.
     const MAX_LETTERS: usize = 64;
     let distance = |found: &str, known: &str| {
@@ -20,12 +28,11 @@ pub(crate) fn no_such_setting<'a>(key: &str, known: impl IntoIterator<Item = &'a
     let known = known.into_iter().filter(|_| key.len() <= MAX_LETTERS);
     let near = known.filter_map(|known| {
         let behind_section = || distance(last_part(key), last_part(known));
-        Some((distance(key, known).or_else(behind_section)?, known))
+        let near = distance(key, known).or_else(behind_section)?;
+        // Keys of several sections may end alike: the nearest as a whole is meant.
+        Some(((near, strsim::osa_distance(key, known)), known))
     });
-    match near.min_by_key(|(distance, _)| *distance) {
-        Some((_, known)) => format!("{key}: no such setting; did you mean `{known}`?"),
-        None => format!("{key}: no such setting"),
-    }
+    near.min_by_key(|(distances, _)| *distances).map(|(_, known)| known)
 }
 
 /// Name of a key without its section.

@@ -95,7 +95,7 @@ pub struct LogSettings {
 /// Section `[admin]`.
 #[derive(Clone, Debug, Conf)]
 pub struct AdminSettings {
-    /// Address of the admin port, which only tells: /status, /metrics, /live, /ready. Port 0 takes a free one. Left out: no admin port.
+    /// Address of the admin port, which is read-only: /status, /metrics, /live, /ready. Port 0 takes a free one. Left out: no admin port.
     #[conf(long, env)]
     pub listen: Option<SocketAddr>,
     /// Allows an admin port beyond this machine. The port has neither TLS nor passwords: whoever reaches it reads states and counts.
@@ -113,13 +113,13 @@ impl AdminSettings {
         ))
     }
 
-    /// Asks the running program whether it is live.
+    /// Asks the running program of this name whether it is live.
     ///
     /// # Errors
-    /// Why not, or that there is no admin port to ask.
-    pub fn check_live(&self) -> Result<(), String> {
+    /// Why not, that another program answers, or that there is no admin port to ask.
+    pub fn check_live(&self, program: &str) -> Result<(), String> {
         let missing = "admin.listen: missing; --check-live asks the admin port of the running program";
-        check_live(self.listen.ok_or(missing)?)
+        check_live(self.listen.ok_or(missing)?, program)
     }
 }
 

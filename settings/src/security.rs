@@ -1,11 +1,11 @@
 //! Who a program is, whom it trusts, and which links may go without TLS.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conf::Conf;
 use headwater_protocol::VerifyingKey;
-use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
+use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair, TlsError};
 use headwater_transport::{BrokerAccess, Endpoint};
 use tracing::warn;
 
@@ -75,7 +75,25 @@ impl TlsSettings {
     /// A missing key, or a file that cannot be used, with its path.
     pub fn client(&self) -> Result<Option<ClientIdentity>, String> {
         let Some(files) = self.files()? else { return Ok(None) };
-        ClientIdentity::new(files).map(Some).map_err(|error| format!("tls: {error}"))
+        ClientIdentity::new(files).map(Some).map_err(|error| self.mistake(&error))
+    }
+
+    /// An error of these files, with the setting that names the file.
+    pub fn mistake(&self, error: &TlsError) -> String {
+        format!("{}: {error}", self.setting_of(error.path()))
+    }
+
+    /// Setting that names a file; the section where none does.
+    pub fn setting_of(&self, file: &Path) -> &'static str {
+        let Self { authority_file, certificate_file, key_file, revoked_file } = self;
+        let settings = [
+            ("tls.authority_file", authority_file),
+            ("tls.certificate_file", certificate_file),
+            ("tls.key_file", key_file),
+            ("tls.revoked_file", revoked_file),
+        ];
+        let own = settings.into_iter().find(|(_, own)| own.as_deref() == Some(file));
+        own.map_or("tls", |(setting, _)| setting)
     }
 }
 
@@ -94,7 +112,7 @@ impl SecuritySettings {
             .collect()
     }
 
-    /// How the program reaches its broker, with every file read.
+    /// Access of the program to its broker, with every file read.
     ///
     /// # Errors
     /// Every setting and file that cannot be used.
@@ -114,7 +132,7 @@ impl SecuritySettings {
     /// Checks that a link may be opened to this address: with TLS and an authority, on loopback, or with `insecure`.
     ///
     /// # Errors
-    /// What is missing, for the setting `key`.
+    /// Names the missing part, for the setting `key`.
     pub fn check_link(&self, key: &str, endpoint: &Endpoint) -> Result<(), String> {
         match (endpoint.scheme().uses_tls(), &self.tls.authority_file) {
             (true, Some(_)) => Ok(()),
@@ -140,7 +158,7 @@ impl SecuritySettings {
     /// Checks that a server may listen on this address: with TLS, on loopback, or with `insecure`.
     ///
     /// # Errors
-    /// What is missing, for the setting `key`.
+    /// Names the missing part, for the setting `key`.
     pub fn check_server(&self, key: &str, address: SocketAddr) -> Result<(), String> {
         if self.insecure || !self.is_open_to_all(address) {
             return Ok(());

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use toml::Value as Toml;
 
+/// Largest settings file that is read; those of a site have some kilobytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
 /// Command line, environment and file of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
@@ -35,12 +38,20 @@ impl Sources {
             (Some(text), _) => (text.clone(), String::new()),
             (None, Some(path)) => {
                 let name = format!("{}: ", path.display());
-                (std::fs::read_to_string(path).map_err(|error| format!("{name}{error}"))?, name)
+                (read(&path).map_err(|reason| format!("{name}{reason}"))?, name)
             }
             (None, None) => return Ok(toml::Table::new()),
         };
         text.parse().map_err(|error: toml::de::Error| format!("{name}{error}"))
     }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = headwater_transport::read_bounded(path, MAX_FILE_BYTES)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let found = error.utf8_error().valid_up_to();
+        format!("expected text in UTF-8, found another byte after {found} bytes")
+    })
 }
 
 /// Keys of nested tables in one map: `broker.address`.

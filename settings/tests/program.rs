@@ -61,7 +61,7 @@ pub struct Broker {
     pub password: Option<String>,
 }
 
-/// How the door is watched.
+/// Settings of the watch at the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
@@ -282,6 +282,23 @@ fn the_file_is_the_one_that_a_flag_or_the_environment_names() {
     std::fs::remove_dir_all(&folder).unwrap();
     let mistakes = mistakes_of(Sources::default().with_arguments(["--config", &file]));
     assert!(mistakes[0].starts_with(&file), "{mistakes:?}");
+}
+
+#[test]
+fn a_settings_file_without_an_end_or_of_other_bytes_is_refused_by_name() {
+    let mistakes = mistakes_of(Sources::default().with_arguments(["--config", "/dev/zero"]));
+    assert_eq!(mistakes, ["/dev/zero: expected a file, found something else"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("door.toml");
+    for (content, reason) in [
+        (vec![b'#'; (1 << 20) + 1], "expected at most 1048576 bytes, found 1048577"),
+        (vec![b'#', 0xff], "expected text in UTF-8, found another byte after 1 bytes"),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        let mistakes =
+            mistakes_of(Sources::default().with_arguments(["--config".as_ref(), file.as_os_str()]));
+        assert_eq!(mistakes, [format!("{}: {reason}", file.display())]);
+    }
 }
 
 #[test]

@@ -1,21 +1,20 @@
-//! The admin port, which only tells: `/status` for people and programs, `/metrics` for Prometheus, `/live` for a supervisor of processes,
+//! The admin port, which is read-only: `/status` for people and programs, `/metrics` for Prometheus, `/live` for a supervisor of processes,
 //! `/ready` for a balancer.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use headwater_protocol::UtcTime;
 use headwater_transport::{ClosedConnections, ServerLimits, listen, serve};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -44,7 +43,7 @@ impl From<bool> for Liveness {
     }
 }
 
-/// Health of a service, as the admin port tells it. A function that gives the liveness is a health.
+/// Health of a service, for the admin port and the service manager. A function that returns the liveness implements it.
 pub trait Health: Send + Sync + 'static {
     /// Whether only a new process helps.
     fn liveness(&self) -> Liveness;
@@ -71,6 +70,9 @@ pub struct Program {
     /// Version of the program.
     pub version: &'static str,
 }
+
+/// Header of every answer with the name of the program, for checks that must not take another program for theirs.
+pub(crate) const PROGRAM_HEADER: &str = "headwater-program";
 
 /// Version of the JSON of `/status`. A field that is added does not change the version.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -170,6 +172,7 @@ impl Port {
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(PROGRAM_HEADER, HeaderValue::from_static(self.program.name));
         response
     }
 
@@ -181,7 +184,7 @@ impl Port {
             "schema": STATUS_SCHEMA,
             "program": self.program.name,
             "version": self.program.version,
-            "time": now_text(),
+            "time": UtcTime::from(SystemTime::now()),
             "uptime_s": self.start.elapsed().as_secs(),
             "live": is_live,
             "ready": unready.is_none(),
@@ -192,12 +195,6 @@ impl Port {
         }
         status.to_string() + "\n"
     }
-}
-
-/// The wall clock, RFC 3339 in UTC with milliseconds.
-fn now_text() -> Option<String> {
-    let now = OffsetDateTime::now_utc();
-    now.replace_millisecond(now.millisecond()).ok()?.format(&Rfc3339).ok()
 }
 
 /// The answer 503 with a state, and its reason where there is one.
@@ -295,7 +292,7 @@ mod tests {
         assert_eq!((&status["live"], &status["ready"]), (&json!(true), &json!(false)));
         assert_eq!(status["unready_reason"], "it stops");
         let time = status["time"].as_str().expect("a text");
-        assert!(OffsetDateTime::parse(time, &Rfc3339).is_ok() && time.ends_with('Z'), "{time}");
+        assert!(time.parse::<UtcTime>().is_ok(), "{time}");
     }
 
     #[tokio::test]
@@ -308,7 +305,7 @@ mod tests {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = start(Some(address), Metrics::new(), is_live).await.expect("a free port").unwrap();
         let address = server.address();
-        let check = move || tokio::task::spawn_blocking(move || crate::check_live(address));
+        let check = move || tokio::task::spawn_blocking(move || crate::check_live(address, PROGRAM.name));
         assert_eq!(check().await.expect("no panic"), Ok(()));
         live.store(false, Relaxed);
         let error = check().await.expect("no panic").expect_err("not live");

@@ -25,6 +25,6 @@ pub use output::{print, print_error};
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 pub use reload::ReloadSignal;
 pub use report::{DurationCounts, ReportMetric, ValuesByTwoLabels};
-pub use service_manager::{ServiceManager, SignsOfLife};
+pub use service_manager::{ServiceManager, WatchdogTask};
 pub use stop::stop_signal;
 pub use work_loops::{WorkLoop, WorkLoops};

@@ -62,7 +62,7 @@ pub type ValuesByTwoLabels = Vec<([String; 2], u64)>;
 #[derive(Debug)]
 enum Values<R> {
     One(fn(&R) -> u64),
-    ByLabel { label: &'static str, read: fn(&R) -> Vec<(String, u64)> },
+    ByLabel { label: &'static str, known: &'static [&'static str], read: fn(&R) -> Vec<(String, u64)> },
     ByTwoLabels { labels: [&'static str; 2], read: fn(&R) -> ValuesByTwoLabels },
     Durations(fn(&R) -> DurationCounts),
 }
@@ -90,7 +90,24 @@ impl<R> ReportMetric<R> {
         label: &'static str,
         read: fn(&R) -> Vec<(String, u64)>,
     ) -> Self {
-        Self { name, help, kind: MetricType::COUNTER, values: Values::ByLabel { label, read } }
+        Self { name, help, kind: MetricType::COUNTER, values: Values::ByLabel { label, known: &[], read } }
+    }
+
+    /// The counters with these values of their label from the start, at 0 until they are counted. Prometheus sees no increase in a
+    /// series that begins with its first event, so an alert on the increase would miss that event.
+    ///
+    /// # Panics
+    /// For other metrics than counters of one label.
+    #[must_use]
+    pub const fn from_zero(self, known: &'static [&'static str]) -> Self {
+        match self.values {
+            Values::ByLabel { label, read, .. } => {
+                Self { values: Values::ByLabel { label, known, read }, ..self }
+            }
+            Values::One(_) | Values::ByTwoLabels { .. } | Values::Durations(_) => {
+                panic!("expected counters of one label")
+            }
+        }
     }
 
     /// Makes a gauge for each value of a label.
@@ -100,7 +117,7 @@ impl<R> ReportMetric<R> {
         label: &'static str,
         read: fn(&R) -> Vec<(String, u64)>,
     ) -> Self {
-        Self { name, help, kind: MetricType::GAUGE, values: Values::ByLabel { label, read } }
+        Self { name, help, kind: MetricType::GAUGE, values: Values::ByLabel { label, known: &[], read } }
     }
 
     /// Makes a gauge for each pair of values of two labels.
@@ -126,8 +143,11 @@ impl<R> ReportMetric<R> {
     fn family(&self, report: &R, constant: &HashMap<String, String>) -> MetricFamily {
         let metrics = match self.values {
             Values::One(read) => vec![self.metric(read(report), Vec::new(), constant)],
-            Values::ByLabel { label, read } => {
-                let values = read(report).into_iter();
+            Values::ByLabel { label, known, read } => {
+                let mut values = read(report);
+                let uncounted = known.iter().filter(|name| values.iter().all(|(value, _)| value != *name));
+                values.extend(uncounted.map(|name| ((*name).to_owned(), 0)).collect::<Vec<_>>());
+                let values = values.into_iter();
                 values.map(|(value, count)| self.metric(count, vec![(label, value)], constant)).collect()
             }
             Values::ByTwoLabels { labels, read } => {
@@ -242,8 +262,9 @@ mod tests {
             "headwater_test_exit_samples_total",
             "Samples by exit.",
             "exit",
-            |(exits, _)| exits.iter().map(|&(exit, count)| (exit.into(), count)).collect(),
-        ),
+            |(exits, _): &Account| exits.iter().map(|&(exit, count)| (exit.into(), count)).collect(),
+        )
+        .from_zero(&["local", "edge"]),
         ReportMetric::counter("headwater_test_samples_total", "Samples.", |(exits, _)| {
             exits.iter().map(|(_, count)| count).sum()
         }),
@@ -265,6 +286,7 @@ mod tests {
             "# TYPE headwater_test_exit_samples_total counter",
             "headwater_test_exit_samples_total{exit=\"edge\",group=\"north\"} 2",
             "headwater_test_exit_samples_total{exit=\"cloud\",group=\"south\"} 3",
+            "headwater_test_exit_samples_total{exit=\"local\",group=\"south\"} 0",
             "headwater_test_samples_total{group=\"north\"} 5",
             "# TYPE headwater_test_open gauge",
             "headwater_test_open{group=\"south\"} 7",

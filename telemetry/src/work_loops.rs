@@ -1,7 +1,7 @@
 //! The work loops of a process, and whether one of them hangs.
 //!
 //! ```text
-//!  works() ── one round ── waits() ── the next message ── works() ── ...
+//!  begin_round() ── work ── end_round() ── waiting for work ── begin_round() ── ...
 //!  └── a round that lasts longer than the limit: the loop hangs ──┘
 //! ```
 //!
@@ -25,14 +25,14 @@ pub struct WorkLoops {
 #[derive(Debug)]
 pub struct WorkLoop {
     /// Begin of the present round, ms since `start`; 0 while the loop waits.
-    works_since_ms: Arc<AtomicU64>,
+    round_since_ms: Arc<AtomicU64>,
     start: Instant,
 }
 
 #[derive(Debug)]
 struct Watched {
     name: String,
-    works_since_ms: Arc<AtomicU64>,
+    round_since_ms: Arc<AtomicU64>,
 }
 
 impl Default for WorkLoops {
@@ -44,12 +44,12 @@ impl Default for WorkLoops {
 impl WorkLoops {
     /// Adds a loop, which waits at first.
     pub fn add(&self, name: impl Into<String>) -> WorkLoop {
-        let works_since_ms = Arc::new(AtomicU64::new(0));
+        let round_since_ms = Arc::new(AtomicU64::new(0));
         let mut loops = self.lock();
         // A loop that was dropped has no other owner of its time.
-        loops.retain(|watched| Arc::strong_count(&watched.works_since_ms) > 1);
-        loops.push(Watched { name: name.into(), works_since_ms: Arc::clone(&works_since_ms) });
-        WorkLoop { works_since_ms, start: self.start }
+        loops.retain(|watched| Arc::strong_count(&watched.round_since_ms) > 1);
+        loops.push(Watched { name: name.into(), round_since_ms: Arc::clone(&round_since_ms) });
+        WorkLoop { round_since_ms, start: self.start }
     }
 
     /// The loops whose round lasts longer than the limit, as a sentence; `None` where every loop turns.
@@ -60,7 +60,7 @@ impl WorkLoops {
     fn hanging_at(&self, now: Instant) -> Option<String> {
         let now_ms = ms_since(self.start, now);
         let hanging = |watched: &Watched| {
-            let since = watched.works_since_ms.load(Relaxed);
+            let since = watched.round_since_ms.load(Relaxed);
             let round_ms = now_ms.saturating_sub(since);
             let is_over = since > 0 && u128::from(round_ms) > ROUND_LIMIT.as_millis();
             is_over.then(|| {
@@ -78,19 +78,19 @@ impl WorkLoops {
 
 impl WorkLoop {
     /// Begins a round, which ends the one before.
-    pub fn works(&self) {
-        self.works_since_ms.store(ms_since(self.start, Instant::now()).max(1), Relaxed);
+    pub fn begin_round(&self) {
+        self.round_since_ms.store(ms_since(self.start, Instant::now()).max(1), Relaxed);
     }
 
     /// Ends the round: the loop waits for work.
-    pub fn waits(&self) {
-        self.works_since_ms.store(0, Relaxed);
+    pub fn end_round(&self) {
+        self.round_since_ms.store(0, Relaxed);
     }
 }
 
 impl Drop for WorkLoop {
     fn drop(&mut self) {
-        self.waits();
+        self.end_round();
     }
 }
 
@@ -108,10 +108,10 @@ mod tests {
         let (north, south) = (loops.add("group north"), loops.add("group south"));
         let later = Instant::now() + ROUND_LIMIT + Duration::from_secs(5);
         assert_eq!(loops.hanging_at(later), None, "loops that wait may wait for ever");
-        north.works();
-        south.works();
+        north.begin_round();
+        south.begin_round();
         assert_eq!(loops.hanging(), None);
-        south.waits();
+        south.end_round();
         let hanging = loops.hanging_at(later).expect("north hangs");
         assert!(hanging.starts_with("group north has not") && !hanging.contains("south"), "{hanging}");
         drop(north);

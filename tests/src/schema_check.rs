@@ -64,7 +64,7 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
                 let matches = value.as_str().is_none_or(|text| pattern.is_match(text));
                 expect(matches, &format!("expected {rule}"));
             }
-            "properties" | "additionalProperties" | "items" => {}
+            "properties" | "patternProperties" | "additionalProperties" | "items" => {}
             other => assert!(NOT_CHECKED.contains(&other), "unknown keyword {other} in {schema}"),
         }
     }
@@ -78,7 +78,7 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
             }
             let of_others = schema.get("additionalProperties").filter(|others| others.is_object());
             for (name, field) in fields {
-                match schema["properties"].get(name).or(of_others) {
+                match schema["properties"].get(name).or_else(|| of_pattern(schema, name)).or(of_others) {
                     Some(of_field) => found.extend(mistakes(root, of_field, field)),
                     None if keywords.contains_key("type") => found.push(format!("unnamed field {name}")),
                     None => {}
@@ -95,6 +95,16 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     found
+}
+
+/// Schema of the fields with such a name, by a pattern that the name matches.
+fn of_pattern<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let matches = |pattern: &str| regex::Regex::new(pattern).expect("a valid pattern").is_match(name);
+    schema["patternProperties"]
+        .as_object()?
+        .iter()
+        .find(|(pattern, _)| matches(pattern))
+        .map(|(_, rule)| rule)
 }
 
 fn has_type(value: &Value, name: &Value) -> bool {

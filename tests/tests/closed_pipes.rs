@@ -1,4 +1,4 @@
-//! What the programs print: to a reader that closes the pipe, and without passwords.
+//! Output of the programs: to a reader that closes the pipe, and without passwords.
 
 use std::process::{Command, Output, Stdio};
 

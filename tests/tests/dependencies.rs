@@ -31,8 +31,8 @@ const LICENCES: [&str; 15] = [
 /// samples <- {models, end-device, group, cli}
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
-/// protocol <- identity <- cli
-/// telemetry <- settings <- programs
+/// {protocol, transport} <- identity <- cli
+/// protocol <- telemetry <- settings <- programs
 /// services <- {group, cli, tests}, group <- {cli, tests}
 /// ```
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -40,12 +40,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
     ("headwater-transport", &[]),
-    ("headwater-telemetry", &["transport"]),
+    ("headwater-telemetry", &["protocol", "transport"]),
     ("headwater-settings", &["protocol", "transport", "telemetry"]),
     ("headwater-inference", &["protocol", "kernels"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
-    ("headwater-identity", &["protocol"]),
+    ("headwater-identity", &["protocol", "transport"]),
     (
         "headwater-models",
         &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"],
@@ -63,10 +63,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "headwater-group",
         &[
             "protocol",
+            "kernels",
             "inference",
             "samples",
             "link",
             "transport",
+            "telemetry",
+            "settings",
             "end-device",
             "edge-aggregator",
             "cloud-service",
@@ -94,10 +97,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "headwater-tests",
         &[
             "protocol",
+            "kernels",
             "inference",
             "samples",
             "link",
             "transport",
+            "telemetry",
+            "settings",
             "end-device",
             "edge-aggregator",
             "cloud-service",

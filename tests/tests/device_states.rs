@@ -16,7 +16,7 @@ use headwater_tests::other_programs::{find_faketime, mosquitto};
 use headwater_tests::shipped;
 use serde_json::Value;
 
-/// Time between two looks at a state.
+/// Time between two checks of a state.
 const POLL: Duration = Duration::from_millis(20);
 
 /// An aggregator of the group `tests/group` with its devices as programs.

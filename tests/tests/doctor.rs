@@ -1,5 +1,7 @@
 //! `headwater doctor`: each provoked failure is named with its level, its name and what to do, and a whole site is well.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -19,8 +21,8 @@ struct Files {
     /// `mqtt://host:port`.
     broker: String,
     cloud_port: u16,
-    /// Admin ports of the cloud, the aggregator, and of devices 0 and 1.
-    admin: [u16; 4],
+    /// Admin ports of the cloud, the aggregator, and of devices 0 to 2.
+    admin: [u16; 6],
 }
 
 impl Files {
@@ -30,7 +32,7 @@ impl Files {
             folder: tempfile::tempdir().expect("a temporary folder"),
             broker,
             cloud_port: port(),
-            admin: [port(), port(), port(), port()],
+            admin: [port(), port(), port(), port(), port(), port()],
         }
     }
 
@@ -55,6 +57,14 @@ impl Files {
             self.admin[2 + slot],
             self.broker,
         );
+        self.write(&format!("device-{slot}.toml"), &text)
+    }
+
+    /// Settings of a device with further settings of no section.
+    fn device_with(&self, slot: usize, further: &str) -> PathBuf {
+        let file = self.device(slot, &shipped::bundle_path(), "");
+        let text = std::fs::read_to_string(&file).expect("written before");
+        let text = format!("{further}\n{text}");
         self.write(&format!("device-{slot}.toml"), &text)
     }
 
@@ -91,8 +101,14 @@ impl Files {
 
 /// Starts a program with a settings file.
 fn start(program: &str, settings: &Path) -> Program {
+    start_with(program, settings, &[])
+}
+
+/// Starts a program with a settings file and these variables of the environment.
+fn start_with(program: &str, settings: &Path, environment: &[(&str, &str)]) -> Program {
     let mut command = Command::new(find_program(program).expect("the programs are built"));
     command.arg("--config").arg(settings).stdout(Stdio::null()).stderr(Stdio::null());
+    command.envs(environment.iter().copied());
     Program::start(&mut command).expect("the program starts")
 }
 
@@ -129,13 +145,13 @@ impl Doctor {
             .flat_map(|tier| tier["findings"].as_array().expect("a list"))
     }
 
-    fn has(&self, level: &str, what: &str, found: &str, advice: &str) -> bool {
+    fn has(&self, level: &str, check: &str, found: &str, advice: &str) -> bool {
         let part = |finding: &Value, key: &str, part: &str| {
             finding[key].as_str().is_some_and(|text| text.contains(part))
         };
         self.findings().any(|finding| {
             finding["level"] == level
-                && finding["what"] == what
+                && finding["check"] == check
                 && part(finding, "found", found)
                 && part(finding, "advice", advice)
         })
@@ -143,17 +159,21 @@ impl Doctor {
 
     /// Fails unless a finding has this level and this name, and these words in what was found and in what to do.
     #[track_caller]
-    fn names(&self, level: &str, what: &str, found: &str, advice: &str) {
-        assert!(self.has(level, what, found, advice), "no {level} {what}: {found}; {advice}: {}", self.text);
+    fn names(&self, level: &str, check: &str, found: &str, advice: &str) {
+        assert!(
+            self.has(level, check, found, advice),
+            "no {level} {check}: {found}; {advice}: {}",
+            self.text
+        );
         assert_eq!(self.code, Some(i32::from(self.report["fail"] != 0)), "{}", self.text);
     }
 
     /// Fails where there is a fail of another name than these.
     #[track_caller]
-    fn fails_only(&self, whats: &[&str]) {
+    fn fails_only(&self, checks: &[&str]) {
         let fails = self.findings().filter(|finding| finding["level"] == "fail");
         let others: Vec<_> =
-            fails.filter(|finding| !whats.iter().any(|what| finding["what"] == *what)).collect();
+            fails.filter(|finding| !checks.iter().any(|check| finding["check"] == *check)).collect();
         assert!(others.is_empty(), "{others:?}");
     }
 }
@@ -193,7 +213,7 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
     let [_first, second] = devices.clone().map(|file| start("headwater-device", &file));
     let well = until(|| Doctor::run(&all), |doctor| doctor.code == Some(0));
     well.fails_only(&[]);
-    for what in [
+    for check in [
         "clock",
         "configuration",
         "certificate",
@@ -205,8 +225,8 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
         "cloud",
         "cloud model",
     ] {
-        let is_ok = |finding: &Value| finding["what"] == what && finding["level"] == "ok";
-        assert!(well.findings().any(is_ok), "{what} in {}", well.text);
+        let is_ok = |finding: &Value| finding["check"] == check && finding["level"] == "ok";
+        assert!(well.findings().any(is_ok), "{check} in {}", well.text);
     }
     assert!(!well.has("fail", "device", "", ""), "{}", well.text);
 
@@ -234,6 +254,125 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
     drop(broker);
     let doctor = Doctor::run(&leader);
     doctor.names("fail", "broker", "no broker answers: Connection refused", "start the broker");
+}
+
+#[test]
+fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_site() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_broker, address) = mosquitto(folder.path());
+    let files = Files::new(address.to_string());
+    let aggregator = files.aggregator(&shipped::bundle_path(), "");
+    // A quarter of the period is 250 ms: up to that much a clock may be off.
+    let [well, restless, behind] =
+        [0, 1, 2].map(|slot| files.device_with(slot, "capture = \"clock\"\nperiod_ms = 1000"));
+    let _aggregator = start("headwater-aggregator", &aggregator);
+    let _well = start("headwater-device", &well);
+    let mut device = start("headwater-device", &restless);
+    let run = || Doctor::run(&[("--aggregator", aggregator.as_path())]);
+    let is_named = |doctor: &Doctor| {
+        let found = |finding: &Value| {
+            finding["found"].as_str().is_some_and(|found| found.starts_with("cam-1 of group gate is"))
+        };
+        doctor.findings().any(found)
+    };
+    let is_up = |doctor: &Doctor| {
+        doctor.has("warn", "device", "no device for slot 2, 3, 4, 5", "start the devices")
+            && !is_named(doctor)
+    };
+    until(run, is_up);
+
+    // Frozen: the broker takes it for connected.
+    device.signal("STOP").expect("a shell starts");
+    let silent = "cam-1 of group gate is silent";
+    let doctor = until(run, |doctor| doctor.has("fail", "device", silent, ""));
+    doctor.names("fail", "device", silent, "restart it if it hangs");
+    device.signal("CONT").expect("a shell starts");
+    until(run, is_up);
+
+    // Another device claims the slot of cam-0: its own doctor says that the leader refuses it.
+    let rival = files.device_with(3, "capture = \"clock\"\nperiod_ms = 1000");
+    let settings = std::fs::read_to_string(&rival).expect("the settings were written");
+    assert!(settings.contains("slot = 3"), "{settings}");
+    std::fs::write(&rival, settings.replace("slot = 3", "slot = 0")).expect("the folder can be written");
+    let rival_process = start("headwater-device", &rival);
+    let refused = "not ready: the leader refuses this device: ";
+    let own = || Doctor::run(&[("--device", rival.as_path())]);
+    until(own, |doctor| doctor.has("fail", "running", refused, "compare `id`, `slot` and `bundle`"));
+    drop(rival_process);
+
+    // Its connection ends three times within a minute.
+    for _ in 0..2 {
+        drop(device);
+        until(run, |doctor| doctor.has("fail", "device", "cam-1 of group gate is down", "start it"));
+        device = start("headwater-device", &restless);
+        until(run, is_up);
+    }
+    drop(device);
+    let flapping = "cam-1 of group gate is flapping";
+    until(run, |doctor| doctor.has("warn", "device", flapping, "a second device with its id"));
+
+    // Its clock is behind by less than a quarter of the period and by more than the window of 50 ms.
+    let library = find_faketime().expect("scripts/install-test-tools");
+    let clock = [("LD_PRELOAD", library), ("FAKETIME", "-0.15s"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+    let _behind = start_with("headwater-device", &behind, &clock);
+    let late = "cam-2 of group gate is late";
+    until(run, |doctor| doctor.has("warn", "device", late, "a `window_ms` that is too short"));
+}
+
+#[test]
+fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_that_is_away() {
+    // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+    let host = "x".repeat(64);
+    let files = Files::new(format!("mqtt://{host}:1883"));
+    let device = files.device_with(0, "insecure = true");
+    let doctor = Doctor::run(&[("--device", &device)]);
+    doctor.names("fail", "broker", &format!("the name {host} has no address"), "correct the host");
+
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let answer = format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", "x".repeat(200));
+        // The connections stay open: a close would be another finding.
+        let mut open = Vec::new();
+        for mut connection in listener.incoming().flatten() {
+            // A doctor that has gone needs no answer.
+            let _ = connection.write_all(answer.as_bytes());
+            open.push(connection);
+        }
+    });
+    let files = Files::new(format!("mqtt://127.0.0.1:{port}"));
+    let doctor = Doctor::run(&[("--device", &files.device(0, &shipped::bundle_path(), ""))]);
+    doctor.names("fail", "broker", "answers in another protocol than MQTT", "another program listens there");
+
+    doctor.names("fail", "broker", "something answers there, but not as an MQTT broker does", "");
+
+    let files = Files::new(format!("mqtt://127.0.0.1:{}", free_port().expect("a free port")));
+    let doctor = Doctor::run(&[("--device", &files.device(0, &shipped::bundle_path(), ""))]);
+    doctor.names("fail", "broker", "no broker answers: Connection refused", "start the broker");
+}
+
+#[test]
+fn a_frozen_program_and_another_device_at_its_admin_port_are_told_apart_from_one_that_is_away() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_broker, address) = mosquitto(folder.path());
+    let files = Files::new(address.to_string());
+    let [first, second] = [0, 1].map(|slot| files.device(slot, &shipped::bundle_path(), ""));
+    let device = start("headwater-device", &first);
+    let runs = |finding: &Value| finding["check"] == "running" && finding["level"] == "ok";
+    until(|| Doctor::run(&[("--device", &first)]), |doctor| doctor.findings().any(runs));
+
+    // The settings of the second device with the admin port of the first.
+    let text = std::fs::read_to_string(&second).expect("written before");
+    let port = |slot: usize| format!("127.0.0.1:{}", files.admin[2 + slot]);
+    let second = files.write("device-1.toml", &text.replace(&port(1), &port(0)));
+    let doctor = Doctor::run(&[("--device", &second)]);
+    let found = "expected device cam-1 of hall/gate, found device cam-0 of hall/gate";
+    doctor.names("fail", "running", found, "an `admin.listen` of its own");
+
+    device.signal("STOP").expect("a shell starts");
+    let doctor = Doctor::run(&[("--device", &first)]);
+    doctor.names("fail", "running", "does not answer", "look at its log, end it, then start it");
+    device.signal("CONT").expect("a shell starts");
 }
 
 #[test]
@@ -345,8 +484,8 @@ fn a_policy_and_a_journal_that_cannot_work_are_named() {
     let aggregator = files.aggregator(&shipped::bundle_path(), &group);
     let doctor = Doctor::run(&[("--aggregator", &aggregator)]);
     doctor.names("fail", "policy", "windo_ms", "docs/policy.toml");
-    // What does not depend on the policy is looked at all the same.
-    assert!(doctor.findings().any(|finding| finding["what"] == "broker" && finding["level"] == "ok"));
+    // Parts that do not depend on the policy are looked at all the same.
+    assert!(doctor.findings().any(|finding| finding["check"] == "broker" && finding["level"] == "ok"));
     let file = files.write("in-the-way", "");
     let group = format!("journal.path = \"{}\"", file.join("journal").display());
     let aggregator = files.aggregator(&shipped::bundle_path(), &group);
@@ -461,14 +600,22 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
 }
 
 #[test]
-fn without_a_settings_file_the_doctor_says_what_to_give() {
-    let program = find_program("headwater").expect("the programs are built");
-    if Path::new("/etc/headwater").exists() {
-        // This machine has tiers of its own.
-        return;
-    }
-    let output = Command::new(program).arg("doctor").output().expect("the doctor starts");
+fn without_a_settings_file_the_doctor_takes_those_of_the_machine_or_says_what_to_give() {
+    let mut command = Command::new(find_program("headwater").expect("the programs are built"));
+    let output = command.args(["doctor", "--timeout-s", "1"]).output().expect("the doctor starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--aggregator FILE") && said.contains("/etc/headwater/aggregator.toml"), "{said}");
+    let places = ["device", "aggregator", "cloud"].map(|tier| format!("/etc/headwater/{tier}.toml"));
+    let own: Vec<_> = places.iter().filter(|place| Path::new(place).exists()).collect();
+    if own.is_empty() {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("--aggregator FILE") && places.iter().all(|place| said.contains(place)),
+            "{said}"
+        );
+    } else {
+        // This machine has tiers of its own.
+        assert_ne!(output.status.code(), Some(2), "{said}");
+        assert!(own.iter().all(|place| printed.contains(place.as_str())), "{printed}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What a service says in its log when the broker or a device comes and goes.
+//! Lines of a service's log when the broker or a device comes and goes.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use headwater_tests::other_programs::loopback;
 use headwater_tests::shipped;
 use tokio::time::{sleep, timeout};
 
-/// Time between two looks into a log.
+/// Time between two checks of a log.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Starts a program for the group `tests/group` with its log in a file.

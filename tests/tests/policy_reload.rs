@@ -1,4 +1,4 @@
-//! Policy files that services read again at SIGHUP.
+//! Files that services read again at SIGHUP: policies, and the list of a group's devices.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 use tokio::time::{sleep, timeout};
 
-/// Time between two looks into a log.
+/// Time between two checks of a log.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Waits that a busy machine does not reach.
@@ -146,4 +146,29 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     aggregator.signal("HUP").expect("a shell starts");
     site.until_logged("headwater-aggregator", &["INFO", "SIGHUP", "no policy file"]).await;
     assert_eq!(client.decide(sample()).await.expect("a decision").policy, generous, "it runs on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_takes_another_list_of_devices() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bundle = shipped::bundle_path();
+    let site = Site { folder: folder.path(), broker: embedded_broker(), bundle: &bundle };
+    let file = folder.path().join("aggregator.toml");
+    let write = |first: &str| {
+        let text = format!("devices = \"{first},cam-1,cam-2,cam-3,cam-4,cam-5\"\n");
+        std::fs::write(&file, text).expect("the folder can be written");
+    };
+    write("stolen");
+    let aggregator = site.start("headwater-aggregator", &["--config", &file.display().to_string()]);
+    let _device = site.start_device(&[]);
+    site.until_logged("headwater-aggregator", &["WARN", "a device was refused", "device=cam-0"]).await;
+    write("cam-0");
+    aggregator.signal("HUP").expect("a shell starts");
+    let change = ["INFO", "SIGHUP", "added=\"cam-0\"", "removed=\"stolen\""];
+    site.until_logged("headwater-aggregator", &change).await;
+    site.until_logged("headwater-aggregator", &["INFO", "device up", "device=cam-0", "slot=0"]).await;
+    write("cam-0,cam-6");
+    aggregator.signal("HUP").expect("a shell starts");
+    let refusal = ["WARN", "expected an id for each of 6 slots, found 7"];
+    site.until_logged("headwater-aggregator", &refusal).await;
 }

@@ -12,7 +12,7 @@ use headwater_tests::other_programs::{loopback, mosquitto_with};
 use headwater_tests::shipped;
 use tokio::time::{sleep, timeout};
 
-/// Time between two looks into a log.
+/// Time between two checks of a log.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Starts Mosquitto at an address with these lines of configuration.

@@ -1,4 +1,4 @@
-//! The three programs under a service manager (`sd_notify`): ready, signs of life, stopping. And the check of a container's health.
+//! The three programs under a service manager (`sd_notify`): ready, watchdog, stopping. And the check of a container's health.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -12,7 +12,7 @@ use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
 
-/// Time without a sign of life after which the manager would end a program.
+/// Time without a watchdog message after which the manager would end a program.
 const WATCHDOG: Duration = Duration::from_secs(1);
 
 /// The manager's end of the messages of one program.
@@ -124,7 +124,7 @@ fn each_program_says_that_it_is_ready_lives_and_stops_and_a_frozen_one_is_found(
         program.signal("STOP").expect("a shell starts");
         manager.drain();
         let message = manager.next(2 * WATCHDOG);
-        assert_eq!(message, None, "a frozen program gives no sign of life: {}", watched.name);
+        assert_eq!(message, None, "a frozen program sends no watchdog message: {}", watched.name);
         let (is_live, reason) = watched.check_live();
         assert!(!is_live && reason.contains(&watched.admin), "{}: {reason}", watched.name);
         program.signal("CONT").expect("a shell starts");

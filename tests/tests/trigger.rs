@@ -66,6 +66,13 @@ async fn triggers_continue_from_the_newest_sample_and_results_are_printed() {
     let refused = trigger(&broker, "group", vec!["--list", list, "--rate", "5"].leak()).await;
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && stderr.contains("the list has times of its own"), "{stderr}");
+
+    // A sample before the newest one is settled: the command says that it has no decision.
+    let old = trigger(&broker, "group", &["--id", "100", "--watch", "--timeout-s", "5"]).await;
+    assert_eq!(old.status.code(), Some(1), "{}", String::from_utf8_lossy(&old.stdout));
+    let far = trigger(&broker, "group", &["--id", "9000000000", "--watch"]).await;
+    let stderr = String::from_utf8_lossy(&far.stderr).into_owned();
+    assert!(far.status.code() == Some(2) && stderr.contains("expected ids from 0 to "), "{stderr}");
     group.shutdown().await.unwrap();
 }
 

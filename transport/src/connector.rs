@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use thiserror::Error;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::connection::{Connection, Stream};
@@ -44,7 +45,10 @@ impl Connector {
             (true, Some(identity)) => Some(identity.session()?),
             (true, None) => return Err(without_identity(endpoint)),
         };
-        let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
+        let addresses = lookup_host((endpoint.host(), endpoint.port())).await;
+        let addresses: Vec<_> =
+            addresses.map_err(|error| UnknownHost::of(endpoint.host(), &error))?.collect();
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         let socket = Socket::new(stream, Arc::clone(&self.wire), endpoint.scheme().is_mqtt())?;
         if let Some(session) = session {
             let stream = session.connect(endpoint.host(), socket).await?;
@@ -62,6 +66,22 @@ impl Connector {
 fn without_identity(endpoint: &Endpoint) -> io::Error {
     let reason = "TLS needs a certificate authority: set `tls.authority_file`";
     io::Error::new(io::ErrorKind::Unsupported, format!("{endpoint}: {reason}"))
+}
+
+/// A host whose name has no address. Inside an [`io::Error`].
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct UnknownHost(String);
+
+impl UnknownHost {
+    /// Whether an error is of this kind.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
+    }
+
+    fn of(host: &str, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), Self(format!("the name {host} has no address: {error}")))
+    }
 }
 
 /// The result of `connecting`, or `TimedOut` after `limit`.
@@ -115,6 +135,15 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::Unsupported);
             assert_eq!(error.to_string(), without_identity(&endpoint).to_string());
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_an_address_is_told_apart() {
+        // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+        let host = "x".repeat(64);
+        let endpoint = format!("mqtt://{host}:1883").parse().expect("an address");
+        let error = Connector::default().connect(&endpoint, LIMIT).await.expect_err("no address");
+        assert!(UnknownHost::is(&error) && error.to_string().contains(&host), "{error}");
     }
 
     #[tokio::test]

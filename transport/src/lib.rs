@@ -13,6 +13,7 @@ mod file;
 mod http_client;
 #[cfg(feature = "http-server")]
 mod http_server;
+mod reachable;
 mod redacted;
 mod reloading;
 mod secret;
@@ -21,7 +22,7 @@ pub mod tls;
 
 pub use broker_access::{BrokerAccess, Credentials};
 pub use connection::Connection;
-pub use connector::Connector;
+pub use connector::{Connector, UnknownHost};
 pub use endpoint::{Endpoint, EndpointError, Scheme};
 pub use file::{read_bounded, readers, warn_of_readers};
 #[cfg(feature = "http-client")]
@@ -30,6 +31,7 @@ pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 pub use http_server::{
     CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,
 };
+pub use reachable::reachable_address;
 pub use redacted::redacted;
 pub use reloading::Reloading;
 pub use secret::Secret;

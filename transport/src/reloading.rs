@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-/// Shortest time between two looks at the files.
+/// Shortest time between two checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// A value that is made from files. While new files cannot be used, the last good value stays, and the reason is logged once.

@@ -18,8 +18,8 @@ pub(super) fn open(tier: &Tier) -> (Vec<Finding>, TierNetworks) {
             Ok(opened) => {
                 let named = opened.bundles().iter().map(|(_, bundle)| described(bundle)).collect::<Vec<_>>();
                 let place = files.place.trim_end_matches('.');
-                let what = if place.is_empty() { "bundle".to_owned() } else { format!("bundle of {place}") };
-                findings.push(Finding::ok(what, named.join(", next ")));
+                let check = if place.is_empty() { "bundle".to_owned() } else { format!("bundle of {place}") };
+                findings.push(Finding::ok(check, named.join(", next ")));
                 networks.push(Some(opened));
             }
             Err(mistakes) => {

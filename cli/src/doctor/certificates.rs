@@ -1,9 +1,10 @@
 //! Certificates of a tier: files, authority, revocation list, expiry; and who else may read its secrets.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use headwater_identity::renew_command;
 use headwater_settings::TlsSettings;
 use headwater_transport::readers;
 use headwater_transport::tls::{
@@ -11,11 +12,11 @@ use headwater_transport::tls::{
 };
 use time::OffsetDateTime;
 
-use super::finding::{Finding, halves};
+use super::finding::{Finding, split_advice};
 use super::tier::{Tier, TierSettings};
 
 /// Time before its end in which a certificate is named.
-const SOON: Duration = Duration::from_secs(30 * 86_400);
+pub(super) const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 /// Checks each identity of a tier once.
 pub(super) fn check(tier: &Tier) -> Vec<Finding> {
@@ -26,7 +27,7 @@ pub(super) fn check(tier: &Tier) -> Vec<Finding> {
         let Ok(Some(files)) = tls.files() else { continue };
         let own = files.own.as_ref().map(|own| own.certificate.clone());
         if seen.insert((own, files.authority.clone())) {
-            findings.extend(identity(&Keys { place, tls }, &files, end));
+            findings.extend(identity(&IdentitySettings { place, tls }, &files, end));
         }
     }
     if findings.is_empty() && tier.security().insecure {
@@ -44,48 +45,33 @@ pub(super) fn check(tier: &Tier) -> Vec<Finding> {
 }
 
 /// Settings of an identity, and what stands in front of the keys of a group.
-struct Keys<'a> {
+struct IdentitySettings<'a> {
     place: &'a str,
     tls: &'a TlsSettings,
 }
 
-impl Keys<'_> {
-    /// Setting that names a file.
-    fn of(&self, file: &Path) -> String {
-        let TlsSettings { authority_file, certificate_file, key_file, revoked_file } = self.tls;
-        let is = |setting: &Option<PathBuf>| setting.as_deref() == Some(file);
-        let own = |key: &str| match self.place {
-            "" => format!("tls.{key}"),
-            place => format!("{place}{key}"),
-        };
-        if is(authority_file) {
-            "tls.authority_file".into()
-        } else if is(certificate_file) {
-            own("certificate_file")
-        } else if is(key_file) {
-            own("key_file")
-        } else if is(revoked_file) {
-            "tls.revoked_file".into()
-        } else {
-            "tls".into()
+impl IdentitySettings<'_> {
+    /// Setting that names a file. Certificate and key of a group stand without a section, behind its place.
+    fn setting_of(&self, file: &Path) -> String {
+        let setting = self.tls.setting_of(file);
+        match (self.place, setting.strip_prefix("tls.")) {
+            ("", _) | (_, None | Some("authority_file" | "revoked_file")) => setting.to_owned(),
+            (place, Some(key)) => format!("{place}{key}"),
         }
     }
 
     fn fault(&self, error: &TlsError) -> Finding {
-        let (file, reason) = match error {
-            TlsError::File { file, reason } | TlsError::Fit { file, reason } => (file, reason),
-        };
         let advice = "take authority.pem, certificate.pem, key.pem and revoked.crl from one folder of `headwater enroll`";
-        Finding::fail("certificate", format!("{}: {}: {reason}", self.of(file), file.display()), advice)
+        Finding::fail("certificate", format!("{}: {error}", self.setting_of(error.path())), advice)
     }
 }
 
 /// Checks one identity.
-fn identity(keys: &Keys<'_>, files: &IdentityFiles, end: End) -> Vec<Finding> {
+fn identity(settings: &IdentitySettings<'_>, files: &IdentityFiles, end: End) -> Vec<Finding> {
     let mut findings = Vec::new();
     match Certificate::read(&files.authority) {
         Ok(authority) => findings.extend(expiry("certificate of the authority", &authority, "the site needs a new authority: `headwater enroll init` in a new folder, then new certificates for everybody")),
-        Err(error) => return vec![keys.fault(&error)],
+        Err(error) => return vec![settings.fault(&error)],
     }
     // A client may come without a certificate of its own.
     let Some(own) = &files.own else {
@@ -94,15 +80,15 @@ fn identity(keys: &Keys<'_>, files: &IdentityFiles, end: End) -> Vec<Finding> {
     };
     let certificate = match Certificate::read(&own.certificate) {
         Ok(certificate) => certificate,
-        Err(error) => return vec![keys.fault(&error)],
+        Err(error) => return vec![settings.fault(&error)],
     };
     if let Err(error) = ClientIdentity::new(files.clone()) {
-        return vec![keys.fault(&error)];
+        return vec![settings.fault(&error)];
     }
-    let (key, file) = (keys.of(&own.certificate), own.certificate.display());
+    let (key, file) = (settings.setting_of(&own.certificate), own.certificate.display());
     let holder = certificate.holder().unwrap_or_else(|| "no holder".into());
     match files.objection(end) {
-        Err(error) => findings.push(keys.fault(&error)),
+        Err(error) => findings.push(settings.fault(&error)),
         Ok(Some(objection)) => {
             let found = format!("{key}: {file} ({holder}): {objection}{}", ended(&objection, &certificate));
             findings.push(Finding::fail("certificate", found, remedy(&objection, &certificate)));
@@ -131,7 +117,7 @@ fn ended(objection: &Objection, certificate: &Certificate) -> String {
     if *objection == Objection::Expired { format!(" ({})", day(certificate.expires)) } else { String::new() }
 }
 
-/// What to do about an objection.
+/// Advice about an objection.
 fn remedy(objection: &Objection, certificate: &Certificate) -> String {
     match objection {
         Objection::Expired => renewal(certificate),
@@ -151,18 +137,18 @@ fn remedy(objection: &Objection, certificate: &Certificate) -> String {
 /// The command that gives a holder a new certificate.
 fn renewal(certificate: &Certificate) -> String {
     let name = certificate.name.as_deref().unwrap_or("NAME");
-    let group = certificate.group.as_ref().map(|group| format!(" --group {group}")).unwrap_or_default();
-    format!("renew it: `headwater enroll renew{group} {name}`, then copy the new files here")
+    let command = renew_command(certificate.group.as_deref(), name);
+    format!("renew it: `{command}`, then copy the new files here")
 }
 
 /// Names a certificate that ends soon or has ended.
-pub(super) fn expiry(what: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
+pub(super) fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
     let day = day(certificate.expires);
     match certificate.expires.duration_since(SystemTime::now()) {
-        Err(_) => vec![Finding::fail(what, format!("it has expired ({day})"), advice)],
+        Err(_) => vec![Finding::fail(check, format!("it has expired ({day})"), advice)],
         Ok(left) if left < SOON => {
             let days = left.as_secs() / 86_400;
-            vec![Finding::warn(what, format!("it expires in {days} days ({day})"), advice)]
+            vec![Finding::warn(check, format!("it expires in {days} days ({day})"), advice)]
         }
         Ok(_) => Vec::new(),
     }
@@ -186,7 +172,7 @@ fn secrets(tier: &Tier) -> Vec<Finding> {
     let readers = files.into_iter().filter_map(readers);
     readers
         .map(|sentence| {
-            let (found, advice) = halves(&sentence, "chmod 600");
+            let (found, advice) = split_advice(&sentence, "chmod 600");
             Finding::warn("secret", found, advice)
         })
         .collect()

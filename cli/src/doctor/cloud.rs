@@ -2,12 +2,14 @@
 
 use headwater_inference::bundle::Networks;
 use headwater_protocol::NetworkId;
+use headwater_transport::Endpoint;
 use serde_json::Value;
 
+use super::broker::RENEW;
 use super::bundles::{SAME_BUNDLE, ids, names};
 use super::certificates::expiry;
 use super::facts::{CloudFacts, Facts};
-use super::finding::{Finding, halves};
+use super::finding::{Finding, split_advice};
 use super::http::Answer;
 use super::tier::{Tier, TierNetworks, TierSettings};
 
@@ -21,8 +23,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     let answer = match ready {
         Ok(answer) => answer,
         Err(reason) => {
-            let (reason, advice) = halves(reason, "start headwater-cloud there, or correct `cloud.url`");
-            return vec![Finding::fail("cloud", format!("{url}: {reason}"), advice)];
+            return vec![no_answer(url, reason)];
         }
     };
     let mut findings = vec![match answer.status {
@@ -50,14 +51,35 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
+/// A cloud service without an answer. A scheme that is not that of the server has its own advice.
+fn no_answer(url: &Endpoint, reason: &str) -> Finding {
+    const OTHER_PROTOCOL: [&str; 4] =
+        ["invalid HTTP", "before message completed", "reset by peer", "corrupt message"];
+    let (found, advice) = split_advice(reason, "start headwater-cloud there, or correct `cloud.url`");
+    let is_other = OTHER_PROTOCOL.iter().any(|part| reason.contains(part));
+    let advice = match (advice, url.scheme().uses_tls()) {
+        (RENEW, _) => {
+            "renew the certificate of the cloud: `headwater enroll renew cloud`, and copy the new files to its machine"
+        }
+        (_, false) if is_other => {
+            "it may expect TLS there: `https://` in place of `http://` in `cloud.url`; or another program listens there"
+        }
+        (_, true) if reason.contains("corrupt message") => {
+            "it may not speak TLS there: `http://` in place of `https://` in `cloud.url`; or another program listens there"
+        }
+        (advice, _) => advice,
+    };
+    Finding::fail("cloud", format!("{url}: {found}"), advice)
+}
+
 /// Judges one model for the groups that ask for it.
 fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks)]) -> Vec<Finding> {
-    const WHAT: &str = "cloud model";
+    const CHECK: &str = "cloud model";
     let answer = match answer {
         Ok(answer) => answer,
         Err(reason) => {
-            let (reason, advice) = halves(reason, "look into the cloud's log");
-            return vec![Finding::fail(WHAT, format!("{name}: {reason}"), advice)];
+            let (reason, advice) = split_advice(reason, "look into the cloud's log");
+            return vec![Finding::fail(CHECK, format!("{name}: {reason}"), advice)];
         }
     };
     match answer.status {
@@ -66,7 +88,7 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
             let advice =
                 "show it a key of its `http.keys_file` (`cloud.key_file`), or the certificate of a leader";
             return vec![Finding::fail(
-                WHAT,
+                CHECK,
                 format!("{name}: the cloud does not admit this client: {}", reason(answer)),
                 advice,
             )];
@@ -74,7 +96,7 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
         404 => {
             let advice = "give `cloud.model` (or `model` of the group) the name of the cloud's `model.name`";
             return vec![Finding::fail(
-                WHAT,
+                CHECK,
                 format!("the cloud has no model {name:?}: {}", reason(answer)),
                 advice,
             )];
@@ -82,7 +104,7 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
         status => {
             let advice = "look into the cloud's log";
             return vec![Finding::fail(
-                WHAT,
+                CHECK,
                 format!("{name}: the cloud answers {status}: {}", reason(answer)),
                 advice,
             )];
@@ -91,7 +113,7 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
     let served = served(&answer.body);
     if served.is_empty() {
         return vec![Finding::warn(
-            WHAT,
+            CHECK,
             format!("{name}: the server names no network"),
             "is it headwater-cloud? Another server must have the network of the bundle",
         )];
@@ -102,11 +124,11 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
         .map(|(group, networks)| {
             let (served, run) = (names(&served), names(&ids(networks)));
             let found = format!("{name}: the cloud serves network {served}, group {group} runs {run}");
-            Finding::fail(WHAT, found, SAME_BUNDLE)
+            Finding::fail(CHECK, found, SAME_BUNDLE)
         })
         .collect();
     if others.is_empty() {
-        vec![Finding::ok(WHAT, format!("{name} serves network {}", names(&served)))]
+        vec![Finding::ok(CHECK, format!("{name} serves network {}", names(&served)))]
     } else {
         others
     }
@@ -157,6 +179,24 @@ mod tests {
         let found = model("headwater", &Ok(answer), &[("gate", &own)]);
         assert!(found.len() == 1 && found[0].level == expected, "{found:?}");
         assert!(found[0].found.contains(word), "{word} in {found:?}");
+    }
+
+    #[test]
+    fn a_scheme_that_is_not_that_of_the_server_is_named() {
+        let advice = |url: &str, reason: &str| {
+            no_answer(&Endpoint::http(url).unwrap(), reason).advice.unwrap_or_default()
+        };
+        assert!(
+            advice("http://c:1", "connection closed before message completed")
+                .contains("`https://` in place")
+        );
+        assert!(advice("http://c:1", "invalid HTTP version parsed").contains("`https://` in place"));
+        let plain = "TLS with c: received corrupt message of type InvalidContentType";
+        assert!(advice("https://c:1", plain).contains("`http://` in place of"));
+        assert!(advice("https://c:1", "TLS with c: it has expired; renew it").contains("enroll renew cloud"));
+        assert!(
+            advice("http://c:1", "Connection refused (os error 111)").starts_with("start headwater-cloud")
+        );
     }
 
     #[test]

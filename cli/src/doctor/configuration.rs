@@ -41,15 +41,15 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, others: &[Finding]) ->
         };
         others
             .iter()
-            .any(|finding| finding.level == super::finding::Level::Fail && finding.what.starts_with(owned))
+            .any(|finding| finding.level == super::finding::Level::Fail && finding.check.starts_with(owned))
     };
     let mut findings: Vec<_> = mistakes
         .iter()
         .filter(|mistake| !is_named(owner(key(mistake))))
         .map(|mistake| {
             let key = key(mistake);
-            let what = if key == "policy" { "policy" } else { "configuration" };
-            Finding::fail(what, mistake, advice(key, tier))
+            let check = if key == "policy" { "policy" } else { "configuration" };
+            Finding::fail(check, mistake, advice(key, tier))
         })
         .collect();
     if mistakes.is_empty() {
@@ -126,7 +126,73 @@ fn advice(key: &str, tier: &Tier) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tier::TierKind;
     use super::*;
+
+    /// Settings of a file with this text; all mistakes where it is refused.
+    fn read(kind: TierKind, text: &str) -> Result<Tier, Vec<String>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Tier::read(kind, file.path())
+    }
+
+    #[track_caller]
+    fn check_refused(kind: TierKind, text: &str, expected: &str) {
+        let mistakes = read(kind, text).err().unwrap_or_default();
+        assert!(mistakes.iter().any(|mistake| mistake.contains(expected)), "{expected} in {mistakes:?}");
+    }
+
+    #[test]
+    fn a_stream_as_kind_of_a_source_and_a_device_that_is_named_twice_are_refused_with_a_hint() {
+        let device = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n";
+        let stream = format!("{device}[source]\nkind = \"rtsp\"\n");
+        check_refused(TierKind::Device, &stream, "use \"stdin\" behind ffmpeg (docs/sources.md)");
+        let group =
+            "site = \"hall\"\ngroup = \"gate\"\nbundle = \"a.hwb\"\ndevices = \"cam-0,cam-1,cam-0\"\n";
+        check_refused(TierKind::Aggregator, group, "devices: expected each name once, found cam-0 again");
+    }
+
+    #[test]
+    fn a_slot_that_the_network_does_not_have_is_named_with_its_slots() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let text = format!(
+            "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 7\nbundle = \"{root}/models/shipped/fashion-6cam.hwb\"\n\
+             [source]\npath = \"{root}/samples/shipped/fashion-6cam-300.tar.gz\"\n"
+        );
+        let tier = read(TierKind::Device, &text).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let (_, networks) = crate::doctor::bundles::open(&tier);
+        let checked = check(&tier, &networks, &[]);
+        let found = &checked.findings[0].found;
+        assert!(found.contains("slot: the network has slots 0 to 5, found 7"), "{found}");
+    }
+
+    #[test]
+    fn a_certificate_that_has_expired_is_a_warning_of_the_settings() {
+        use headwater_identity::{BrokerOptions, Member, Role, Site};
+        let folder = tempfile::tempdir().unwrap();
+        let (own, hosts) = (folder.path().join("site"), ["localhost".to_owned()]);
+        let options = BrokerOptions::default();
+        let mut site = Site::create(&own, "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
+        let cloud = Member::new(Role::Cloud, None, "cloud").unwrap();
+        let files = site.enroll(cloud, &hosts, 0).unwrap();
+        let file = folder.path().join("cloud.toml");
+        let path = |name: &str| files.join(name).display().to_string();
+        let text = format!(
+            "bundle = \"a.hwb\"\n[tls]\nauthority_file = {:?}\ncertificate_file = {:?}\nkey_file = {:?}\n",
+            path("authority.pem"),
+            path("certificate.pem"),
+            path("key.pem")
+        );
+        std::fs::write(&file, text).unwrap();
+        // A certificate ends at a whole second, so one of no days has ended when it is made.
+        let sources = headwater_settings::Sources::of_file(&file);
+        let loaded = headwater_settings::load::<headwater_cloud_service::CloudSettings>(sources).unwrap();
+        let warnings = loaded.warnings.join("\n");
+        assert!(
+            warnings.contains("tls.certificate_file: ") && warnings.contains("expired 0 days ago"),
+            "{warnings}"
+        );
+    }
 
     #[test]
     fn the_key_of_a_mistake_is_that_behind_the_group() {

@@ -6,7 +6,7 @@ use headwater_transport::redacted;
 use serde::Serialize;
 use serde_json::json;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -31,31 +31,36 @@ impl Level {
 /// One finding: level, what was looked at, what was found, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
     /// Checked part, such as `broker`.
-    pub what: String,
+    pub check: String,
     /// Observation. Passwords of addresses are hidden.
     pub found: String,
-    /// What to do; `None` where nothing is to be done.
+    /// Advice; `None` where nothing is to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl Finding {
     /// Nothing to do.
-    pub(super) fn ok(what: impl Into<String>, found: impl AsRef<str>) -> Self {
-        Self { level: Level::Ok, what: what.into(), found: redacted(found.as_ref().trim_end()), advice: None }
+    pub(super) fn ok(check: impl Into<String>, found: impl AsRef<str>) -> Self {
+        Self {
+            level: Level::Ok,
+            check: check.into(),
+            found: redacted(found.as_ref().trim_end()),
+            advice: None,
+        }
     }
 
     /// It works, and somebody should look at it.
-    pub(super) fn warn(what: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
-        Self { level: Level::Warn, advice: Some(redacted(advice.as_ref())), ..Self::ok(what, found) }
+    pub(super) fn warn(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
+        Self { level: Level::Warn, advice: Some(redacted(advice.as_ref())), ..Self::ok(check, found) }
     }
 
     /// It does not work.
-    pub(super) fn fail(what: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
-        Self { level: Level::Fail, ..Self::warn(what, found, advice) }
+    pub(super) fn fail(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
+        Self { level: Level::Fail, ..Self::warn(check, found, advice) }
     }
 }
 
@@ -87,10 +92,10 @@ impl Diagnosis {
         for Section { tier, file, findings } in &self.0 {
             let file = file.as_ref().map(|file| format!("  {}", file.display())).unwrap_or_default();
             text += &format!("{tier}{file}\n");
-            for Finding { level, what, found, advice } in findings {
+            for Finding { level, check, found, advice } in findings {
                 let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
                 // A reason of several lines, such as that of a TOML file, stays under its own line.
-                let line = format!("{what}: {found}{advice}").replace('\n', "\n          ");
+                let line = format!("{check}: {found}{advice}").replace('\n', "\n          ");
                 text += &format!("  {:<5} {line}\n", level.name());
             }
         }
@@ -114,7 +119,7 @@ impl Diagnosis {
 }
 
 /// Cuts a sentence of the form `found; what to do` in two.
-pub(super) fn halves<'a>(text: &'a str, otherwise: &'a str) -> (&'a str, &'a str) {
+pub(super) fn split_advice<'a>(text: &'a str, otherwise: &'a str) -> (&'a str, &'a str) {
     text.split_once("; ").unwrap_or((text, otherwise))
 }
 

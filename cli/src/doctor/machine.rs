@@ -1,5 +1,6 @@
-//! This machine: its clock against those of others, and its processor.
+//! This machine: its clock against those of others, as far as others tell theirs, and its processor.
 
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
@@ -9,10 +10,13 @@ use headwater_protocol::{DeviceState, LeaderClaim, Topic, Topics};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::facts::{AdminFacts, Facts};
+use super::facts::Facts;
 use super::finding::Finding;
 use super::http::Answer;
 use super::tier::{Tier, TierSettings};
+
+/// Name of the check.
+const CLOCK: &str = "clock";
 
 /// First second of 2024: earlier is the time of a board without a clock.
 const EARLIEST_UNIX_S: i64 = 1_704_067_200;
@@ -25,6 +29,8 @@ struct Reference {
     name: String,
     /// This machine's clock minus the other one, ms; 0 where they may be equal.
     ahead_ms: f64,
+    /// Whether the clock is certainly this machine's own one.
+    is_this_machine: bool,
 }
 
 /// Judges the machine.
@@ -61,16 +67,18 @@ fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
 }
 
 fn clock(now: OffsetDateTime, references: &[Reference], allowed_ms: Option<f64>) -> Vec<Finding> {
-    const WHAT: &str = "clock";
     let advice = "set the clock, and keep it set (NTP: systemd-timesyncd or chrony)";
-    let day = now.replace_nanosecond(0).unwrap_or(now);
-    let day = day.format(&Rfc3339).unwrap_or_default();
+    let shown = now.replace_nanosecond(0).unwrap_or(now);
+    let shown = shown.format(&Rfc3339).unwrap_or_default();
     if now.unix_timestamp() < EARLIEST_UNIX_S {
-        return vec![Finding::fail(WHAT, format!("it says {day}, which has passed long ago"), advice)];
+        return vec![Finding::fail(CLOCK, format!("it says {shown}, which has passed long ago"), advice)];
     }
     let off = references.iter().max_by(|a, b| a.ahead_ms.abs().total_cmp(&b.ahead_ms.abs()));
-    let Some(Reference { name, ahead_ms }) = off else {
-        return vec![Finding::ok(WHAT, format!("{day}; no other clock to compare with"))];
+    let Some(Reference { name, ahead_ms, .. }) = off else {
+        return vec![Finding::ok(
+            CLOCK,
+            format!("{shown}; compared with nothing: no other clock is known here"),
+        )];
     };
     let side = if *ahead_ms > 0.0 { "ahead of" } else { "behind" };
     let found = format!("{:.1} s {side} {name}", ahead_ms.abs() / 1000.0);
@@ -78,16 +86,29 @@ fn clock(now: OffsetDateTime, references: &[Reference], allowed_ms: Option<f64>)
     vec![if is_over {
         let allowed = allowed_ms.unwrap_or_default() / 1000.0;
         let found = format!("{found}; samples are refused from {allowed} s on");
-        Finding::fail(WHAT, found, advice)
+        Finding::fail(CLOCK, found, advice)
     } else if ahead_ms.abs() > NOTABLE_MS {
-        Finding::warn(WHAT, found, advice)
+        Finding::warn(CLOCK, found, advice)
     } else {
-        let names = references.iter().map(|reference| reference.name.as_str()).collect::<Vec<_>>();
-        Finding::ok(WHAT, format!("{day}, as {}", names.join(", ")))
+        let names = |is_own: bool| {
+            let names = references.iter().filter(|reference| reference.is_this_machine == is_own);
+            names.map(|reference| reference.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let others = names(false);
+        if others.is_empty() {
+            let own = names(true);
+            Finding::ok(
+                CLOCK,
+                format!("{shown}; compared with {own} alone, on this machine: no other clock is known here"),
+            )
+        } else {
+            Finding::ok(CLOCK, format!("{shown}; as {others}, as far as times in whole seconds show"))
+        }
     }]
 }
 
-/// Clocks of the cloud, of running programs, and of leaders.
+/// Clocks of the cloud and of leaders. The program of a tier has this machine's own clock, which says nothing. Where nobody else tells a
+/// time, the settings files do: a clock behind the time at which a file was written was set back, or lost its time.
 fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
     let mut all = Vec::new();
     for (tier, facts) in tiers {
@@ -95,18 +116,11 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             && let Ok(answer) = &cloud.ready
             && let Some(date) = answer.date
         {
-            // The header has whole seconds.
-            all.push(Reference { name: "the cloud".into(), ahead_ms: ahead_ms(answer, date, 1_000.0) });
-        }
-        if let Some(AdminFacts { status: Ok(answer), .. }) = &facts.admin
-            && let Ok(page) = serde_json::from_slice::<serde_json::Value>(&answer.body)
-            && let Some(time) =
-                page["time"].as_str().and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok())
-        {
-            let precision_ms = if time.nanosecond() == 0 { 1_000.0 } else { 1.0 };
             all.push(Reference {
-                name: tier.kind.program().into(),
-                ahead_ms: ahead_ms(answer, time, precision_ms),
+                name: format!("the cloud at {}", cloud.url.host()),
+                // The header has whole seconds.
+                ahead_ms: ahead_ms(answer, date, 1_000.0),
+                is_this_machine: is_this_machine(cloud.url.host()),
             });
         }
         for (member, probe) in tier.members.iter().zip(&facts.brokers) {
@@ -116,16 +130,30 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             let claims = claims.filter_map(|message| LeaderClaim::read(&message.payload).ok());
             let up = claims.filter(|claim| claim.state == DeviceState::Up);
             let since = up.filter_map(|claim| OffsetDateTime::parse(&claim.since, &Rfc3339).ok());
-            let now = OffsetDateTime::from(SystemTime::now());
             // A claim of the past tells nothing; one of the future is that of a clock that goes ahead.
-            for since in since.filter(|since| *since > now) {
-                let ahead_ms = (now - since).as_seconds_f64() * 1000.0;
-                let name = format!("the leader of {}, which leads since then", member.group);
-                all.push(Reference { name, ahead_ms });
-            }
+            let name = format!("the leader of {}, which leads since then", member.group);
+            all.extend(since.filter_map(|since| behind(&name, since)));
         }
     }
+    if all.is_empty() {
+        let written = tiers.iter().filter_map(|(tier, _)| {
+            let written = std::fs::metadata(&tier.file).and_then(|file| file.modified()).ok()?;
+            behind(&format!("the time at which {} was written", tier.file.display()), written.into())
+        });
+        all.extend(written);
+    }
     all
+}
+
+/// A reference of the future; `None` for a time that has passed.
+fn behind(name: &str, time: OffsetDateTime) -> Option<Reference> {
+    let ahead_ms = (OffsetDateTime::from(SystemTime::now()) - time).as_seconds_f64() * 1000.0;
+    (ahead_ms < 0.0).then(|| Reference { name: name.to_owned(), ahead_ms, is_this_machine: false })
+}
+
+/// Whether a host is certainly this machine.
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// This machine's clock minus that of an answer, ms. The answer was written between question and receipt, and its time may be
@@ -177,7 +205,7 @@ mod tests {
     #[test]
     fn a_clock_is_judged_by_what_its_difference_stops() {
         let level = |ahead_ms: f64, allowed: Option<f64>| {
-            let references = [Reference { name: "the cloud".into(), ahead_ms }];
+            let references = [Reference { name: "the cloud".into(), ahead_ms, is_this_machine: false }];
             clock(at(1_800_000_000), &references, allowed)[0].level
         };
         assert_eq!(level(0.0, Some(25.0)), Level::Ok);
@@ -187,5 +215,17 @@ mod tests {
         assert_eq!(level(1_000.0, None), Level::Ok);
         assert_eq!(clock(at(1_000), &[], None)[0].level, Level::Fail);
         assert_eq!(clock(at(1_800_000_000), &[], None)[0].level, Level::Ok);
+    }
+
+    #[test]
+    fn a_clock_that_was_compared_with_nothing_does_not_claim_to_be_right() {
+        let found = |is_this_machine: bool| {
+            let references = [Reference { name: "the cloud".into(), ahead_ms: 0.0, is_this_machine }];
+            clock(at(1_800_000_000), &references, None)[0].found.clone()
+        };
+        assert!(found(false).contains("as the cloud"), "{}", found(false));
+        assert!(found(true).contains("no other clock is known"), "{}", found(true));
+        assert!(clock(at(1_800_000_000), &[], None)[0].found.contains("compared with nothing"));
+        assert!(is_this_machine("127.0.0.1") && is_this_machine("localhost") && !is_this_machine("10.0.0.5"));
     }
 }

@@ -15,10 +15,13 @@ mod configuration;
 mod disk;
 mod engines;
 mod facts;
+mod files;
 mod finding;
 mod http;
 mod machine;
+mod page;
 mod running;
+mod running_group;
 mod site;
 mod tier;
 
@@ -28,6 +31,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::BadUsage;
 use facts::{Facts, gather};
@@ -63,7 +67,13 @@ pub struct DoctorArgs {
     /// Longest wait in seconds for each answer of a broker, a cloud or a program.
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub timeout_s: u64,
+    /// A file without the name of its tier, for an error that says which option names it.
+    #[arg(value_name = "FILE", hide = true)]
+    pub unnamed: Option<PathBuf>,
 }
+
+/// Longest time for the files of one tier, their sections loaded included.
+const READ_LIMIT: Duration = Duration::from_secs(60);
 
 /// Looks for mistakes and prints the findings. Returns whether none is a fail.
 ///
@@ -83,6 +93,12 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
 
 /// Settings files of the arguments, or those at the conventional places.
 fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKind, PathBuf)>, BadUsage> {
+    if let Some(file) = &args.unnamed {
+        let file = file.display();
+        return Err(BadUsage(format!(
+            "doctor: {file}: expected the tier of a settings file, found a file alone: --device {file}, --aggregator {file} or --cloud {file}"
+        )));
+    }
     let devices = args.device.iter().map(|file| (TierKind::Device, file));
     let aggregator = args.aggregator.iter().map(|file| (TierKind::Aggregator, file));
     let cloud = args.cloud.iter().map(|file| (TierKind::Cloud, file));
@@ -162,6 +178,11 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     let reading = Arc::clone(&tier);
     let read = spawn_blocking(move || {
         let certificates = certificates::check(&reading);
+        let no_files = files::check(&reading);
+        if !no_files.is_empty() {
+            // Opening a pipe would wait for its writer.
+            return ([no_files, certificates, disk::check(&reading)].concat(), Vec::new(), Vec::new());
+        }
         let (bundles, networks) = bundles::open(&reading);
         let engines = engines::check(&reading, &networks);
         let disk = disk::check(&reading);
@@ -169,8 +190,14 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
         let checked = configuration::check(&reading, &networks, &findings);
         ([checked.findings, findings].concat(), networks, checked.policies)
     });
+    let read = timeout(READ_LIMIT, read).await.unwrap_or_else(|_| {
+        let found = format!("the files of these settings were not read within {} s", READ_LIMIT.as_secs());
+        let advice = "a file on a disk or network folder that does not answer, or without an end: look at each path of the settings";
+        Ok((vec![Finding::fail("configuration", found, advice)], Vec::new(), Vec::new()))
+    });
     let (mut findings, networks, policies) =
-        read.await.unwrap_or_else(|error| (vec![broken(&error)], Vec::new(), Vec::new()));
+        read.unwrap_or_else(|error| (vec![broken(&error)], Vec::new(), Vec::new()));
+    files::name_working_directory(&tier, &mut findings);
     let facts = match asking.await {
         Ok(facts) => facts,
         // Without facts the checks that follow would say that nothing is set.
@@ -211,6 +238,8 @@ mod tests {
         );
         let given = files(&parse(&["--device", "a", "--device", "b", "--cloud", "c"]), |_| true).unwrap();
         assert_eq!(given.len(), 3);
+        let unnamed = files(&parse(&["cam-0.toml"]), |_| true).unwrap_err().0;
+        assert!(unnamed.contains("--device cam-0.toml, --aggregator cam-0.toml"), "{unnamed}");
         assert_eq!(files(&parse(&["--site-dir", "site"]), |_| true).unwrap(), []);
     }
 
@@ -227,5 +256,34 @@ mod tests {
             assert!(found.iter().any(|found| found.contains(word)), "{word} in {found:?}");
         }
         assert!(diagnosis.0[2].findings[0].found.contains("No such file"), "{:?}", diagnosis.0[2]);
+        assert_eq!(diagnosis.0[2].findings.len(), 1, "a file that is not there misses no settings");
+    }
+
+    #[tokio::test]
+    async fn a_bundle_that_is_no_file_is_named_and_a_relative_path_says_to_which_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let write = |name: &str, bundle: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, format!("bundle = \"{bundle}\"\n")).unwrap();
+            (TierKind::Cloud, file)
+        };
+        let files = vec![write("a.toml", socket.to_str().unwrap()), write("b.toml", "nowhere/none.hwb")];
+        let diagnosis = diagnose(files, None, Duration::from_secs(5)).await;
+        let fails = |index: usize| {
+            let findings = diagnosis.0[index].findings.iter().filter(|finding| finding.level == Level::Fail);
+            findings.map(|finding| format!("{}; {:?}", finding.found, finding.advice)).collect::<Vec<_>>()
+        };
+        assert!(
+            fails(1)[0].contains("socket: expected a regular file, found something else"),
+            "{:?}",
+            fails(1)
+        );
+        assert!(
+            fails(2).iter().any(|fail| fail.contains("relative to the working directory, here /")),
+            "{:?}",
+            fails(2)
+        );
     }
 }

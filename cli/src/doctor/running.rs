@@ -1,16 +1,16 @@
-//! The running program of a tier, as its page `/status` tells: readiness, groups, and every device that is not up.
+//! The running program of a tier, as its page `/status` tells: readiness, version, and its links to broker and cloud.
 
-use headwater_protocol::{Birth, DeviceState, PolicyId, Status, Topic, Topics};
+use headwater_end_device::{CaptureWord, SourceWord};
+use headwater_protocol::PolicyId;
 use serde_json::Value;
 
 use super::bundles::{SAME_BUNDLE, ids};
 use super::facts::{AdminFacts, Facts};
 use super::finding::Finding;
-use super::http::Answer;
-use super::tier::{Member, MemberRole, Tier, TierNetworks};
-
-/// Longest text of a page that a finding repeats, in characters.
-const MAX_CHARS: usize = 300;
+use super::http::{Answer, is_silent};
+use super::page::{clipped, list, text};
+use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
+use super::tier::{Tier, TierNetworks, TierSettings};
 
 /// Judges the running program. `policies` are those of the settings, by member.
 pub(super) fn check(
@@ -23,8 +23,9 @@ pub(super) fn check(
     let page = program(tier, facts, &mut findings);
     if let Some(page) = &page {
         findings.extend(links(page));
+        findings.extend(frames(tier, page));
         for group in list(page, "groups") {
-            findings.extend(lead(group));
+            findings.extend(state(group));
             findings.extend(policy(tier, group, policies));
         }
     }
@@ -32,10 +33,15 @@ pub(super) fn check(
     for (index, member) in tier.members.iter().enumerate() {
         let own = groups.iter().find(|group| is_of(member, group));
         match own {
-            Some(group) => findings.extend(devices(group)),
+            // The broker's finding says it all: without a broker a leader knows no device.
+            Some(group) if has_lost(&group["broker"]) => {}
+            Some(group) => match waits(group) {
+                Some(finding) => findings.push(finding),
+                None => findings.extend(devices(group)),
+            },
             None => {
                 let networks = networks.get(index).and_then(Option::as_ref).map(ids).unwrap_or_default();
-                findings.extend(kept_devices(member, facts, index, &networks));
+                findings.extend(retained_devices(member, facts, index, &networks));
             }
         }
     }
@@ -44,28 +50,34 @@ pub(super) fn check(
 
 /// Whether the program runs, is ready and is the right one; its page, if it has one.
 fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Value> {
-    const WHAT: &str = "running";
+    const CHECK: &str = "running";
     let (program, file) = (tier.kind.program(), tier.file.display());
     let Some(AdminFacts { address, status, ready }) = &facts.admin else {
         let advice = format!("set `admin.listen = \"{}\"`", tier.kind.admin_address());
         let found = "unknown: the settings name no admin port, or port 0";
-        findings.push(Finding::warn(WHAT, found, advice));
+        findings.push(Finding::warn(CHECK, found, advice));
         return None;
     };
     let answer = match status {
         Ok(answer) => answer,
         Err(reason) => {
             let found = format!("{program} does not answer at {address}: {reason}");
-            let advice = format!(
-                "start it: {program} --config {file}; if it runs, compare `admin.listen` with its arguments and environment, and look into its \
-                 log"
-            );
-            findings.push(Finding::fail(WHAT, found, advice));
+            let advice = if is_silent(reason) {
+                format!(
+                    "it runs and does not answer: look at its log, end it, then start it: {program} --config {file}"
+                )
+            } else {
+                format!(
+                    "start it: {program} --config {file}; if it runs, compare `admin.listen` with its arguments and environment, and look \
+                     into its log"
+                )
+            };
+            findings.push(Finding::fail(CHECK, found, advice));
             return None;
         }
     };
     if answer.status == 404 {
-        findings.push(older(program, ready.as_ref()));
+        findings.push(without_status_page(program, ready.as_ref()));
         return None;
     }
     let page: Value = match serde_json::from_slice(&answer.body) {
@@ -73,7 +85,7 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
         Ok(_) | Err(_) => {
             let found = format!("{address}/status answers {} with no status of a tier", answer.status);
             findings.push(Finding::fail(
-                WHAT,
+                CHECK,
                 found,
                 "correct `admin.listen`: another program may listen there",
             ));
@@ -83,7 +95,13 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
     let other = text(&page, "program").filter(|found| found != program);
     if let Some(other) = other {
         let found = format!("{address} is the admin port of {other}, not of {program}");
-        findings.push(Finding::fail(WHAT, found, "give each program an `admin.listen` of its own"));
+        findings.push(Finding::fail(CHECK, found, "give each program an `admin.listen` of its own"));
+        return None;
+    }
+    if let Some(found) = other_names(tier, &page) {
+        let found = format!("another {program} answers at {address}: {found}");
+        let advice = "give each program an `admin.listen` of its own, or start this one with these settings";
+        findings.push(Finding::fail(CHECK, found, advice));
         return None;
     }
     let version = text(&page, "version").unwrap_or_else(|| "unknown".into());
@@ -91,13 +109,13 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
     let found = format!("{program} {version}{up}");
     if page["ready"] == Value::Bool(false) {
         let reason = text(&page, "unready_reason").unwrap_or_else(|| "no reason is given".into());
-        findings.push(Finding::fail(
-            WHAT,
-            format!("{found}: not ready: {reason}"),
-            "the findings above and the log say more",
-        ));
+        let advice = match page["leader"]["refusal"].is_string() {
+            true => "compare `id`, `slot` and `bundle` with the aggregator's `devices` and its network",
+            false => "the findings above and the log say more",
+        };
+        findings.push(Finding::fail(CHECK, format!("{found}: not ready: {reason}"), advice));
     } else {
-        findings.push(Finding::ok(WHAT, format!("{found}, ready")));
+        findings.push(Finding::ok(CHECK, format!("{found}, ready")));
     }
     if version != env!("CARGO_PKG_VERSION") {
         let found = format!("{program} has version {version}, this doctor {}", env!("CARGO_PKG_VERSION"));
@@ -106,8 +124,80 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
     Some(page)
 }
 
+/// Names of a program of the same kind with other settings, expected and found; `None` where they fit, or the page has none.
+fn other_names(tier: &Tier, page: &Value) -> Option<String> {
+    let differs = |expected: String, found: String| {
+        (expected != found).then(|| format!("expected {expected}, found {found}"))
+    };
+    match &tier.settings {
+        TierSettings::Device(settings) => {
+            let [site, group, device] = ["site", "group", "device"].map(|key| text(page, key));
+            let expected = format!("device {} of {}/{}", settings.id, settings.site, settings.group);
+            differs(expected, format!("device {} of {}/{}", device?, site?, group?))
+        }
+        TierSettings::Aggregator(_) => {
+            let groups = list(page, "groups");
+            if groups.is_empty()
+                || tier.members.iter().any(|own| groups.iter().any(|group| is_of(own, group)))
+            {
+                return None;
+            }
+            let own = tier.members.iter().map(|own| format!("{}/{}", own.site, own.group));
+            let found = groups.iter().map(|group| {
+                let [site, group] = ["site", "group"].map(|key| text(group, key).unwrap_or_default());
+                format!("{site}/{group}")
+            });
+            let named = |names: Vec<String>| format!("groups {}", names.join(", "));
+            differs(named(own.collect()), named(found.collect()))
+        }
+        TierSettings::Cloud(settings) => {
+            let found = text(list(page, "models").first()?, "name")?;
+            differs(format!("model {}", settings.service.model.name), format!("model {found}"))
+        }
+    }
+}
+
+/// Periods of a clock after which a camera without a frame is named.
+const PERIODS_WITHOUT_FRAME: f64 = 3.0;
+
+/// Time after which a camera without a clock's period is named, s.
+const S_WITHOUT_FRAME: f64 = 10.0;
+
+/// A device that runs and has had no frame yet.
+fn frames(tier: &Tier, page: &Value) -> Option<Finding> {
+    let TierSettings::Device(settings) = &tier.settings else { return None };
+    let (source, up_s) = (&page["source"], page["uptime_s"].as_f64()?);
+    // The frames of an archive are not counted.
+    if settings.source.kind == SourceWord::Archive || source["frames"].as_u64()? > 0 {
+        return None;
+    }
+    let faults: Vec<_> = source["faults"]
+        .as_object()
+        .map(|faults| faults.iter().map(|(name, count)| format!("{} {count}", clipped(name))).collect())
+        .unwrap_or_default();
+    let by_clock = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
+    let limit_s = by_clock.map_or(S_WITHOUT_FRAME, |period| {
+        PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period.get()).unwrap_or(u32::MAX)) / 1000.0
+    });
+    // A device that was never asked for a sample has taken no frame.
+    let is_asked = settings.capture != CaptureWord::Trigger
+        || !faults.is_empty()
+        || page["captures"]["captured"].as_u64().is_some_and(|captured| captured > 0);
+    (is_asked && up_s > limit_s).then(|| {
+        let named = if faults.is_empty() { String::new() } else { format!(" ({})", faults.join(", ")) };
+        let found = format!("{} has had no frame in {up_s:.0} s{named}", settings.id);
+        let advice = "look at the camera and at section `[source]`: its path or address (docs/sources.md); the device's log names the fault";
+        // Without a fault no image has come: a watched folder may be empty for long.
+        if faults.is_empty() {
+            Finding::warn("frames", found, advice)
+        } else {
+            Finding::fail("frames", found, advice)
+        }
+    })
+}
+
 /// A program without the page.
-fn older(program: &str, ready: Option<&Result<Answer, String>>) -> Finding {
+fn without_status_page(program: &str, ready: Option<&Result<Answer, String>>) -> Finding {
     let advice = "install the version of this doctor to see its devices";
     match ready {
         Some(Ok(answer)) if answer.status == 200 => {
@@ -124,27 +214,28 @@ fn older(program: &str, ready: Option<&Result<Answer, String>>) -> Finding {
     }
 }
 
+/// Whether a program has no connection to its broker, as its page says.
+fn has_lost(broker: &Value) -> bool {
+    broker["connected"] == Value::Bool(false)
+}
+
 /// Links of the running program to broker and cloud.
 fn links(page: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let lost = |broker: &Value| broker["connected"] == Value::Bool(false);
     let groups = list(page, "groups");
     let mut brokers = groups.iter().map(|group| &group["broker"]).chain([&page["broker"]]);
-    if let Some(broker) = brokers.find(|broker| lost(broker)) {
+    if let Some(broker) = brokers.find(|broker| has_lost(broker)) {
         let reason = text(broker, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
         let found = format!("the running program has no connection to the broker{reason}");
         findings.push(Finding::fail("broker link", found, "the finding `broker` says what to do"));
     }
     let state = text(&page["cloud"], "state").unwrap_or_default();
-    let advice = match state.as_str() {
-        "failing" | "breaker_open" => {
-            Some("the findings `cloud` and `cloud model` say what to do; the program asks again by itself")
-        }
-        "other_network" => Some(SAME_BUNDLE),
-        _ => None,
-    };
-    let found = format!("the running program says of the cloud: {}", state.replace('_', " "));
-    findings.extend(advice.map(|advice| Finding::fail("cloud link", found, advice)));
+    if matches!(state.as_str(), "failing" | "breaker_open") {
+        let found = format!("the running program says of the cloud: {}", state.replace('_', " "));
+        let advice =
+            "the findings `cloud` and `cloud model` say what to do; the program asks again by itself";
+        findings.push(Finding::fail("cloud link", found, advice));
+    }
     for group in groups.iter().filter(|group| group["cloud"]["other_network"] == Value::Bool(true)) {
         let name = text(group, "group").unwrap_or_default();
         let found = format!("group {name}: the cloud serves another network, or has no model of the group's");
@@ -168,186 +259,56 @@ fn links(page: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Whether a group is led.
-fn lead(group: &Value) -> Vec<Finding> {
-    let name = text(group, "group").unwrap_or_default();
-    let reason = text(group, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-    let state = text(group, "state").unwrap_or_default();
-    let advice = match state.as_str() {
-        "failed" => "look into the log of the aggregator, and restart it",
-        "waiting_for_silent" => {
-            "the leader before it is silent: end it for good, then start this one with --take-over"
-        }
-        _ => "",
-    };
-    let journal = &group["journal"];
-    let full = (journal["full"] == Value::Bool(true)).then(|| {
-        let found = format!("group {name}: the disk of the journal is full: no decision is published");
-        Finding::fail(
-            "journal",
-            found,
-            "free some room on the disk of `journal.path`; the leader then goes on by itself",
-        )
-    });
-    let failed = (!advice.is_empty())
-        .then(|| Finding::fail("group", format!("group {name}: {state}{reason}"), advice));
-    failed.into_iter().chain(full).collect()
-}
-
-/// Whether a group of the status is that of the member.
-fn is_of(member: &Member, group: &Value) -> bool {
-    text(group, "group").as_deref() == Some(member.group.as_str())
-        && text(group, "site").is_none_or(|site| site == member.site.as_str())
-}
-
-/// Whether the running program has the policy of the settings.
-fn policy(tier: &Tier, group: &Value, policies: &[Option<PolicyId>]) -> Option<Finding> {
-    let member = tier.members.iter().position(|member| is_of(member, group))?;
-    let (running, own) = (text(group, "policy")?, policies.get(member).copied().flatten()?);
-    let own = own.to_string();
-    let is_same = running == own;
-    let what = tier.what("policy", &tier.members[member]);
-    Some(if is_same {
-        Finding::ok(what, format!("{own}, in the settings and in the running program"))
-    } else {
-        let found = format!("the running program has policy {running}, the settings say {own}");
-        Finding::warn(what, found, "let the program read it again: kill -HUP PID, or restart it")
-    })
-}
-
-/// Every device that is not up, and every slot without a device, as a page tells.
-fn devices(group: &Value) -> Vec<Finding> {
-    let name = text(group, "group").unwrap_or_default();
-    let devices = list(group, "devices");
-    let mut findings = Vec::new();
-    for device in &devices {
-        let (id, state) =
-            (text(device, "name").unwrap_or_default(), text(device, "state").unwrap_or_default());
-        if state == "up" {
-            continue;
-        }
-        let since = device["since_s"].as_f64().map(|since| format!(" for {since:.0} s")).unwrap_or_default();
-        let reason = text(device, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-        let found = format!("{id} of group {name} is {}{since}{reason}", state.replace('_', " "));
-        let (is_fail, advice) = advice(&state);
-        let level = if is_fail { Finding::fail } else { Finding::warn };
-        findings.push(level("device".to_owned(), found, advice.to_owned()));
-    }
-    let empty: Vec<_> = list(group, "empty_slots").iter().filter_map(|slot| slot.as_u64()).collect();
-    if !empty.is_empty() {
-        let slots = empty.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let found = format!("group {name} has no device for slot {slots}");
-        findings.push(Finding::warn(
-            "device",
-            found,
-            "start the devices of these slots, with this site, group and broker",
-        ));
-    }
-    if findings.is_empty() && !devices.is_empty() {
-        findings.push(Finding::ok("devices", format!("group {name}: all {} are up", devices.len())));
-    }
-    findings
-}
-
-/// Whether a state of a device is a fail, and what to do.
-fn advice(state: &str) -> (bool, &'static str) {
-    match state {
-        "down" => (true, "start it; on its machine its log and `headwater doctor` say why it ended"),
-        "silent" => {
-            (true, "it is connected and sends nothing: look into its log, and restart it if it hangs")
-        }
-        "late" => (
-            false,
-            "it answers after the window: a slower engine, a slow link, or a `window_ms` that is too short",
-        ),
-        "flapping" => (
-            false,
-            "its connection comes and goes: look at its power and its link, and for a second device with its id",
-        ),
-        "wrong_network" => (true, SAME_BUNDLE),
-        "clock_off" => (true, "set its clock (NTP), and compare it with that of the group's other devices"),
-        "refused" => (true, "the reason and the aggregator's log name the mistake"),
-        _ => (false, "the aggregator's log says more"),
-    }
-}
-
-/// Devices whose retained messages at the broker name a fault, for a leader without a page.
-fn kept_devices(
-    member: &Member,
-    facts: &Facts,
-    index: usize,
-    networks: &[headwater_protocol::NetworkId],
-) -> Vec<Finding> {
-    if member.role != MemberRole::Leader {
-        return Vec::new();
-    }
-    let Some(Ok(probe)) = facts.brokers.get(index).and_then(Option::as_ref) else { return Vec::new() };
-    let topics = Topics::new(&member.site, &member.group);
-    let group = &member.group;
-    let mut findings = Vec::new();
-    for message in &probe.retained {
-        let Ok(Topic::Device(id, _)) = topics.parse(&message.topic) else { continue };
-        if let Ok(Status { state: DeviceState::Down, .. }) = serde_json::from_slice(&message.payload) {
-            let found = format!("{id} of group {group} is down, by its last message at the broker");
-            findings.push(Finding::fail("device", found, advice("down").1));
-        }
-        if let Ok(Birth { network, .. }) = serde_json::from_slice(&message.payload)
-            && !networks.is_empty()
-            && !networks.contains(&network)
-        {
-            let found =
-                format!("{id} of group {group} has network {}, by its birth at the broker", network.short());
-            findings.push(Finding::fail("device", found, SAME_BUNDLE));
-        }
-    }
-    findings
-}
-
-/// A list of a page; empty where it has none.
-fn list<'a>(page: &'a Value, key: &str) -> Vec<&'a Value> {
-    page[key].as_array().map(|list| list.iter().collect()).unwrap_or_default()
-}
-
-/// A text of a page, clipped.
-fn text(page: &Value, key: &str) -> Option<String> {
-    page[key].as_str().map(clipped)
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::super::finding::Level;
+    use super::super::tier::TierKind;
     use super::*;
 
+    /// A tier with these settings.
+    fn tier(kind: TierKind, settings: &str) -> Tier {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), settings).unwrap();
+        Tier::read(kind, file.path()).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+    }
+
+    const DEVICE: &str = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n\
+                          capture = \"clock\"\nperiod_ms = 2000\n[source]\nkind = \"http\"\n[source.http]\nurl = \"http://cam.local/snap\"\n";
+
     #[test]
-    fn every_device_that_is_not_up_is_named_with_its_reason() {
-        let device = |name: &str, state: &str, reason: Value| json!({ "name": name, "state": state, "since_s": 2.4, "reason": reason });
-        let group = json!({ "group": "gate", "empty_slots": [3], "devices": [
-            device("cam-0", "up", Value::Null),
-            device("cam-1", "down", json!("its last will came")),
-            device("cam-2", "late", Value::Null),
-            device("cam-4", "clock_off", json!("38 s ahead")),
-            device("cam-5", "asleep", Value::Null),
-        ]});
-        let found = devices(&group);
-        let lines: Vec<_> = found.iter().map(|finding| (finding.level, finding.found.as_str())).collect();
-        let expected = [
-            (Level::Fail, "cam-1 of group gate is down for 2 s: its last will came"),
-            (Level::Warn, "cam-2 of group gate is late for 2 s"),
-            (Level::Fail, "cam-4 of group gate is clock off for 2 s: 38 s ahead"),
-            (Level::Warn, "cam-5 of group gate is asleep for 2 s"),
-            (Level::Warn, "group gate has no device for slot 3"),
-        ];
-        assert_eq!(lines, expected);
-        assert!(found.iter().all(|finding| finding.advice.is_some()));
-        assert_eq!(devices(&json!({})), []);
-        let up = json!({ "group": "gate", "devices": [device("cam-0", "up", Value::Null)] });
-        assert_eq!(devices(&up)[0].level, Level::Ok);
+    fn a_program_of_the_same_kind_with_other_names_is_another_one() {
+        let device = tier(TierKind::Device, DEVICE);
+        let page = |id: &str| json!({ "device": id, "site": "hall", "group": "gate" });
+        let found = other_names(&device, &page("cam-1")).unwrap();
+        assert_eq!(found, "expected device cam-0 of hall/gate, found device cam-1 of hall/gate");
+        assert_eq!(other_names(&device, &page("cam-0")), None);
+        assert_eq!(other_names(&device, &json!({})), None, "an older page");
+        let leader = tier(TierKind::Aggregator, "site = \"hall\"\ngroup = \"gate\"\nbundle = \"a.hwb\"\n");
+        let page = |group: &str| json!({ "groups": [{ "site": "hall", "group": group }] });
+        let found = other_names(&leader, &page("belt")).unwrap();
+        assert_eq!(found, "expected groups hall/gate, found groups hall/belt");
+        assert_eq!(other_names(&leader, &page("gate")), None);
+        let cloud = tier(TierKind::Cloud, "bundle = \"a.hwb\"\n[model]\nname = \"own\"\n");
+        let found = other_names(&cloud, &json!({ "models": [{ "name": "other" }] })).unwrap();
+        assert_eq!(found, "expected model own, found model other");
+    }
+
+    #[test]
+    fn a_camera_without_a_frame_is_named_after_three_periods() {
+        let device = tier(TierKind::Device, DEVICE);
+        let page = |up: f64, frames: u64| json!({ "uptime_s": up, "source": { "frames": frames, "faults": { "absent": 4 } } });
+        let found = frames(&device, &page(9.0, 0)).unwrap();
+        assert_eq!((found.level, found.check.as_str()), (Level::Fail, "frames"));
+        assert!(found.found.contains("cam-0 has had no frame in 9 s (absent 4)"), "{}", found.found);
+        assert_eq!(frames(&device, &page(5.0, 0)), None, "it has just started");
+        assert_eq!(frames(&device, &page(9.0, 1)), None);
+        let asked = tier(TierKind::Device, &DEVICE.replace("capture = \"clock\"\nperiod_ms = 2000\n", ""));
+        let archive = DEVICE.split("[source]").next().unwrap().to_owned() + "[source]\npath = \"f\"\n";
+        assert_eq!(frames(&tier(TierKind::Device, &archive), &page(9.0, 0)), None, "it counts no frames");
+        let idle = json!({ "uptime_s": 100.0, "source": { "frames": 0, "faults": {} } });
+        assert_eq!(frames(&asked, &idle), None, "nobody has triggered a sample");
     }
 
     #[test]
@@ -357,7 +318,7 @@ mod tests {
         {
             assert_eq!(links(&page), []);
             for group in list(&page, "groups") {
-                assert_eq!((lead(group), devices(group)), (Vec::new(), Vec::new()));
+                assert_eq!((state(group), devices(group)), (Vec::new(), Vec::new()));
             }
         }
         let failing =
@@ -368,8 +329,7 @@ mod tests {
             "models": [{ "name": "a", "state": "failed" }, { "name": "b", "state": "ready" }],
             "certificate": { "reload_failed": true },
         });
-        let whats: Vec<_> = links(&faults).into_iter().map(|finding| finding.what).collect();
-        assert_eq!(whats, ["cloud link", "certificate", "model"]);
-        assert_eq!(lead(&json!({ "group": "a", "state": "failed", "journal": { "full": true } })).len(), 2);
+        let checks: Vec<_> = links(&faults).into_iter().map(|finding| finding.check).collect();
+        assert_eq!(checks, ["cloud link", "certificate", "model"]);
     }
 }

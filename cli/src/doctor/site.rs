@@ -9,9 +9,8 @@ use time::format_description::well_known::Rfc3339;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::certificates::SOON;
 use super::finding::Finding;
-
-const SOON: time::Duration = time::Duration::days(30);
 
 /// Checks the folder of a site. Another command may hold its lock.
 pub(super) async fn check(folder: PathBuf, limit: Duration) -> Vec<Finding> {
@@ -27,30 +26,31 @@ fn judge(folder: &Path) -> Vec<Finding> {
     let site = match Site::open(folder) {
         Ok(site) => site,
         Err(error) => {
-            let advice = "name the folder that `headwater enroll init` made (--site-dir)";
-            return vec![Finding::fail("site", error.to_string(), advice)];
+            let error = error.to_string();
+            let advice = match error.contains("ermission denied") {
+                true => "run the doctor as the owner of the folder (sudo -u)",
+                false => "name the folder that `headwater enroll init` made (--site-dir)",
+            };
+            return vec![Finding::fail("site", error, advice)];
         }
     };
     let unfinished = site.unfinished().into_iter();
     let mut findings: Vec<_> = unfinished
         .map(|of| Finding::fail("site", format!("{}: {}", of.path.display(), of.reason), of.advice))
         .collect();
-    let (now, issued) = (OffsetDateTime::now_utc(), site.issued());
-    for (index, own) in issued.iter().enumerate() {
-        let is_newest = !issued[index + 1..].iter().any(|later| later.member == own.member);
+    let now = OffsetDateTime::now_utc();
+    for own in site.in_force() {
         let Ok(expires) = OffsetDateTime::parse(&own.expires, &Rfc3339) else { continue };
-        if own.revoked.is_some() || !is_newest || expires > now + SOON {
+        if expires > now + SOON {
             continue;
         }
-        let (group, name) = (own.member.group.as_ref(), &own.member.name);
-        let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
-        let advice = format!("headwater enroll renew{group} {name}, then copy the new files to its machine");
+        let advice = format!("{}, then copy the new files to its machine", own.member.renew_command());
         let found = format!("the certificate of {} ends {}", own.member, expires.date());
         let finding = if expires <= now { Finding::fail } else { Finding::warn };
         findings.push(finding("certificate".to_owned(), found, advice));
     }
     if findings.is_empty() {
-        let members = issued.iter().filter(|own| own.revoked.is_none()).count();
+        let members = site.in_force().count();
         findings.push(Finding::ok("site", format!("{}: {members} certificates are valid", site.name())));
     }
     findings

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use headwater_cloud_service::CloudSettings;
-use headwater_edge_aggregator::{GroupSettings, LoadedAggregator, RoleName};
+use headwater_edge_aggregator::{
+    GroupSettings, LoadedAggregator, Role, RoleName, edge_subscriptions, leader_subscriptions,
+};
 use headwater_end_device::DeviceSettings;
 use headwater_inference::bundle::Networks;
 use headwater_link::{LinkConfig, QoS};
-use headwater_protocol::{DeviceId, DeviceTopic, EdgeTopic, GroupId, SiteId, Topic, Topics, VerifyingKey};
+use headwater_protocol::{DeviceId, GroupId, SiteId, Topic, Topics, VerifyingKey};
 use headwater_settings::{BrokerSettings, SecuritySettings, Sources, Stop, TlsSettings, load};
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::End;
@@ -80,6 +82,8 @@ pub(super) struct Member {
     pub(super) site: SiteId,
     pub(super) group: GroupId,
     pub(super) role: MemberRole,
+    /// Filters to which the program of this member subscribes.
+    pub(super) subscriptions: Vec<String>,
     /// Files of the identity at the broker.
     pub(super) tls: TlsSettings,
 }
@@ -105,7 +109,6 @@ impl Tier {
     /// # Errors
     /// Every mistake.
     pub(super) fn read(kind: TierKind, file: &Path) -> Result<Self, Vec<String>> {
-        std::fs::File::open(file).map_err(|error| vec![format!("{}: {error}", file.display())])?;
         let sources = Sources::of_file(file);
         let mistakes = |stop: Stop| match stop {
             Stop::Mistakes(mistakes) => mistakes,
@@ -191,7 +194,7 @@ impl Tier {
         }
     }
 
-    /// How a member reaches the broker.
+    /// Access of a member to the broker.
     ///
     /// # Errors
     /// Every setting and file that cannot be used.
@@ -201,7 +204,7 @@ impl Tier {
     }
 
     /// Name of a check, with the group where the tier has several.
-    pub(super) fn what(&self, check: &str, member: &Member) -> String {
+    pub(super) fn check_name(&self, check: &str, member: &Member) -> String {
         if self.members.len() > 1 { format!("{check} of {}", member.group) } else { check.to_owned() }
     }
 }
@@ -211,6 +214,7 @@ impl TierSettings {
         match self {
             Self::Device(settings) => vec![Member {
                 place: String::new(),
+                subscriptions: device_subscriptions(settings),
                 site: settings.site.clone(),
                 group: settings.group.clone(),
                 role: MemberRole::Device(settings.id.clone()),
@@ -226,6 +230,7 @@ impl TierSettings {
                         RoleName::Leader => MemberRole::Leader,
                         RoleName::Edge => MemberRole::Edge,
                     },
+                    subscriptions: group_subscriptions(group),
                     tls: group.tls(of_process),
                 };
                 loaded.groups.iter().enumerate().map(member).collect()
@@ -235,36 +240,33 @@ impl TierSettings {
     }
 }
 
+/// Filters of a device's program.
+fn device_subscriptions(settings: &DeviceSettings) -> Vec<String> {
+    let topics = Topics::new(&settings.site, &settings.group);
+    let own = headwater_end_device::subscriptions(&topics, &settings.id, settings.capture());
+    own.into_iter().map(|subscription| subscription.filter).collect()
+}
+
+/// Filters of a group's leader or edge.
+fn group_subscriptions(group: &GroupSettings) -> Vec<String> {
+    let topics = Topics::new(&group.site, &group.group);
+    match group.role() {
+        Ok(Role::Leader { .. }) => leader_subscriptions(&topics),
+        Ok(Role::Edge { id, .. }) => edge_subscriptions(&topics, &id),
+        // Settings that do not fit the role are refused with the file.
+        Err(_) => Vec::new(),
+    }
+}
+
 impl Member {
     /// Settings of a connection that reads what this member reads, and publishes nothing.
     pub(super) fn link(&self, access: BrokerAccess, client_id: String, limit_ms: u64) -> LinkConfig {
-        let topics = Topics::new(&self.site, &self.group);
         let mut config = LinkConfig::new(access, client_id);
         config.connect_timeout_ms = limit_ms;
-        let every_device =
-            |leaves: &[DeviceTopic]| leaves.iter().map(|leaf| topics.every_device(*leaf)).collect::<Vec<_>>();
-        let group = |of: &[Topic]| of.iter().map(|topic| topics.name(topic)).collect::<Vec<_>>();
-        let filters = match &self.role {
-            MemberRole::Device(id) => {
-                let own = [DeviceTopic::Status, DeviceTopic::Birth].map(|leaf| topics.device(id, leaf));
-                [own.to_vec(), group(&[Topic::Request, Topic::Settled, Topic::Trigger])].concat()
-            }
-            MemberRole::Leader => [
-                every_device(&[
-                    DeviceTopic::Status,
-                    DeviceTopic::Birth,
-                    DeviceTopic::Summary,
-                    DeviceTopic::Features,
-                ]),
-                group(&[Topic::Trigger]),
-                vec![topics.every_edge(EdgeTopic::Status)],
-            ]
-            .concat(),
-            MemberRole::Edge => {
-                [every_device(&[DeviceTopic::Status, DeviceTopic::Birth]), group(&[Topic::Request])].concat()
-            }
-        };
-        let filters = filters.into_iter().chain([topics.name(&Topic::Leader)]);
+        // The claim tells the leader's clock. Access rules do not depend on the QoS, and QoS 0 asks for no acknowledgement.
+        let claim = Topics::new(&self.site, &self.group).name(&Topic::Leader);
+        let claim = Some(claim).filter(|claim| !self.subscriptions.contains(claim));
+        let filters = self.subscriptions.iter().cloned().chain(claim);
         filters.fold(config, |config, filter| config.subscribe(filter, QoS::AtMostOnce))
     }
 }

@@ -1,6 +1,7 @@
 //! Changes to the text of a policy file. Comments and the order of keys stay.
 
 use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_settings::nearest;
 use toml_edit::{Document, DocumentMut, Item, Table, Value};
 
 use crate::BadUsage;
@@ -34,12 +35,19 @@ impl Edit {
     pub(super) fn unset(key: &str) -> Result<Self, BadUsage> {
         let key = key.trim().to_owned();
         if !Policy::KEYS.contains(&key.as_str()) {
+            let near = nearest(&key, Policy::KEYS.iter().copied());
+            let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             return Err(BadUsage(format!(
-                "{key}: expected a key of a policy ({}), found another",
+                "{key}: expected a key of a policy ({}), found another{hint}",
                 Policy::KEYS.join(", ")
             )));
         }
         Ok(Self { key, value: None })
+    }
+
+    /// Whether the change gives the key a value.
+    pub(super) fn is_set(&self) -> bool {
+        self.value.is_some()
     }
 
     /// The text after the change.
@@ -99,30 +107,21 @@ fn set(text: &str, key: &str, mut value: Value) -> Result<String, String> {
 fn remove(text: &str, key: &str) -> Result<String, String> {
     let document = Document::parse(text.to_owned()).map_err(|error| error.to_string())?;
     let (section, name) = parts(key);
-    let table = match section {
-        None => Some(document.as_item()),
-        Some(section) => document.as_item().get(section),
-    };
-    let is_inline = table.is_some_and(Item::is_inline_table);
+    let table = section.map_or(Some(document.as_item()), |section| document.as_item().get(section));
     let found = table.and_then(Item::as_table_like).and_then(|table| table.get_key_value(name));
     let Some((found, item)) = found else { return Ok(text.to_owned()) };
-    match (found.span(), item.span()) {
-        (Some(first), Some(last)) if !is_inline => {
-            let begin = text[..first.start].rfind('\n').map_or(0, |at| at + 1);
-            let end = text[last.end..].find('\n').map_or(text.len(), |at| last.end + at + 1);
-            Ok(format!("{}{}", &text[..begin], &text[end..]))
-        }
-        (_, _) => {
-            // Other keys may stand on the line of an inline table.
-            let mut document = document.into_mut();
-            let table = match section {
-                None => Some(document.as_item_mut()),
-                Some(section) => document.get_mut(section),
-            };
-            table.and_then(Item::as_table_like_mut).map(|table| table.remove(name));
-            Ok(document.to_string())
-        }
+    if let (Some(section), true) = (section, table.is_some_and(Item::is_inline_table)) {
+        // Other keys may stand on the line of an inline table.
+        let mut document = document.into_mut();
+        document[section].as_table_like_mut().map(|table| table.remove(name));
+        return Ok(document.to_string());
     }
+    let (Some(first), Some(last)) = (found.span(), item.span()) else {
+        return Err(format!("{key}: its lines are not known; take it out by hand"));
+    };
+    let begin = text[..first.start].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[last.end..].find('\n').map_or(text.len(), |at| last.end + at + 1);
+    Ok(format!("{}{}", &text[..begin], &text[end..]))
 }
 
 #[cfg(test)]
@@ -208,6 +207,8 @@ mod tests {
         check_refused("window_ms=0", "window_ms=0: window_ms: expected 1 to 60000 milliseconds, found 0");
         check_refused("window_ms=0.5", "window_ms=0.5: ");
         check_refused("local.treshold=0.5", "local.treshold: expected a key of a policy (window_ms, ");
+        check_refused("local.treshold=0.5", "found another; did you mean `local.threshold`?");
+        check_refused("windw_ms=5", "did you mean `window_ms`?");
         check_refused("window_ms", "expected KEY=VALUE, such as window_ms=80, found \"window_ms\"");
         check_refused("local={}", "local: expected a key");
         assert!(Edit::parse("local.rule=margin").unwrap().apply_to("local = 3").is_err());

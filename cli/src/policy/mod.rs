@@ -6,7 +6,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 
 /// Arguments of `headwater policy`.
@@ -22,7 +22,7 @@ A policy file states only what it changes (docs/policy.toml). headwater-aggregat
 it again at SIGHUP.
 Exit codes: 0 done, 1 a file that cannot be read or written, 2 a mistake in the arguments or the policy.")]
 pub struct PolicyArgs {
-    /// What to do.
+    /// The action.
     #[command(subcommand)]
     command: PolicyCommand,
 }
@@ -78,6 +78,11 @@ pub fn run(args: &PolicyArgs) -> anyhow::Result<()> {
 
 /// Fails where the file cannot be read; a mistake in a file that can be read is bad usage.
 fn check_readable(file: &Path) -> anyhow::Result<()> {
-    std::fs::File::open(file).with_context(|| format!("reading the policy {}", file.display()))?;
+    let of = || format!("reading the policy {}", file.display());
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(file).with_context(of)?.is_file() {
+        bail!("{}: expected a regular file, found something else", of());
+    }
+    std::fs::File::open(file).with_context(of)?;
     Ok(())
 }

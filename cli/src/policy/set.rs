@@ -1,22 +1,32 @@
 //! `headwater policy set`: changes a policy file.
 
-use std::fs::{self, Permissions};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Policy, PolicyChanges};
-use headwater_protocol::PolicyId;
+use headwater_protocol::{Exit, PolicyId};
+use headwater_transport::read_bounded;
 use toml_edit::{Document, Item};
 
 use super::SetArgs;
 use super::edit::Edit;
+use super::show::is_used;
 use crate::{BadUsage, shipped};
 
 /// Largest file that is changed, in bytes; services take no larger one.
 const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// Longest wait for another run that changes a policy in the same folder.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Mode of a new file: a policy is no secret, and services run as another user.
 const NEW_FILE_MODE: u32 = 0o644;
@@ -30,32 +40,95 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
         return Err(BadUsage("expected at least one KEY=VALUE or --unset KEY, found none".into()).into());
     }
     let bundle = args.bundle.as_deref().map(|file| shipped::open_bundle(Some(file))).transpose()?;
+    let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
     let calibrated = bundle.as_ref().map(Bundle::calibrated_policy);
-    // The file behind a link is changed, and the link stays.
-    let file = fs::canonicalize(&args.file).unwrap_or_else(|_| args.file.clone());
+    let file = target(&args.file)?;
+    // The lock is held until the function returns.
+    let _lock = lock(folder_of(&file), LOCK_LIMIT)?;
     let old = read(&file)?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
     if old.is_none() || old.is_some_and(|old| old != change.text) {
         write(&file, &change.text).with_context(|| format!("writing {}", file.display()))?;
     }
-    crate::print(&change.report(&args.file))
+    crate::print(&(without_effect.unwrap_or_default() + &change.report(&args.file)))
+}
+
+/// Lines about keys that have no effect in the network of a bundle.
+///
+/// # Errors
+/// A value for an exit that the network does not have.
+fn without_effect(bundle: &Bundle, edits: &[Edit]) -> Result<String, BadUsage> {
+    let configuration = bundle.manifest().configuration;
+    let mut lines = String::new();
+    for edit in edits.iter().filter(|edit| edit.is_set() && !is_used(configuration, &edit.key)) {
+        let key = &edit.key;
+        let own = Exit::ALL.iter().filter(|exit| configuration.has(**exit)).map(|exit| exit.name());
+        let own: Vec<_> = own.collect();
+        let exit = key.split('.').next().unwrap_or_default();
+        if !own.contains(&exit) {
+            return Err(BadUsage(format!(
+                "{key}: expected an exit of this network ({}), found {exit}; the file stays as it was",
+                own.join(", ")
+            )));
+        }
+        lines += &format!("{key} has no effect: every sample that reaches the {exit} leaves there\n");
+    }
+    Ok(lines)
+}
+
+/// The file that is changed: a new one, a regular file, or the regular file behind a link.
+fn target(file: &Path) -> anyhow::Result<PathBuf> {
+    match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(file.to_owned()),
+        Err(error) => bail!("{}: {error}", file.display()),
+        Ok(_) => {}
+    }
+    // The file behind a link is changed, and the link stays.
+    let real = fs::canonicalize(file).with_context(|| {
+        format!("{}: expected a file or a link to one, found a link to nothing", file.display())
+    })?;
+    let kind = fs::metadata(&real).with_context(|| real.display().to_string())?.file_type();
+    if !kind.is_file() {
+        let found = if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" };
+        bail!("{}: expected a regular file, found {found}; nothing was changed", file.display());
+    }
+    Ok(real)
+}
+
+/// Folder of a file.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Locks a folder against other runs of this command; the lock is held until the file is dropped.
+fn lock(folder: &Path, limit: Duration) -> anyhow::Result<File> {
+    let of = || format!("locking the folder {}", folder.display());
+    let file = File::open(folder).with_context(of)?;
+    let until = Instant::now() + limit;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => bail!(
+                "{}: another program changes a policy in this folder for more than {} s; try again when it has ended",
+                folder.display(),
+                limit.as_secs_f32()
+            ),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(of),
+        }
+    }
 }
 
 /// The text of the file; `None` where there is no file.
 fn read(file: &Path) -> anyhow::Result<Option<String>> {
-    let text = fs::metadata(file).and_then(|found| {
-        if found.len() > MAX_FILE_BYTES {
-            return Err(std::io::Error::other(format!(
-                "expected a policy of at most {MAX_FILE_BYTES} bytes, found {}",
-                found.len()
-            )));
-        }
-        fs::read_to_string(file)
-    });
+    if fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let text = read_bounded(file, MAX_FILE_BYTES)
+        .and_then(|text| String::from_utf8(text).map_err(|error| format!("expected text: {error}")));
     match text {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+        Err(reason) => bail!("reading the policy {}: {reason}", file.display()),
     }
 }
 
@@ -87,17 +160,14 @@ impl Change {
         let changes = PolicyChanges::parse(&text).map_err(|mistake| with_text(mistake.to_string()))?;
         let policy = calibrated.as_ref().map(|calibrated| changes.apply_to(calibrated)).transpose();
         let policy = policy.map_err(|mistake| with_text(mistake.to_string()))?;
-        let mut keys: Vec<_> = edits.iter().map(|edit| edit.key.clone()).collect();
-        keys.dedup();
-        let values = keys.into_iter().map(|key| {
-            let (before, after) = (stated(old, &key), stated(&text, &key));
-            (key, before, after)
-        });
+        let mut seen = BTreeSet::new();
+        let keys = edits.iter().map(|edit| &edit.key).filter(|key| seen.insert(*key));
+        let values = keys.map(|key| (key.clone(), stated(old, key), stated(&text, key)));
         let calibrated = calibrated.map(|(policy, _)| policy.values()).unwrap_or_default();
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
-    /// What changed, and how to make it live.
+    /// The change, and the way to make it live.
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {
@@ -143,9 +213,7 @@ fn stated(text: &str, key: &str) -> Option<String> {
 
 /// Writes a file beside its place and moves it there, with mode and owner of the old one.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
-    let mut beside = tempfile::Builder::new().prefix(".policy-").tempfile_in(folder)?;
+    let mut beside = tempfile::Builder::new().prefix(".policy-").tempfile_in(folder_of(file))?;
     beside.write_all(text.as_bytes())?;
     let mode = match fs::metadata(file) {
         Ok(old) => {
@@ -212,6 +280,74 @@ mod tests {
         fs::write(&file, "deadline_ms = \n").unwrap();
         assert!(set(&file, &["window_ms=20"]).unwrap_err().to_string().contains("policy.toml: "));
         assert!(!set(folder.path(), &["window_ms=20"]).unwrap_err().is::<BadUsage>(), "a folder");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_stays() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let error = set(&socket, &["window_ms=20"]).unwrap_err().to_string();
+        assert!(error.contains("socket: expected a regular file, found a device"), "{error}");
+        assert!(fs::metadata(&socket).unwrap().file_type().is_socket());
+        let dangling = folder.path().join("dangling.toml");
+        std::os::unix::fs::symlink(folder.path().join("none"), &dangling).unwrap();
+        let error = set(&dangling, &["window_ms=20"]).unwrap_err().to_string();
+        assert!(error.contains("found a link to nothing"), "{error}");
+        assert!(fs::symlink_metadata(&dangling).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn changes_at_the_same_time_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("policy.toml");
+        let values = [
+            "window_ms=40",
+            "late_ms=30",
+            "local.threshold=0.4",
+            "local.rule=margin",
+            "edge.threshold=0.3",
+            "edge.rule=margin",
+        ];
+        std::thread::scope(|scope| {
+            for value in values {
+                let file = &file;
+                scope.spawn(move || set(file, &[value]).unwrap());
+            }
+        });
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(PolicyChanges::parse(&text).unwrap().keys().count(), values.len(), "{text}");
+    }
+
+    #[test]
+    fn a_lock_of_another_program_is_waited_for_with_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = lock(folder.path(), LOCK_LIMIT).unwrap();
+        let error = lock(folder.path(), Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(error.contains("another program changes a policy"), "{error}");
+        drop(held);
+        assert!(lock(folder.path(), Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn an_exit_that_the_network_does_not_have_is_refused_and_a_key_without_effect_is_named() {
+        let bundle = shipped::open_bundle(None).unwrap();
+        let of = |argument: &str| without_effect(&bundle, &[Edit::parse(argument).unwrap()]);
+        let refused = of("edge.threshold=0.3").unwrap_err().to_string();
+        assert!(refused.contains("edge.threshold: expected an exit of this network (local, "), "{refused}");
+        assert!(of("cloud.threshold=0.3").unwrap().contains("cloud.threshold has no effect"));
+        assert_eq!(of("local.threshold=0.3").unwrap(), "");
+        assert_eq!(of("edge.threshold=").unwrap(), "", "a key may be taken out");
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_reported_once_with_its_last_value() {
+        let edits = ["window_ms=40", "late_ms=30", "window_ms=50"].map(|edit| Edit::parse(edit).unwrap());
+        let change = Change::new(Path::new("p.toml"), "", &edits, None).unwrap();
+        let found: Vec<_> =
+            change.values.iter().map(|(key, _, after)| (key.as_str(), after.as_deref())).collect();
+        assert_eq!(found, [("window_ms", Some("50")), ("late_ms", Some("30"))]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const FIND_LIMIT: Duration = Duration::from_secs(5);
 /// The births are complete when none has come for this time.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What triggers need to know of a group.
+/// Facts about a group that triggers need.
 pub(super) struct FoundGroup {
     /// Network of the devices that are up; of most of them while the group changes its network.
     pub(super) network: NetworkId,

@@ -67,6 +67,7 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
         (None, None) => found.newest.0.checked_add(1).and_then(|first| Plan::range(first, args.count, rate)),
     };
     let plan = plan.ok_or_else(no_more_ids)?;
+    check_distance(&plan, found.newest)?;
     let first = plan.first();
     if first <= found.newest {
         print_error(&format!(
@@ -77,6 +78,23 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     let mut run = Run::new(args, client, plan);
     run.run_to_end().await?;
     run.finish().await
+}
+
+/// Largest distance of an id from the newest one of the group. Leaders refuse ids that are further away as implausible.
+const MAX_DISTANCE: u64 = 1 << 30;
+
+/// Refuses ids that are far from the newest one of the group. Before the first sample of a group every id is near.
+fn check_distance(plan: &Plan, newest: SampleId) -> Result<(), BadUsage> {
+    if newest == SampleId(0) {
+        return Ok(());
+    }
+    let far = [plan.first(), plan.last()].into_iter().find(|id| id.0.abs_diff(newest.0) > MAX_DISTANCE);
+    far.map_or(Ok(()), |found| {
+        let (least, most) = (newest.0.saturating_sub(MAX_DISTANCE), newest.0.saturating_add(MAX_DISTANCE));
+        Err(BadUsage(format!(
+            "trigger: expected ids from {least} to {most} (the newest of the group is {newest}), found {found}; nothing was sent"
+        )))
+    })
 }
 
 fn no_more_ids() -> BadUsage {
@@ -211,6 +229,28 @@ impl<'a> Run<'a> {
                 self.args.group
             );
         }
+        if let Some(undecided) = summary.undecided() {
+            bail!("{undecided}");
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_far_from_the_newest_one_are_refused_before_anything_is_sent() {
+        let newest = SampleId(5_000_000_000);
+        let check = |first: u64, count: u64| check_distance(&Plan::range(first, count, 1.0).unwrap(), newest);
+        assert!(check(5_000_000_001, 10).is_ok() && check(newest.0 - MAX_DISTANCE, 1).is_ok());
+        let far = check(newest.0 + MAX_DISTANCE, 2).unwrap_err().0;
+        assert!(
+            far.contains("expected ids from 3926258176 to 6073741824") && far.contains("found 6073741825"),
+            "{far}"
+        );
+        assert!(check(100, 1).is_err());
+        assert!(check_distance(&Plan::range(100, 1, 1.0).unwrap(), SampleId(0)).is_ok(), "a new group");
     }
 }

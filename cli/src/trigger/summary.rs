@@ -1,4 +1,4 @@
-//! What `headwater trigger` prints.
+//! Output of `headwater trigger`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -41,6 +41,20 @@ impl Summary {
             watched: run.args.watch,
         }
     }
+
+    /// Sentence about samples without a decision; `None` where each has one, or results were not waited for.
+    pub(super) fn undecided(&self) -> Option<String> {
+        let undecided = self.triggered.saturating_sub(self.decided);
+        (self.watched && undecided > 0).then(|| {
+            let dropped: Vec<_> =
+                self.dropped.iter().map(|(reason, count)| format!("{} {count}", reason.name())).collect();
+            format!(
+                "{undecided} of {} samples were not decided; dropped: {}",
+                self.triggered,
+                dropped.join(", ")
+            )
+        })
+    }
 }
 
 impl Display for Summary {
@@ -81,30 +95,18 @@ pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> Str
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{Degraded, Exit, HopBytes, NetworkId, PolicyId, Presence, SampleId, Stages};
+    use headwater_protocol::{Degraded, Presence, testing};
 
     use super::*;
 
     #[test]
     fn a_result_is_one_line_with_what_a_person_asks_first() {
         let mut decision = Decision {
-            schema: headwater_protocol::RESULT_SCHEMA,
-            captured_at: None,
-            captured_by: headwater_protocol::TimeSource::Unknown,
-            left: headwater_protocol::LeaveReason::Sure,
-            exits: Vec::new(),
-            missing: Vec::new(),
-            sample: SampleId(17),
-            class: 3,
             label: "dress".into(),
             confidence: 0.934,
-            exit: Exit::Local,
             presence: Presence::missing(2),
             degraded: vec![Degraded::CloudTimeout, Degraded::Late],
-            network: NetworkId([0; 32]),
-            policy: PolicyId([0; 8]),
-            stages: Stages::default(),
-            bytes: HopBytes::default(),
+            ..testing::decision(17)
         };
         assert_eq!(
             result_line(&decision, Some(Duration::from_micros(12_340))),
@@ -135,7 +137,12 @@ mod tests {
             summary.to_string(),
             "triggered 3 samples, 5 to 7; decided 1, dropped shed 1, without result 1"
         );
-        (summary.watched, summary.triggered) = (false, 1);
+        let undecided = summary.undecided().unwrap();
+        assert_eq!(undecided, "2 of 3 samples were not decided; dropped: shed 1");
+        summary.decided = 3;
+        assert_eq!(summary.undecided(), None);
+        (summary.watched, summary.triggered, summary.decided) = (false, 1, 0);
+        assert_eq!(summary.undecided(), None, "nobody waited for results");
         assert_eq!(summary.to_string(), "triggered sample 5");
     }
 }

@@ -18,13 +18,13 @@ use tracing::{debug, info, warn};
 
 use super::{CloudModel, lock, random_fraction};
 
-/// Longest time of one look.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time of one check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Shortest time between two looks, and the first wait after a look without an answer. The wait doubles.
+/// Shortest time between two checks, and the first wait after a check without an answer. The wait doubles.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest wait after a look without an answer.
+/// Longest wait after a check without an answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Time between two equal lines in the log, while refusals go on.
@@ -33,7 +33,7 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of a model's metadata.
 const MAX_METADATA_BYTES: usize = 64 * 1024;
 
-/// Outcome of a look.
+/// Outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum CloudNetworks {
     /// The cloud serves every network of the group.
@@ -51,7 +51,7 @@ pub(super) async fn watch(model: Arc<CloudModel>) {
     let (mut seen, mut logged, mut wait) = (None, None, PAUSE);
     loop {
         let at = Instant::now();
-        match model.look().await {
+        match model.check_networks().await {
             Ok(networks) => {
                 let is_time = logged.is_none_or(|logged| at >= logged + LOG_PAUSE);
                 if seen.as_ref() != Some(&networks) || is_time {
@@ -61,12 +61,13 @@ pub(super) async fn watch(model: Arc<CloudModel>) {
                 lock(&model.counts).serves_other_network =
                     matches!(networks, CloudNetworks::Others { .. } | CloudNetworks::NoModel);
                 (seen, wait) = (Some(networks), PAUSE);
-                model.look.notified().await;
+                model.check_networks.notified().await;
             }
             Err(reason) => {
                 debug!(uri = %model.metadata_uri, reason, "the cloud does not name its networks");
                 // A notification ends the wait.
-                _ = timeout(wait.mul_f32(0.5 + 0.5 * random_fraction()), model.look.notified()).await;
+                _ = timeout(wait.mul_f32(0.5 + 0.5 * random_fraction()), model.check_networks.notified())
+                    .await;
                 wait = (2 * wait).min(MAX_WAIT);
             }
         }
@@ -79,13 +80,13 @@ impl CloudModel {
     ///
     /// # Errors
     /// The reason why the cloud does not say.
-    async fn look(&self) -> Result<CloudNetworks, String> {
+    async fn check_networks(&self) -> Result<CloudNetworks, String> {
         let request = self
             .connection
             .authorized(Request::get(self.metadata_uri.clone()))
             .body(Full::<Bytes>::default());
         let asked = async {
-            // A look is one of the requests that the settings allow. The semaphore is never closed.
+            // A check is one of the requests that the settings allow. The semaphore is never closed.
             let _permit = self.connection.permits.acquire().await.map_err(|error| error.to_string())?;
             let response = self.connection.client.request(request.map_err(|error| error.to_string())?).await;
             let response = response.map_err(|error| error.to_string())?;
@@ -93,7 +94,7 @@ impl CloudModel {
             let body = Limited::new(response.into_body(), MAX_METADATA_BYTES).collect().await;
             Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
         };
-        let answer = timeout(LOOK_TIMEOUT, asked).await;
+        let answer = timeout(CHECK_TIMEOUT, asked).await;
         let (status, body) = answer.unwrap_or_else(|_| Err("no answer in time".to_owned()))?;
         match status {
             StatusCode::OK => {

@@ -22,9 +22,9 @@ use super::{EdgeReply, LocalEdges};
 use crate::aggregator::{AggregatorError, Shared};
 use crate::clock::{Clock, wall_ms};
 use crate::config::{GroupConfig, Role};
-use crate::inbox::{Inbox, MessageFormat, device_filters};
+use crate::inbox::{Inbox, MessageFormat, edge_subscriptions};
+use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::member::Member;
-use crate::policy::{PolicyUpdates, next_policy};
 use crate::remote_edges::NetworkEdge;
 use crate::report::EdgeReport;
 use crate::worker::ROUND_MESSAGES;
@@ -90,6 +90,7 @@ struct Worker {
     edges: LocalEdges,
     /// Policies of the current network; `None` under the next one.
     policy_updates: Option<PolicyUpdates>,
+    device_updates: Option<DeviceUpdates>,
     clock: Clock,
     inbox: Inbox,
     incoming: mpsc::Receiver<Incoming>,
@@ -134,7 +135,7 @@ impl Worker {
             (Some(client_id), Generation::Next) => format!("{client_id}-next"),
             _ => config.client_id(id.as_str()),
         };
-        let filters = device_filters(&topics).chain([request_topic.clone(), status_topic.clone()]);
+        let filters = edge_subscriptions(&topics, &id);
         let mut link = shared.link_config(config, client_id, Some(limits.largest_payload()), filters);
         link.retained = vec![retained(&status_topic, &status)];
         let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
@@ -145,11 +146,12 @@ impl Worker {
         let formats = formats.map(|_, bundle| MessageFormat::new(bundle, Vec::new()));
         let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
         inbox.devices.silent_after = config.limits.silent_after();
-        inbox.devices.owners.clone_from(&config.devices);
+        inbox.set_owners(config.devices.clone(), |_, _| {});
         Ok(Self {
             generation,
             edges,
             policy_updates: config.policy_updates.clone().filter(|_| generation == Generation::Current),
+            device_updates: config.device_updates.clone(),
             clock: Clock::starting_at(Instant::now()),
             features_topic: topics.edge(&id, EdgeTopic::Features),
             inbox,
@@ -173,7 +175,7 @@ impl Worker {
             let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
             let timer = timer.into_iter().chain(self.inbox.devices.next_timer()).min();
             let mut reply = None;
-            self.work_loop.waits();
+            self.work_loop.end_round();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
@@ -182,10 +184,11 @@ impl Worker {
                     return Err(AggregatorError::Stopped("the link ended".into()));
                 },
                 first = self.edges.next() => reply = Some(first),
-                () = next_policy(&mut self.policy_updates) => self.take_policy(),
+                () = next_update(&mut self.policy_updates) => self.take_policy(),
+                () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
             }
-            self.work_loop.works();
+            self.work_loop.begin_round();
             let now = Instant::now();
             self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
@@ -209,6 +212,16 @@ impl Worker {
         let Some(updates) = &mut self.policy_updates else { return };
         let features_ms = updates.borrow_and_update().0.features_ms;
         self.edges.set_features_ms(Generation::Current, features_ms);
+    }
+
+    fn take_devices(&mut self, now: Instant) {
+        let Some(updates) = &mut self.device_updates else { return };
+        let devices = updates.borrow_and_update().clone();
+        self.inbox.devices.set_now(now);
+        let (edges, at) = (&mut self.edges, self.clock.micros(now));
+        self.inbox.set_owners(devices, |generation, event| edges.handle_leader_event(at, generation, &event));
+        // Only the leader may clear a birth.
+        self.inbox.devices.take_births_to_clear();
     }
 
     /// The id near which short ids are widened.

@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use headwater_protocol::{
-    Decision, Dropped, Exit, HopBytes, NetworkId, Numbering, PolicyId, Presence, Stages,
-};
+use headwater_protocol::testing::decision;
+use headwater_protocol::{Dropped, Numbering};
 use tempfile::TempDir;
 
 use super::disk::{RESERVE_BYTES, beside};
@@ -13,28 +12,6 @@ use crate::config::JournalSync;
 
 fn config(folder: &TempDir, max_bytes: u64) -> JournalConfig {
     JournalConfig { path: folder.path().join("journal"), max_bytes, sync: JournalSync::Never }
-}
-
-fn decision(sample: u64) -> Decision {
-    Decision {
-        schema: headwater_protocol::RESULT_SCHEMA,
-        captured_at: None,
-        captured_by: headwater_protocol::TimeSource::Unknown,
-        left: headwater_protocol::LeaveReason::Sure,
-        exits: Vec::new(),
-        missing: Vec::new(),
-        sample: SampleId(sample),
-        class: 3,
-        label: "coat".into(),
-        confidence: 0.5,
-        exit: Exit::Local,
-        presence: Presence::missing(6),
-        degraded: Vec::new(),
-        network: NetworkId([1; 32]),
-        policy: PolicyId([2; 8]),
-        stages: Stages::default(),
-        bytes: HopBytes::default(),
-    }
 }
 
 fn opened(sample: u64) -> Entry {

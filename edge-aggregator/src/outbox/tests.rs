@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
 use headwater_link::{Endpoint, Incoming, LinkConfig};
-use headwater_protocol::{
-    Exit, GroupId, HopBytes, NetworkId, PolicyId, Presence, ResultMessage, SampleId, SiteId, Stages,
-};
+use headwater_protocol::testing::decision;
+use headwater_protocol::{GroupId, ResultMessage, SiteId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -19,28 +18,6 @@ const CONNACK: [u8; 5] = [0x20, 3, 0, 0, 0];
 
 /// PUBACK of the first message of a connection.
 const FIRST_PUBACK: [u8; 4] = [0x40, 2, 0, 1];
-
-fn decision(sample: u64) -> Decision {
-    Decision {
-        schema: headwater_protocol::RESULT_SCHEMA,
-        captured_at: None,
-        captured_by: headwater_protocol::TimeSource::Unknown,
-        left: headwater_protocol::LeaveReason::Sure,
-        exits: Vec::new(),
-        missing: Vec::new(),
-        sample: SampleId(sample),
-        class: 2,
-        label: "class 2".into(),
-        confidence: 0.75,
-        exit: Exit::Local,
-        presence: Presence::missing(3),
-        degraded: Vec::new(),
-        network: NetworkId([7; 32]),
-        policy: PolicyId([8; 8]),
-        stages: Stages::default(),
-        bytes: HopBytes::default(),
-    }
-}
 
 /// A broker that accepts connections and acknowledges what the test says.
 struct Broker {

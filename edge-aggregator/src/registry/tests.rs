@@ -63,6 +63,19 @@ impl Group {
         std::mem::take(&mut self.changes)
     }
 
+    /// A status that the broker had kept from before the leader's connection.
+    fn kept_status(&mut self, id: &str, state: DeviceState, boot: u16) {
+        self.registry.set_retained(true);
+        self.status(id, state, boot);
+        self.registry.set_retained(false);
+    }
+
+    /// Claim of a device, and whether a message of it came on this connection.
+    fn claim_of(&self, id: &str) -> (ClaimState<'_>, bool) {
+        let device = self.registry.registered().find(|device| device.id.as_str() == id);
+        device.map(|device| (device.claim, device.is_live)).expect("a device with a birth")
+    }
+
     fn starts(&mut self, id: &str, slot: u8, boot: u16) -> Vec<Change> {
         let mut changes = self.birth(id, slot, boot);
         changes.extend(self.status(id, DeviceState::Up, boot));
@@ -85,6 +98,18 @@ impl Group {
         let index = self.index(id);
         self.registry.clear_birth(index, &mut self.changes);
         std::mem::take(&mut self.changes)
+    }
+
+    /// Sets the ids of the devices by slot.
+    fn owned_by(&mut self, ids: [&str; 3]) -> Vec<Change> {
+        let owners = ids.map(|id| DeviceId::new(id).unwrap()).to_vec();
+        self.registry.set_owners(owners, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Names of the devices whose births are to be cleared at the broker.
+    fn births_to_clear(&mut self) -> Vec<String> {
+        self.registry.take_births_to_clear().iter().map(ToString::to_string).collect()
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
@@ -434,7 +459,7 @@ fn the_sentence_of_a_wrong_numbering_names_both_and_what_to_do() {
 #[test]
 fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {
     let mut group = Group::new();
-    group.registry.owners = ["a", "b", "c"].map(|id| DeviceId::new(id).unwrap()).into();
+    group.owned_by(["a", "b", "c"]);
     group.starts("other", 0, 1);
     assert_eq!(group.admits("other", 1), Err(Fault::UnknownDevice));
     group.starts("b", 0, 1);
@@ -445,6 +470,39 @@ fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {
     group.after(Duration::from_secs(3600));
     group.starts("other", 0, 2);
     assert_eq!(group.admits("other", 2), Err(Fault::UnknownDevice));
+}
+
+#[test]
+fn another_list_of_devices_ends_the_session_of_one_and_fills_the_slot_with_the_next() {
+    let mut group = Group::new();
+    group.owned_by(["a", "b", "c"]);
+    group.starts("a", 0, 1);
+    group.starts("b", 1, 1);
+    group.starts("new", 0, 1);
+    assert_eq!(group.admits("new", 1), Err(Fault::UnknownDevice));
+    assert_eq!(group.owned_by(["new", "b", "c"]), [down(claim(0)), up(claim(0))]);
+    assert_eq!((group.admits("new", 1), group.admits("a", 1)), (Ok(0), Err(Fault::UnknownDevice)));
+    assert_eq!(group.admits("b", 1), Ok(1), "the list names it as before");
+    assert_eq!(group.owned_by(["new", "b", "c"]), [], "the same list changes nothing");
+}
+
+#[test]
+fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_once_for_each_boot() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("stolen", 1, 7);
+    assert!(group.births_to_clear().is_empty(), "without a list any device may come");
+    group.owned_by(["a", "b", "c"]);
+    assert_eq!(group.births_to_clear(), ["stolen"]);
+    // A device that lives publishes its birth again.
+    group.clears_birth("stolen");
+    group.birth("stolen", 1, 7);
+    assert!(group.births_to_clear().is_empty(), "the same boot");
+    group.birth("stolen", 1, 8);
+    assert_eq!(group.births_to_clear(), ["stolen"]);
+    group.starts("b", 2, 1);
+    assert!(group.births_to_clear().is_empty(), "a device of the group with a wrong slot stays refused");
+    assert_eq!(group.admits("b", 1), Err(Fault::UnknownDevice));
 }
 
 #[test]
@@ -460,6 +518,112 @@ fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_is_named_by_
     assert_eq!(name(&group, 2), "cam-2", "the last holder of the slot");
     group.status("other", DeviceState::Up, 5);
     assert_eq!(name(&group, 2), "other");
-    group.registry.owners = ["owner-0", "owner-1", "owner-2"].map(|id| DeviceId::new(id).unwrap()).to_vec();
+    group.owned_by(["owner-0", "owner-1", "owner-2"]);
     assert_eq!([1, 2].map(|slot| name(&group, slot)), ["owner-1", "other"]);
+}
+
+#[test]
+fn a_device_that_is_known_down_stays_down_by_a_status_that_the_broker_kept() {
+    let ended = ClaimState::Down(CONNECTION_ENDED);
+    let in_slot = ClaimState::InSlot(Generation::Current);
+    for sign in ["status", "birth", "answer", "new boot"] {
+        let mut group = Group::new();
+        group.starts("a", 0, 1);
+        group.status("a", Down, 1);
+        assert_eq!(group.claim_of("a").0, ended);
+        group.kept_status("a", Up, 1);
+        group.kept_status("a", Up, 1);
+        assert_eq!(group.claim_of("a").0, ended, "the broker lost the end of the device");
+        match sign {
+            "status" => drop(group.status("a", Up, 1)),
+            "birth" => drop(group.birth("a", 0, 1)),
+            "answer" => assert_eq!(group.admits("a", 1), Ok(0)),
+            _ => {
+                group.birth("a", 0, 2);
+                group.kept_status("a", Up, 2);
+                assert_eq!(group.claim_of("a"), (in_slot, false), "of a newer boot");
+                continue;
+            }
+        }
+        assert_eq!(group.claim_of("a"), (in_slot, true), "{sign}");
+    }
+}
+
+#[test]
+fn a_device_whose_connection_ended_with_the_brokers_is_believed_when_the_broker_is_back() {
+    for (seconds, expected) in
+        [(1, ClaimState::InSlot(Generation::Current)), (60, ClaimState::Down(CONNECTION_ENDED))]
+    {
+        let mut group = Group::new();
+        group.starts("a", 0, 1);
+        group.status("a", Down, 1);
+        let later = group.registry.now + Duration::from_secs(seconds);
+        group.registry.set_now(later);
+        group.registry.disconnected();
+        group.registry.connected();
+        group.kept_status("a", Up, 1);
+        assert_eq!(group.claim_of("a").0, expected, "{seconds} s before the broker's end");
+    }
+}
+
+#[test]
+fn a_device_with_kept_messages_alone_is_not_live_until_it_sends() {
+    let mut group = Group::new();
+    group.registry.set_retained(true);
+    group.starts("a", 0, 1);
+    group.registry.set_retained(false);
+    assert_eq!(group.claim_of("a"), (ClaimState::InSlot(Generation::Current), false));
+    assert_eq!(group.admits("a", 1), Ok(0));
+    assert!(group.claim_of("a").1);
+    group.registry.connected();
+    assert!(!group.claim_of("a").1, "the leader's connection is new");
+    group.kept_status("a", Up, 1);
+    assert!(!group.claim_of("a").1);
+    group.status("a", Up, 1);
+    assert!(group.claim_of("a").1);
+    group.kept_status("a", Down, 1);
+    assert_eq!(group.claim_of("a").0, ClaimState::Down(CONNECTION_ENDED));
+}
+
+#[test]
+fn a_device_that_never_was_connected_is_named_as_that() {
+    let mut group = Group::new();
+    group.birth("a", 0, 1);
+    let (claim, _) = group.claim_of("a");
+    assert_eq!(claim, ClaimState::Down("it has introduced itself and no status of it is at the broker"));
+    group.status("a", Up, 2);
+    let (claim, _) = group.claim_of("a");
+    assert_eq!(claim, ClaimState::Down("its birth and its status at the broker are of different starts"));
+}
+
+#[test]
+fn a_birth_that_names_another_device_is_refused_with_that_reason_before_any_status() {
+    let mut group = Group::new();
+    let index = group.index("mismatch");
+    let birth = Group::birth_of(OURS, "a", 0, 1);
+    group.registry.set_birth(index, &birth, &mut group.changes);
+    let (claim, _) = group.claim_of("mismatch");
+    assert_eq!(claim, ClaimState::Refused(Fault::Malformed, "birth: the topic names mismatch, the text a"));
+}
+
+#[test]
+fn the_software_of_a_birth_has_no_control_characters() {
+    let mut group = Group::new();
+    let index = group.index("a");
+    let software = "agent\u{1b}[2J/1\n.0".into();
+    let birth = Birth { software, ..Group::birth_of(OURS, "a", 0, 1) };
+    group.registry.set_birth(index, &birth, &mut group.changes);
+    let software: Vec<_> = group.registry.registered().map(|device| device.software.to_owned()).collect();
+    assert_eq!(software, ["agent[2J/1.0"]);
+}
+
+#[test]
+fn the_log_lines_about_refused_devices_are_bounded_over_all_names() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    for name in 0..500 {
+        group.starts(&format!("n{name}"), 0, 1);
+    }
+    let logged = group.registry.devices.iter().filter(|device| !device.logged.is_empty()).count();
+    assert_eq!(logged, MAX_REFUSAL_LINES as usize);
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use headwater_link::QoS;
+use headwater_edge_aggregator::{GroupConfig, GroupLeader, Shared};
+use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceId, DeviceState, DeviceTopic, SampleId};
 use tokio::time::{sleep, timeout};
 
@@ -54,6 +55,34 @@ async fn an_empty_birth_does_not_lock_a_device_out() {
     camera.link.publish(topic, "", QoS::AtLeastOnce, true).unwrap();
     camera.sees(1, 2);
     assert_eq!(observer.result().await.sample, SampleId(1));
+    leader.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_at_the_broker() {
+    let group = Group::new(SURE);
+    ghost(&group, "stolen", 0).await;
+    let topic = group.topics.device(&DeviceId::new("stolen").unwrap(), DeviceTopic::Birth);
+    let config = LinkConfig::new(group.broker.clone(), "reader").subscribe(topic, QoS::AtLeastOnce);
+    let (_link, mut incoming) = Link::start(config).unwrap();
+    let devices = ["cam-0", "cam-1", "cam-2"].map(|id| DeviceId::new(id).unwrap()).into();
+    let config = GroupConfig { devices, ..group.config() };
+    let leader = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap();
+    let cleared = async {
+        while let Some(incoming) = incoming.recv().await {
+            if matches!(&incoming, Incoming::Message { payload, .. } if payload.is_empty()) {
+                return;
+            }
+        }
+        panic!("the link ends");
+    };
+    timeout(LIMIT, cleared).await.expect("the leader clears the birth");
+    let forgotten = async {
+        while leader.report().devices.keys().any(|id| id.as_str() == "stolen") {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LIMIT, forgotten).await.expect("the status does not list the device any more");
     leader.shutdown().await.unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
-use headwater_protocol::{Body, SampleId};
+use headwater_protocol::{Body, SampleId, Trigger};
 use headwater_samples::View;
 use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
@@ -23,12 +23,13 @@ use crate::timestamp::since_1970;
 use crate::unsettled_answers::BufferedAnswer;
 
 impl Agent {
-    /// Captures a triggered sample, unless it was captured before or its id goes backwards.
+    /// Captures a triggered sample, unless it was captured before, its id goes backwards, or its id is implausible.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
         match self.recent.admit(sample) {
             Admission::New => self.capture(sample, now_us),
             Admission::Repeated => self.publisher.report().repeated += 1,
             Admission::Backwards => self.refuse_backwards(sample),
+            Admission::Implausible => self.refuse_implausible(sample),
         }
     }
 
@@ -227,6 +228,19 @@ impl Agent {
             warn!(
                 sample = %sample, newest = %newest,
                 "a trigger goes backwards and is refused; later ones are only counted (ids of a group must only grow)"
+            );
+        }
+    }
+
+    fn refuse_implausible(&self, sample: SampleId) {
+        let mut report = self.publisher.report();
+        report.implausible += 1;
+        if report.implausible == 1 {
+            let newest = self.recent.newest();
+            warn!(
+                sample = %sample, newest = %newest, max_step = Trigger::MAX_STEP,
+                "a trigger is implausibly far from the newest id and is refused; later ones are only counted (a second one near the first \
+                 begins a new numbering)"
             );
         }
     }

@@ -92,12 +92,29 @@ impl Agent {
     fn on_settled(&mut self, payload: &[u8]) {
         match serde_json::from_slice::<SettledNotice>(payload) {
             Ok(notice) => {
-                self.publisher.report.latest().notice = Some(Instant::now());
+                self.note_leader(&notice);
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
                 self.report_unsettled();
             }
             Err(error) => self.refuse(Fault::Malformed, &self.publisher.topics.settled, &error.to_string()),
+        }
+    }
+
+    /// Notes that the leader is there, and whether it takes this device.
+    fn note_leader(&mut self, notice: &SettledNotice) {
+        let refusal = notice.refused.get(&self.device);
+        let mut latest = self.publisher.report.latest();
+        latest.notice = Some(Instant::now());
+        if latest.refusal.as_ref() == refusal {
+            return;
+        }
+        latest.refusal = refusal.cloned();
+        drop(latest);
+        self.publisher.report.lock().is_refused = refusal.is_some();
+        match refusal {
+            Some(reason) => warn!(reason, "the leader refuses this device: its answers count for nothing"),
+            None => info!("the leader takes this device again"),
         }
     }
 
@@ -190,7 +207,11 @@ impl Agent {
 
     /// The highest known id; it completes the low half of an id in a header.
     fn newest(&self) -> SampleId {
-        self.recent.newest().max(self.unsettled.spool.newest().unwrap_or_default())
+        // The spool may hold ids of a numbering that the group has left.
+        match self.recent.newest() {
+            SampleId(0) => self.unsettled.spool.newest().unwrap_or_default(),
+            newest => newest,
+        }
     }
 
     fn refuse(&self, fault: Fault, topic: &str, reason: &str) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use headwater_inference::policy::ExitPolicy;
 use headwater_link::Incoming;
-use headwater_protocol::{PolicyId, Slot};
+use headwater_protocol::{DeviceId, PolicyId, Slot};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
@@ -30,6 +30,7 @@ const FRAME_EVERY: Duration = Duration::from_millis(1);
 
 /// State of the device's task.
 pub(crate) struct Agent {
+    pub(crate) device: DeviceId,
     pub(crate) slot: Slot,
     pub(crate) source: RunningSource,
     /// Ids of samples if each frame of the source is a sample.

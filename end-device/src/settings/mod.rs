@@ -215,7 +215,8 @@ impl DeviceSettings {
         Ok(loaded)
     }
 
-    fn capture(&self) -> Capture {
+    /// Cause of a capture, with its period.
+    pub fn capture(&self) -> Capture {
         match (self.capture, self.period_ms) {
             (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms: period_ms.get() },
             (CaptureWord::Clock, None) | (CaptureWord::Trigger, _) => Capture::Trigger,

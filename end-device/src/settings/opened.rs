@@ -80,6 +80,12 @@ impl DeviceSettings {
             let policy = PolicyChanges::policy_of(file, &bundle.calibrated_policy());
             config.policy = Some(policy.map_err(unfit_policy)?);
         }
+        // The archive's words for a slot that it does not have say nothing about the setting.
+        let (slots, slot) = (bundle.manifest().slots, config.slot);
+        if slot.index() >= usize::from(slots) {
+            let last = slots.saturating_sub(1);
+            return Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")));
+        }
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, config.capture, config.slot, view)?;
         Ok(OpenedSettings { config, bundle, source })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headwater_samples::image_codec::MAX_SIDE_PX;
 use headwater_samples::roi::Roi;
-use headwater_settings::{Bounded, Conf, Loaded, Origin, Stop, word};
+use headwater_settings::{Bounded, Conf, Loaded, Mistake, Origin, Stop, word};
 use headwater_transport::Endpoint;
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub struct SourceSettings {
     /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
     /// frame), "folder" (its images in the order of their names, at a rate), "watch" (a folder; each new image that is complete is a
     /// frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
-    #[conf(long, env, value_parser = word, default_value = "archive")]
+    #[conf(long, env, value_parser = source_word, default_value = "archive")]
     pub kind: SourceWord,
     /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
     #[conf(long, env)]
@@ -145,6 +145,16 @@ pub enum SourceWord {
     Http,
     /// A pipe.
     Stdin,
+}
+
+/// Reads the kind of a source. A camera's stream is no kind: another program turns it into frames.
+fn source_word(text: &str) -> Result<SourceWord, Mistake> {
+    word(text).map_err(|Mistake(mistake)| match text {
+        "rtsp" | "camera" | "video" => Mistake(format!(
+            "{mistake}; for a stream or a camera use \"stdin\" behind ffmpeg (docs/sources.md)"
+        )),
+        _ => Mistake(mistake),
+    })
 }
 
 /// Keys that belong to some kinds of source alone, with those kinds.

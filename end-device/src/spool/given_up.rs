@@ -45,6 +45,17 @@ impl GiveUpReason {
     /// It is larger than the broker takes.
     pub(crate) const REFUSED: Self = Self("refused");
 
+    /// Labels of all reasons.
+    pub(crate) const LABELS: [&'static str; 7] = [
+        Self::SPOOL_FULL.0,
+        Self::OTHER_NETWORK.0,
+        Self::UNREADABLE.0,
+        Self::DISK.0,
+        Self::DISK_FULL.0,
+        Self::SHED.0,
+        Self::REFUSED.0,
+    ];
+
     /// The reason for which a write failed.
     pub(super) fn of_disk(error: &io::Error) -> Self {
         if is_disk_full(error) { Self::DISK_FULL } else { Self::DISK }

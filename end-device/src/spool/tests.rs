@@ -78,7 +78,7 @@ fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
         account: Settled { highest: SampleId(highest), ..Settled::default() },
         since: since.map(SampleId),
         late: late.iter().map(|id| SampleId(*id)).collect(),
-        closed: None,
+        ..SettledNotice::default()
     }
 }
 

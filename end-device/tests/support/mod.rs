@@ -168,7 +168,7 @@ impl Leader {
             account: Settled { highest: SampleId(highest), ..Settled::default() },
             since: since.map(SampleId),
             late: late.iter().map(|id| SampleId(*id)).collect(),
-            closed: None,
+            ..SettledNotice::default()
         };
         self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
     }
@@ -181,6 +181,7 @@ impl Leader {
             since: Some(SampleId(0)),
             late: late.iter().map(|id| SampleId(*id)).collect(),
             closed: Some(closed),
+            ..SettledNotice::default()
         };
         self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
     }

@@ -30,7 +30,7 @@ mod writer;
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
@@ -92,8 +92,16 @@ impl Bundle {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
         let read = |source| BundleError::Read { path: path.to_owned(), source };
+        let metadata = std::fs::metadata(path).map_err(read)?;
+        // A pipe would block its reader.
+        if !metadata.is_file() {
+            return Err(read(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "expected a file, found something else",
+            )));
+        }
         let file = File::open(path).map_err(read)?;
-        let length = file.metadata().map_err(read)?.len();
+        let length = metadata.len();
         check_limit("the bundle", MAX_BUNDLE_BYTES, length)?;
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         // The limit holds again for a file that grows or that has no length.

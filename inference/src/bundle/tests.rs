@@ -355,3 +355,9 @@ fn keys_are_read_strictly_and_a_signing_key_is_not_printed() {
     }
     assert!(SigningKey::from_pkcs8(b"no key").unwrap_err().to_string().contains("an ed25519 key in PKCS#8"));
 }
+
+#[test]
+fn a_bundle_that_is_no_file_is_refused_and_not_waited_for() {
+    let refused = Bundle::open("/dev/zero").unwrap_err().to_string();
+    assert!(refused.ends_with("expected a file, found something else"), "{refused}");
+}

@@ -212,7 +212,7 @@ impl ClosedSamples {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{HopBytes, NetworkId, PolicyId, Presence, Stages};
+    use headwater_protocol::testing::decision;
 
     use super::*;
 
@@ -358,25 +358,6 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_decisions_can_be_revised_each_once() {
-        let decision = |sample| Decision {
-            schema: headwater_protocol::RESULT_SCHEMA,
-            captured_at: None,
-            captured_by: headwater_protocol::TimeSource::Unknown,
-            left: headwater_protocol::LeaveReason::Sure,
-            exits: Vec::new(),
-            missing: Vec::new(),
-            sample: SampleId(sample),
-            class: 0,
-            label: String::new(),
-            confidence: 0.0,
-            exit: headwater_protocol::Exit::Local,
-            presence: Presence::missing(1),
-            degraded: Vec::new(),
-            network: NetworkId([0; 32]),
-            policy: PolicyId([0; 8]),
-            stages: Stages::default(),
-            bytes: HopBytes::default(),
-        };
         let mut closed = ClosedSamples::default();
         (0..=MAX_REVISABLE as u64).for_each(|sample| closed.keep_revisable(decision(sample)));
         assert_eq!(closed.take_revisable(SampleId(0)), None);

@@ -249,7 +249,7 @@ impl Leader {
         } else {
             self.since.get_or_insert(sample);
         }
-        open.stages.opened_us = age_us;
+        open.stages.opened_us = age_us.max(1);
         self.timers.push(open.due, sample);
         self.newest = self.newest.max(sample);
         self.awaited.remove(sample);

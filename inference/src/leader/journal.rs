@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "most entries are decisions, and each is written at once")]
 pub enum Entry {
-    /// How devices number their samples. `None` begins a new numbering: ids in the lines before mean nothing any more.
+    /// Numbering of samples by the devices. `None` begins a new numbering: ids in the lines before mean nothing any more.
     Numbering(Option<Numbering>),
     /// A sample was opened by its first message, or triggered.
     Opened(SampleId),
@@ -51,7 +51,7 @@ pub struct Recovered {
     pub decisions: Vec<Decision>,
     /// Samples that were open when the leader stopped, or triggered and not answered.
     pub open: Vec<SampleId>,
-    /// How devices number their samples; `None` where no line says it.
+    /// Numbering of samples by the devices; `None` where no line says it.
     pub numbering: Option<Numbering>,
     /// Nothing is known of the samples up to this id, unless they are in `closed` or `open`.
     pub floor: Option<SampleId>,
@@ -169,7 +169,7 @@ fn without(ranges: &[(SampleId, SampleId)], open: &BTreeSet<SampleId>) -> Vec<(S
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{Exit, HopBytes, NetworkId, PolicyId, Presence, Stages};
+    use headwater_protocol::testing;
 
     use super::*;
 
@@ -197,30 +197,11 @@ mod tests {
 
     #[test]
     fn counts_end_at_the_largest_number() {
-        let decision = Decision {
-            schema: headwater_protocol::RESULT_SCHEMA,
-            captured_at: None,
-            captured_by: headwater_protocol::TimeSource::Unknown,
-            left: headwater_protocol::LeaveReason::Sure,
-            exits: Vec::new(),
-            missing: Vec::new(),
-            sample: SampleId(10),
-            class: 0,
-            label: "car".into(),
-            confidence: 1.0,
-            exit: Exit::Local,
-            presence: Presence::missing(1),
-            degraded: Vec::new(),
-            network: NetworkId([7; 32]),
-            policy: PolicyId([9; 8]),
-            stages: Stages::default(),
-            bytes: HopBytes::default(),
-        };
         let dropped = [(Dropped::Shed, u64::MAX)].into();
         let settled = Settled { highest: SampleId(9), decided: u64::MAX, dropped };
         let recovered = replay([
             Entry::Settled(settled.clone()),
-            Entry::Decided(decision),
+            Entry::Decided(testing::decision(10)),
             Entry::Dropped { sample: SampleId(11), reason: Dropped::Shed },
         ]);
         assert_eq!(recovered.settled, Settled { highest: SampleId(11), ..settled });

@@ -205,7 +205,7 @@ impl Leader {
         NearId::of(self.plausible_ids.numbering, wall_ms, self.newest_known())
     }
 
-    /// How the devices number their samples; `None` while no birth has named it.
+    /// Numbering of samples by the devices; `None` while no birth has named it.
     pub fn numbering(&self) -> Option<Numbering> {
         self.plausible_ids.numbering
     }
@@ -230,7 +230,13 @@ impl Leader {
     pub fn notice(&self) -> SettledNotice {
         let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         let closed = Some(self.closed.named_ranges(self.now));
-        SettledNotice { account: self.settled().clone(), since: self.since, late, closed }
+        SettledNotice {
+            account: self.settled().clone(),
+            since: self.since,
+            late,
+            closed,
+            refused: BTreeMap::new(),
+        }
     }
 
     /// Forgets the late samples of a notice that was published.

@@ -114,9 +114,10 @@ impl OpenSample {
         self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
     }
 
-    /// Microseconds since capture.
+    /// Microseconds since capture, for the end of a stage: at least 1, since 0 says that the stage did not end. The caller reads the clock
+    /// once for many messages, so the time may stand still.
     pub(super) fn elapsed(&self, now: Micros) -> u64 {
-        now.since(self.captured)
+        now.since(self.captured).max(1)
     }
 
     /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.

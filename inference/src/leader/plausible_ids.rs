@@ -10,9 +10,10 @@
 //!
 //! Triggers, decisions and the journal confirm ids.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use headwater_protocol::{Numbering, SampleId, Slot, SlotSet};
+use headwater_protocol::{Numbering, SampleId, Slot, SlotSet, Trigger};
 
 use super::clock_offsets::ClockOff;
 
@@ -20,7 +21,10 @@ use super::clock_offsets::ClockOff;
 pub(super) const MAX_AHEAD: u64 = 256;
 
 /// Largest distance of a triggered id from the newest id.
-pub(super) const MAX_TRIGGER_STEP: u64 = 1 << 30;
+pub(super) const MAX_TRIGGER_STEP: u64 = Trigger::MAX_STEP;
+
+/// Refused triggers that are remembered.
+const MAX_REFUSED_TRIGGERS: usize = 64;
 
 /// Age of a late sample up to which its short id has one meaning: milliseconds repeat after 49 days, and half of them lie ahead.
 pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
@@ -36,9 +40,9 @@ const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// What is known of the ids of a group.
+/// Knowledge of the ids of a group.
 pub(super) struct PlausibleIds {
-    /// How devices number their samples; `None` while no birth has named it.
+    /// Numbering of samples by the devices; `None` while no birth has named it.
     pub(super) numbering: Option<Numbering>,
     /// Largest difference between a sample's time and the wall clock.
     pub(super) max_clock_difference_ms: u64,
@@ -46,6 +50,8 @@ pub(super) struct PlausibleIds {
     pub(super) confirmed: Option<SampleId>,
     /// Whether a trigger came on the present connection.
     pub(super) has_trigger: bool,
+    /// Short ids of the latest refused triggers. A device that takes such a trigger answers with an id that looks like one near the newest.
+    refused_triggers: VecDeque<u32>,
     /// Newest id that each slot named.
     by_slot: [SampleId; Slot::MAX],
 }
@@ -78,6 +84,10 @@ enum Limit {
     Group(ClockOff),
     /// Distance from the newest id.
     Newest { newest: SampleId, max: u64 },
+    /// Largest id of a trigger.
+    LastId,
+    /// An id whose low half is that of a refused trigger.
+    RefusedTrigger,
 }
 
 /// The id near which short ids of headers are widened.
@@ -124,6 +134,7 @@ impl PlausibleIds {
             max_clock_difference_ms: max_clock_difference_ms.into(),
             confirmed: None,
             has_trigger: false,
+            refused_triggers: VecDeque::new(),
             by_slot: [SampleId(0); Slot::MAX],
         }
     }
@@ -161,11 +172,25 @@ impl PlausibleIds {
                 .check_time(sample, period_ms, wall_ms, false)
                 .map_err(|implausible| Implausible { is_final: true, ..implausible });
         }
+        if sample > Trigger::MAX_ID {
+            return Err(Implausible { sample, limit: Limit::LastId, is_final: true });
+        }
         if newest == SampleId(0) || sample.0.abs_diff(newest.0) <= MAX_TRIGGER_STEP {
             return Ok(());
         }
         let limit = Limit::Newest { newest, max: MAX_TRIGGER_STEP };
         Err(Implausible { sample, limit, is_final: true })
+    }
+
+    /// Remembers a refused trigger: answers to it carry the low half of its id alone.
+    pub(super) fn trigger_refused(&mut self, sample: SampleId) {
+        if self.refused_triggers.contains(&sample.low()) {
+            return;
+        }
+        if self.refused_triggers.len() == MAX_REFUSED_TRIGGERS {
+            self.refused_triggers.pop_front();
+        }
+        self.refused_triggers.push_back(sample.low());
     }
 
     /// Milliseconds from one id to the next; `None` where ids do not tell the time.
@@ -215,6 +240,9 @@ impl PlausibleIds {
         if ahead <= MAX_AHEAD {
             return Ok(());
         }
+        if self.refused_triggers.contains(&sample.low()) {
+            return Err(Implausible { sample, limit: Limit::RefusedTrigger, is_final: false });
+        }
         let others = up - SlotSet::single(slot);
         let newest = others.iter().map(|other| self.by_slot[other.index()]).max();
         let is_named = newest.map(|newest| sample.0 <= newest.0.saturating_add(MAX_AHEAD));
@@ -254,6 +282,12 @@ impl fmt::Display for Implausible {
                 in_words(ahead_ms.unsigned_abs()),
                 in_words(max_ms.unsigned_abs()),
             ),
+            Limit::LastId => {
+                write!(f, "sample {sample}: expected an id of at most {}: ids only grow", Trigger::MAX_ID)
+            }
+            Limit::RefusedTrigger => {
+                write!(f, "sample {sample}: the low half of its id is that of a refused trigger")
+            }
             Limit::Newest { newest, max } => write!(
                 f,
                 "sample {sample}: expected at most {max} ids from {newest}, the newest known one: correct its ids, or start the \
@@ -430,7 +464,8 @@ mod tests {
             let ids = ids(numbering);
             let takes =
                 |sample, newest| ids.check_trigger(SampleId(sample), SampleId(newest), WALL_MS).is_ok();
-            assert!(takes(u64::MAX, 0) && takes(1 << 40, 0));
+            assert!(takes(u64::MAX - MAX_TRIGGER_STEP, 0) && takes(1 << 40, 0));
+            assert!(!takes(u64::MAX, 0) && !takes(u64::MAX - MAX_TRIGGER_STEP + 1, 0), "ids would run out");
             let newest = 1 << 40;
             let found = [
                 newest - MAX_TRIGGER_STEP - 1,
@@ -439,8 +474,23 @@ mod tests {
                 newest + MAX_TRIGGER_STEP + 1,
             ];
             assert_eq!(found.map(|sample| takes(sample, newest)), [false, true, true, false]);
-            assert!(takes(u64::MAX, u64::MAX) && !takes(0, u64::MAX));
+            assert!(!takes(u64::MAX, u64::MAX) && !takes(0, u64::MAX));
         }
+    }
+
+    #[test]
+    fn two_answers_to_a_refused_trigger_do_not_confirm_the_id_that_its_low_half_looks_like() {
+        let far = SampleId((9 << 32) + 500_000);
+        let near = SampleId::widen(far.low(), SampleId(1000)).0;
+        let mut ids = ids(Some(Numbering::Trigger));
+        ids.confirm(SampleId(1000));
+        ids.trigger_refused(far);
+        assert!(!ids.takes(0, near, ALL_UP) && !ids.takes(1, near, ALL_UP));
+        ids.confirm(SampleId(near - 1));
+        assert!(ids.takes(0, near, ALL_UP), "ids have come that far");
+        (0..100).for_each(|id| ids.trigger_refused(SampleId(id << 33)));
+        (0..100).for_each(|id| ids.trigger_refused(SampleId((9 << 32) + id)));
+        assert_eq!(ids.refused_triggers.len(), MAX_REFUSED_TRIGGERS);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use headwater_protocol::{Exit, PolicyId};
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
+use super::waits::WAITS;
 use super::{ExitPolicy, ExitRule, Policy, PolicyError, Temperature, Threshold, check_wait};
 
 /// Largest policy file in bytes.
@@ -25,15 +26,15 @@ pub struct PolicyChanges {
 /// Values as a file states them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Stated {
+pub(super) struct Stated {
     device: StatedExit,
     local: StatedExit,
     edge: StatedExit,
     cloud: StatedExit,
-    window_ms: Option<u32>,
-    features_ms: Option<u32>,
-    deadline_ms: Option<u32>,
-    late_ms: Option<u32>,
+    pub(super) window_ms: Option<u32>,
+    pub(super) features_ms: Option<u32>,
+    pub(super) deadline_ms: Option<u32>,
+    pub(super) late_ms: Option<u32>,
 }
 
 /// Values of one exit as a file states them.
@@ -80,13 +81,10 @@ impl PolicyChanges {
         for exit in Exit::ALL {
             self.stated.of(exit).apply_to(policy.of_mut(exit));
         }
-        for (wait, stated) in [
-            (&mut policy.window_ms, self.stated.window_ms),
-            (&mut policy.features_ms, self.stated.features_ms),
-            (&mut policy.deadline_ms, self.stated.deadline_ms),
-            (&mut policy.late_ms, self.stated.late_ms),
-        ] {
-            *wait = stated.unwrap_or(*wait);
+        for wait in WAITS {
+            if let Some(stated) = (wait.stated)(&self.stated) {
+                *(wait.value_mut)(&mut policy) = stated;
+            }
         }
         policy.check().map_err(|error| self.at_line(&error))?;
         Ok(policy.with_id(calibrated))
@@ -116,16 +114,10 @@ impl PolicyChanges {
 
     /// Checks what needs no calibrated value.
     fn check(&self) -> Result<(), PolicyError> {
-        let Stated { window_ms, features_ms, deadline_ms, late_ms, .. } = self.stated;
-        for (key, stated) in [
-            ("window_ms", window_ms),
-            ("features_ms", features_ms),
-            ("deadline_ms", deadline_ms),
-            ("late_ms", late_ms),
-        ] {
-            stated.map_or(Ok(()), |found| check_wait(key, found))?;
+        for wait in WAITS {
+            (wait.stated)(&self.stated).map_or(Ok(()), |found| check_wait(wait.key, found))?;
         }
-        match (window_ms, deadline_ms) {
+        match (self.stated.window_ms, self.stated.deadline_ms) {
             (Some(window_ms), Some(deadline_ms)) if deadline_ms < window_ms => {
                 Err(PolicyError::DeadlineBeforeWindow { deadline_ms, window_ms })
             }
@@ -223,6 +215,11 @@ impl fmt::Display for PolicyFileError {
 }
 
 fn read_text(path: &Path) -> std::io::Result<String> {
+    // A pipe would block its reader.
+    if !std::fs::metadata(path)?.is_file() {
+        let message = "expected a file, found something else";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, message));
+    }
     let mut text = String::new();
     let read = std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if read as u64 > MAX_FILE_BYTES {
@@ -328,7 +325,18 @@ mod tests {
     fn a_file_is_named_in_its_mistakes_and_bounded() {
         let missing = PolicyChanges::read(Path::new("/nowhere/policy.toml")).unwrap_err().to_string();
         assert!(missing.starts_with("/nowhere/policy.toml: "), "{missing}");
-        let endless = PolicyChanges::read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(endless.contains("at most 65536 bytes"), "{endless}");
+        let long = std::env::temp_dir().join(format!("headwater-long-policy-{}", std::process::id()));
+        std::fs::write(&long, "#".repeat(65_537)).unwrap();
+        let refused = PolicyChanges::read(&long).unwrap_err().to_string();
+        std::fs::remove_file(&long).unwrap();
+        assert!(refused.contains("at most 65536 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn a_policy_that_is_no_file_is_refused_and_not_waited_for() {
+        for path in ["/dev/zero", "/"] {
+            let refused = PolicyChanges::read(Path::new(path)).unwrap_err().to_string();
+            assert_eq!(refused, format!("{path}: expected a file, found something else"));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A policy in effect whose file may be read again while a service runs.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::PolicyId;
@@ -30,6 +31,41 @@ pub enum Reread {
     },
     /// The file cannot be used. The earlier policy stays.
     Refused(PolicyFileError),
+}
+
+impl Reread {
+    /// Id of the policy that was in effect before a change.
+    pub fn earlier(&self) -> Option<PolicyId> {
+        match self {
+            Self::Changed { from, .. } => Some(*from),
+            Self::NoFile | Self::Unchanged | Self::Refused(_) => None,
+        }
+    }
+
+    /// Whether the file cannot be used.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// The sentence for the log of a service.
+impl fmt::Display for Reread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile => f.write_str("there is no policy file (`policy`), and the policy stays"),
+            Self::Unchanged => f.write_str("the policy is unchanged"),
+            Self::Refused(mistake) => {
+                write!(f, "the policy file is refused, and the earlier policy stays: {mistake}")
+            }
+            Self::Changed { differences, .. } => {
+                f.write_str("another policy holds for new samples: ")?;
+                for (index, difference) in differences.iter().enumerate() {
+                    write!(f, "{}{difference}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 impl LivePolicy {
@@ -82,6 +118,8 @@ mod tests {
         write("window_ms = 40\n");
         let Reread::Changed { from, differences } = live.read_again() else { panic!("{live:?}") };
         assert_eq!((from, differences[0].to_string().as_str()), (PolicyId([7; 8]), "window_ms 70 -> 40"));
+        let sentence = Reread::Changed { from, differences }.to_string();
+        assert_eq!(sentence, "another policy holds for new samples: window_ms 70 -> 40");
         assert_eq!(live.read_again(), Reread::Unchanged);
         write("window_ms = 0\n");
         let refused = live.read_again();

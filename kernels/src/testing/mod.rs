@@ -1,3 +1,3 @@
-//! What tests compare the kernels with.
+//! References that tests compare the kernels with.
 
 pub mod reference;

@@ -71,7 +71,7 @@ fn percents(shares: &ByExit<f64>) -> String {
     shares.iter().map(|(exit, share)| format!(" {} {:.2} %", exit.name(), 100.0 * share)).collect()
 }
 
-/// How fast work is done.
+/// Speed of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
     /// Pieces of work in a second, above 0.

@@ -75,7 +75,7 @@ async fn main() -> ExitCode {
         }
     };
     if is_sound {
-        // What is left in a temporary folder does no harm.
+        // Files left in a temporary folder do no harm.
         let _ = std::fs::remove_dir_all(&folder);
         return ExitCode::SUCCESS;
     }

@@ -60,7 +60,7 @@ impl Site {
     }
 }
 
-/// How the samples of a group ended.
+/// Ends of a group's samples.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Samples with a decision.
@@ -148,7 +148,7 @@ pub async fn outcomes(
             .collect();
         let have_ended = outcomes.iter().all(|outcome| outcome.lost() == 0);
         let are_seen = outcomes.iter().all(|outcome| outcome.unseen == 0);
-        // What a client has not received by then it never will.
+        // A client never receives later what it has not received by then.
         let seen_until = if have_ended { *ended.get_or_insert(Instant::now() + SEEN_WITHIN) } else { until };
         if (have_ended && are_seen) || Instant::now() >= seen_until.min(until) {
             return outcomes;

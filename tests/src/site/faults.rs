@@ -28,7 +28,7 @@ pub struct Extent {
     pub seed: u64,
 }
 
-/// What a row does.
+/// Action of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing: the row that the others are compared with.
@@ -47,7 +47,7 @@ pub enum Fault {
     Revoke,
 }
 
-/// What a fault hits.
+/// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The broker.
@@ -83,7 +83,7 @@ pub const ROWS: [Fault; 16] = [
 /// A row of the table with what was found.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was done.
+    /// The action.
     pub fault: Fault,
     /// Samples of the row, over all groups.
     pub samples: u64,
@@ -189,7 +189,7 @@ pub const HEAD: &str = "\
 /// Prepares what the rows need: clocks that can step, for a device and the aggregator.
 ///
 /// # Errors
-/// What is missing for the rows of clocks.
+/// The missing part for the rows of clocks.
 pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
     let library = find_faketime().ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
     for part in [CLOCKED_DEVICE, Part::Aggregator] {

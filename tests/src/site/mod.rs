@@ -408,7 +408,7 @@ impl Site {
             .collect()
     }
 
-    /// What a member of a group shows the broker.
+    /// Identity that a member of a group shows the broker.
     ///
     /// # Panics
     /// When the member's files cannot be used.

@@ -21,7 +21,7 @@ use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_
 use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site, device_name};
 use crate::shipped;
 
-/// What the rogue client sends. Its victim is `cam-0` of the first group.
+/// Messages of the rogue client. Its victim is `cam-0` of the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
     /// Scores of another device.
@@ -89,7 +89,7 @@ pub const ROWS: [Attack; 16] = [
     Attack::Lie,
 ];
 
-/// What was found in one cell of the table.
+/// Findings of one cell of the table.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// Why the client was not let in; `None` where it was.
@@ -164,7 +164,7 @@ fn device_topic(topics: &Topics, name: &str, leaf: DeviceTopic) -> String {
     topics.device(&DeviceId::new(name).expect("a name"), leaf)
 }
 
-/// What the rogue client knows of the group: the worst case is that it has listened.
+/// Knowledge of the rogue client about the group: the worst case is that it has listened.
 struct GroupKnowledge {
     topics: Topics,
     network: NetworkId,
@@ -380,7 +380,7 @@ fn forged(result: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&value).ok()
 }
 
-/// What the rogue client shows the broker.
+/// Identity that the rogue client shows the broker.
 fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
     match column {
         Column::NoIdentity => site.access(GROUPS[0], "cam-5"),

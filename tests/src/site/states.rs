@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{GROUPS, LIMIT, PERIOD_MS, Part, Site, device_name};
 use crate::other_programs::find_faketime;
 
-/// Time between two looks.
+/// Time between two checks.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Time in which a leader has the latest windows of a device that answers again.
@@ -74,7 +74,7 @@ impl Event {
     fn limit(self) -> Duration {
         match self {
             Self::Killed | Self::Flapping => Duration::from_secs(1),
-            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a look every 250 ms.
+            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a check every 250 ms.
             Self::Frozen => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
             Self::OtherNetwork | Self::ClockAhead => Duration::from_secs(5),
         }
@@ -109,7 +109,7 @@ impl Named {
 /// Lets one event happen on a running site, and brings the device back.
 ///
 /// # Errors
-/// What did not name the device within [`LIMIT`], or that libfaketime is not installed.
+/// The part that did not name the device within [`LIMIT`], or that libfaketime is not installed.
 pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
     let part = Part::Device { group: 0, slot: event.slot() };
     until(event, site, "up")?;

@@ -18,7 +18,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 /// A limit that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
-/// Time between two looks at a count.
+/// Time between two checks of a count.
 const PAUSE: Duration = Duration::from_millis(5);
 /// More bytes than the buffers of two sockets hold.
 const BIG_BYTES: usize = 64 << 20;

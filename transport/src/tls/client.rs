@@ -86,7 +86,8 @@ fn explained(error: &io::Error, host: &str) -> io::Error {
         UnknownIssuer,
     };
     let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
-    if reason.is_none() {
+    // A peer that does not speak TLS refuses nothing.
+    if matches!(reason, None | Some(rustls::Error::InvalidMessage(_))) {
         return io::Error::new(error.kind(), format!("TLS with {host}: {error}"));
     }
     let remedy = match reason {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustls::AlertDescription as Alert;
 
@@ -30,6 +30,13 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// File that the error is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File { file, .. } | Self::Fit { file, .. } => file,
+        }
+    }
+
     pub(super) fn file(file: impl Into<PathBuf>, reason: &dyn fmt::Display) -> Self {
         Self::File { file: file.into(), reason: reason.to_string() }
     }

@@ -1,5 +1,7 @@
 //! Samples from the spools of devices.
 
+use headwater_protocol::Stages;
+
 use super::*;
 
 impl Group {
@@ -246,5 +248,6 @@ fn a_late_sample_has_no_age() {
     group.late(0, 90, &SURE);
     group.late(1, 90, &SURE);
     let actions = group.late(2, 90, &SURE);
-    assert_eq!(decision(&actions).stages, headwater_protocol::Stages::default());
+    let stages = Stages { opened_us: 1, window_us: 1, decided_us: 1, ..Stages::default() };
+    assert_eq!(decision(&actions).stages, stages);
 }

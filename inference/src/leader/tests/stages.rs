@@ -59,7 +59,19 @@ fn a_sample_that_leaves_locally_has_no_time_at_later_stages() {
         group.summary(index, 2, &SURE);
     }
     let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
-    assert_eq!((found.stages, found.bytes.device_edge), (Stages::default(), 3 * 16));
+    // Everything came while the clock stood still: a stage that ended has at least 1 us.
+    let stages = Stages { opened_us: 1, window_us: 1, decided_us: 1, ..Stages::default() };
+    assert_eq!((found.stages, found.bytes.device_edge), (stages, 3 * 16));
+}
+
+#[test]
+fn a_stage_that_ends_in_the_round_in_which_it_begins_is_told_from_one_that_is_not_reached() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let stages =
+        Stages { opened_us: 1, window_us: 1, features_us: 1, edge_us: 0, cloud_us: 1, decided_us: 1 };
+    assert_eq!(decision(&actions).stages, stages);
 }
 
 #[test]

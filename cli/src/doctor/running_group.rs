@@ -1,0 +1,267 @@
+//! A group of the running program, as its page `/status` tells: its state, its policy, and every device that is not up.
+
+use std::collections::BTreeSet;
+
+use headwater_link::RetainedMessage;
+use headwater_protocol::{
+    Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics,
+};
+use serde_json::Value;
+
+use super::bundles::SAME_BUNDLE;
+use super::facts::Facts;
+use super::finding::Finding;
+use super::page::{list, text};
+use super::tier::{Member, MemberRole, Tier};
+
+/// Whether a group works: that it has not failed, is led, and its journal has room.
+pub(super) fn state(group: &Value) -> Vec<Finding> {
+    let name = text(group, "group").unwrap_or_default();
+    let reason = text(group, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+    let state = text(group, "state").unwrap_or_default();
+    let advice = match state.as_str() {
+        "failed" => {
+            "correct what the reason names, and restart the aggregator: only a new process runs the group again"
+        }
+        "waiting_for_silent" => {
+            "the leader before it is silent: end it for good, then start this one with --take-over"
+        }
+        _ => "",
+    };
+    let journal = &group["journal"];
+    let full = (journal["full"] == Value::Bool(true)).then(|| {
+        let found = format!("group {name}: the disk of the journal is full: no decision is published");
+        Finding::fail(
+            "journal",
+            found,
+            "free some room on the disk of `journal.path`; the leader then goes on by itself",
+        )
+    });
+    let failed = (!advice.is_empty())
+        .then(|| Finding::fail("group", format!("group {name}: {state}{reason}"), advice));
+    failed.into_iter().chain(full).collect()
+}
+
+/// A group that waits for another leader, whose devices that one knows; `None` for every other group.
+pub(super) fn waits(group: &Value) -> Option<Finding> {
+    let state = text(group, "state").filter(|state| state == "waiting" || state == "waiting_for_silent")?;
+    let name = text(group, "group").unwrap_or_default();
+    let leader = text(&group["leader"], "waits_for").map(|leader| format!(" {leader}")).unwrap_or_default();
+    let found = format!(
+        "group {name}: this leader waits for another one{leader}, which knows the devices ({})",
+        state.replace('_', " ")
+    );
+    Some(Finding::ok("devices", found))
+}
+
+/// Whether a group of the status is that of the member.
+pub(super) fn is_of(member: &Member, group: &Value) -> bool {
+    text(group, "group").as_deref() == Some(member.group.as_str())
+        && text(group, "site").is_none_or(|site| site == member.site.as_str())
+}
+
+/// Whether the running program has the policy of the settings.
+pub(super) fn policy(tier: &Tier, group: &Value, policies: &[Option<PolicyId>]) -> Option<Finding> {
+    let member = tier.members.iter().position(|member| is_of(member, group))?;
+    let (running, own) = (text(group, "policy")?, policies.get(member).copied().flatten()?);
+    let own = own.to_string();
+    let is_same = running == own;
+    let check = tier.check_name("policy", &tier.members[member]);
+    Some(if is_same {
+        Finding::ok(check, format!("{own}, in the settings and in the running program"))
+    } else {
+        let found = format!("the running program has policy {running}, the settings say {own}");
+        Finding::warn(check, found, "let the program read it again: kill -HUP PID, or restart it")
+    })
+}
+
+/// Every device that is not up, and every slot without a device, as a page tells.
+pub(super) fn devices(group: &Value) -> Vec<Finding> {
+    let name = text(group, "group").unwrap_or_default();
+    let devices = list(group, "devices");
+    let mut findings = Vec::new();
+    for device in &devices {
+        let (id, state) =
+            (text(device, "name").unwrap_or_default(), text(device, "state").unwrap_or_default());
+        if state == "up" {
+            continue;
+        }
+        let since = device["since_s"].as_f64().map(|since| format!(" for {since:.0} s")).unwrap_or_default();
+        let reason = text(device, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+        let found = format!("{id} of group {name} is {}{since}{reason}", state.replace('_', " "));
+        let (is_fail, advice) = advice(&state);
+        let level = if is_fail { Finding::fail } else { Finding::warn };
+        findings.push(level("device".to_owned(), found, advice.to_owned()));
+    }
+    let empty: Vec<_> = list(group, "empty_slots").iter().filter_map(|slot| slot.as_u64()).collect();
+    if !empty.is_empty() {
+        let slots = empty.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let found = format!("group {name} has no device for slot {slots}");
+        findings.push(Finding::warn(
+            "device",
+            found,
+            "start the devices of these slots, with this site, group and broker",
+        ));
+    }
+    if findings.is_empty() && !devices.is_empty() {
+        findings.push(Finding::ok("devices", format!("group {name}: all {} are up", devices.len())));
+    }
+    findings
+}
+
+/// Whether a state of a device is a fail, and what to do.
+fn advice(state: &str) -> (bool, &'static str) {
+    match state {
+        "down" => (true, "start it; on its machine its log and `headwater doctor` say why it ended"),
+        "silent" => {
+            (true, "it is connected and sends nothing: look into its log, and restart it if it hangs")
+        }
+        "late" => (
+            false,
+            "it answers after the window: a slower engine, a slow link, or a `window_ms` that is too short",
+        ),
+        "flapping" => (
+            false,
+            "its connection comes and goes: look at its power and its link, and for a second device with its id",
+        ),
+        "wrong_network" => (true, SAME_BUNDLE),
+        "clock_off" => (true, "set its clock (NTP), and compare it with that of the group's other devices"),
+        "refused" => (true, "the reason and the aggregator's log name the mistake"),
+        _ => (false, "the aggregator's log says more"),
+    }
+}
+
+/// Devices whose retained messages at the broker name a fault, for a leader without a page.
+pub(super) fn retained_devices(
+    member: &Member,
+    facts: &Facts,
+    index: usize,
+    networks: &[NetworkId],
+) -> Vec<Finding> {
+    if member.role != MemberRole::Leader {
+        return Vec::new();
+    }
+    let Some(Ok(probe)) = facts.brokers.get(index).and_then(Option::as_ref) else { return Vec::new() };
+    let topics = Topics::new(&member.site, &member.group);
+    let group = &member.group;
+    let messages = || {
+        let of_device = |message: &'_ RetainedMessage| match topics.parse(&message.topic) {
+            Ok(Topic::Device(id, leaf)) => Some((id, leaf)),
+            Ok(_) | Err(_) => None,
+        };
+        probe.retained.iter().filter_map(move |message| Some((of_device(message)?, &message.payload)))
+    };
+    // A device that was revoked or removed leaves its status behind, and no birth.
+    let births = messages().filter(|((_, leaf), payload)| *leaf == DeviceTopic::Birth && !payload.is_empty());
+    let known: BTreeSet<DeviceId> = births.map(|((id, _), _)| id).collect();
+    let mut findings = Vec::new();
+    for ((id, _), payload) in messages().filter(|((id, _), _)| known.contains(id)) {
+        if let Ok(Status { state: DeviceState::Down, .. }) = serde_json::from_slice(payload) {
+            let found = format!("{id} of group {group} is down, by its last message at the broker");
+            findings.push(Finding::fail("device", found, advice("down").1));
+        }
+        if let Ok(Birth { network, .. }) = serde_json::from_slice(payload)
+            && !networks.is_empty()
+            && !networks.contains(&network)
+        {
+            let found =
+                format!("{id} of group {group} has network {}, by its birth at the broker", network.short());
+            findings.push(Finding::fail("device", found, SAME_BUNDLE));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use headwater_link::{BrokerLimits, BrokerProbe};
+    use headwater_settings::TlsSettings;
+    use serde_json::json;
+
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn every_device_that_is_not_up_is_named_with_its_reason() {
+        let device = |name: &str, state: &str, reason: Value| json!({ "name": name, "state": state, "since_s": 2.4, "reason": reason });
+        let group = json!({ "group": "gate", "empty_slots": [3], "devices": [
+            device("cam-0", "up", Value::Null),
+            device("cam-1", "down", json!("its last will came")),
+            device("cam-2", "late", Value::Null),
+            device("cam-4", "clock_off", json!("38 s ahead")),
+            device("cam-5", "asleep", Value::Null),
+        ]});
+        let found = devices(&group);
+        let lines: Vec<_> = found.iter().map(|finding| (finding.level, finding.found.as_str())).collect();
+        let expected = [
+            (Level::Fail, "cam-1 of group gate is down for 2 s: its last will came"),
+            (Level::Warn, "cam-2 of group gate is late for 2 s"),
+            (Level::Fail, "cam-4 of group gate is clock off for 2 s: 38 s ahead"),
+            (Level::Warn, "cam-5 of group gate is asleep for 2 s"),
+            (Level::Warn, "group gate has no device for slot 3"),
+        ];
+        assert_eq!(lines, expected);
+        assert!(found.iter().all(|finding| finding.advice.is_some()));
+        assert_eq!(devices(&json!({})), []);
+        let up = json!({ "group": "gate", "devices": [device("cam-0", "up", Value::Null)] });
+        assert_eq!(devices(&up)[0].level, Level::Ok);
+    }
+
+    #[test]
+    fn a_device_whose_birth_was_cleared_is_no_device() {
+        let member = Member {
+            place: String::new(),
+            site: "hall".parse().unwrap(),
+            group: "gate".parse().unwrap(),
+            role: MemberRole::Leader,
+            subscriptions: Vec::new(),
+            tls: TlsSettings::default(),
+        };
+        let down = |name: &str| {
+            let topic = format!("headwater/v1/hall/gate/dev/{name}/status");
+            RetainedMessage::new(topic, json!({ "state": "down", "boot": 1 }).to_string())
+        };
+        let probe = BrokerProbe {
+            limits: BrokerLimits {
+                max_packet_bytes: None,
+                receive_max: 20,
+                topic_alias_max: 10,
+                keeps_retained: true,
+                max_qos: 2,
+            },
+            refused: Vec::new(),
+            retained: vec![
+                down("cam-4"),
+                down("cam-5"),
+                RetainedMessage::new("headwater/v1/hall/gate/dev/cam-4/birth", "{}"),
+            ],
+            certificate: None,
+            connected_in: Duration::ZERO,
+        };
+        let facts = Facts { brokers: vec![Some(Ok(probe))], ..Facts::default() };
+        let found = retained_devices(&member, &facts, 0, &[]);
+        let found: Vec<_> = found.iter().map(|finding| finding.found.as_str()).collect();
+        assert_eq!(found, ["cam-4 of group gate is down, by its last message at the broker"]);
+    }
+
+    #[test]
+    fn a_leader_that_waits_says_nothing_about_slots() {
+        let group = |state: &str| json!({ "group": "gate", "state": state, "leader": { "waits_for": "ab12" }, "empty_slots": [0, 1] });
+        let found = waits(&group("waiting")).unwrap();
+        assert_eq!(found.level, Level::Ok);
+        assert!(found.found.contains("waits for another one ab12"), "{}", found.found);
+        assert_eq!(waits(&group("leading")), None);
+    }
+
+    #[test]
+    fn a_group_that_failed_is_named_with_its_reason() {
+        let group = json!({ "group": "gate", "state": "failed", "reason": "journal: no room", "journal": { "full": true } });
+        let found = state(&group);
+        assert_eq!(found[0].found, "group gate: failed: journal: no room");
+        assert_eq!(found[1].check, "journal");
+        assert!(found.iter().all(|finding| finding.level == Level::Fail), "{found:?}");
+        assert_eq!(state(&json!({ "group": "gate", "state": "leading" })), []);
+    }
+}

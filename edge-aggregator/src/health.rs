@@ -1,0 +1,88 @@
+//! Health of all groups of a process: liveness, readiness and status for the admin port.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headwater_protocol::{GroupId, SiteId};
+use headwater_telemetry::{Health, IntGaugeVec, Liveness, Metrics, WorkLoops};
+use headwater_transport::Endpoint;
+use serde_json::{Map, Value, json};
+
+use crate::aggregator::{AggregatorError, GroupReport};
+use crate::cloud::CloudConnection;
+use crate::config::GroupConfig;
+use crate::status::WatchedGroup;
+
+/// The cloud service for the status: its address, and the connection to it.
+pub(crate) type CloudView = (Endpoint, Arc<CloudConnection>);
+
+/// Groups that failed, for the admin port and the metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedGroups {
+    /// A line for each group: name and reason. Locked for single updates.
+    lines: Arc<Mutex<Vec<String>>>,
+    gauge: IntGaugeVec,
+}
+
+impl FailedGroups {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let help =
+            "1 once the group has ended by itself or did not start; only a new process leads it again.";
+        let gauge = metrics.gauges("headwater_aggregator_group_failed", help, &["site", "group"]);
+        Self { lines: Arc::default(), gauge }
+    }
+
+    /// Shows the group in the metrics before anything fails.
+    pub(crate) fn watch(&self, config: &GroupConfig) {
+        self.gauge.with_label_values(&[config.site.as_str(), config.group.as_str()]);
+    }
+
+    pub(crate) fn add(&self, site: &SiteId, group: &GroupId, failure: &AggregatorError) {
+        self.gauge.with_label_values(&[site.as_str(), group.as_str()]).set(1);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(format!("group {site}/{group}: {failure}"));
+    }
+
+    /// The groups that failed, as lines; `None` while none has.
+    fn reason(&self) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
+/// Health of all groups, for the admin port.
+pub(crate) struct GroupsHealth {
+    pub(crate) failed: FailedGroups,
+    pub(crate) groups: Vec<WatchedGroup>,
+    pub(crate) work_loops: WorkLoops,
+    pub(crate) cloud: Option<CloudView>,
+}
+
+impl Health for GroupsHealth {
+    fn liveness(&self) -> Liveness {
+        let reasons = [self.failed.reason(), self.work_loops.hanging()].into_iter().flatten();
+        match reasons.collect::<Vec<_>>().join("\n") {
+            reason if reason.is_empty() => Liveness::Live,
+            reason => Liveness::Failed(reason),
+        }
+    }
+
+    fn unready_reason(&self) -> Option<String> {
+        if let Liveness::Failed(reason) = self.liveness() {
+            return Some(reason);
+        }
+        let refused = self.groups.iter().filter_map(|group| match group.report()? {
+            GroupReport::Leader(report) => report.claim_refused,
+            GroupReport::Edge(_) => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        (!refused.is_empty()).then(|| refused.join("\n"))
+    }
+
+    fn status(&self) -> Map<String, Value> {
+        let cloud = self.cloud.as_ref();
+        let cloud =
+            cloud.map(|(url, connection)| json!({"url": url.to_string(), "state": connection.state()}));
+        let groups: Vec<Value> = self.groups.iter().map(WatchedGroup::status).collect();
+        Map::from_iter([("cloud".into(), json!(cloud)), ("groups".into(), groups.into())])
+    }
+}

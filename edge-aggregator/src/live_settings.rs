@@ -1,0 +1,170 @@
+//! Settings of a group that change while the group runs: SIGHUP reads their files again, and the event loops take the result.
+//!
+//! ```text
+//! SIGHUP ──> GroupPolicy (file, calibrated policy) ──watch channel──> event loop of the leader or edge
+//!        ──> GroupDevices (setting `devices`)      ──watch channel──> event loop of the leader or edge
+//! ```
+
+use headwater_inference::policy::{LivePolicy, Policy};
+use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::config::GroupConfig;
+
+/// Policies of a group's current network, the newest one kept.
+pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
+
+/// Ids of a group's devices by slot, the newest list kept.
+pub(crate) type DeviceUpdates = watch::Receiver<Vec<DeviceId>>;
+
+/// Waits for another value; for ever where none can come.
+pub(crate) async fn next_update<T>(updates: &mut Option<watch::Receiver<T>>) {
+    if let Some(updates) = updates
+        && updates.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The policy of a group, and the event loops that are told of another one.
+#[derive(Debug)]
+pub(crate) struct GroupPolicy {
+    site: SiteId,
+    group: GroupId,
+    live: LivePolicy,
+    updates: watch::Sender<(Policy, PolicyId)>,
+}
+
+impl GroupPolicy {
+    /// Connects the group's event loops to its policy file; `None` where the configuration brings updates of its own.
+    pub(crate) fn start(config: &mut GroupConfig) -> Option<Self> {
+        if config.policy_updates.is_some() {
+            return None;
+        }
+        let calibrated = config.networks.current().calibrated_policy();
+        let live = LivePolicy::new(config.policy_file.clone(), calibrated, config.policy.clone());
+        let (updates, receiver) = watch::channel(live.in_effect().clone());
+        config.policy_updates = Some(receiver);
+        let (site, group) = (config.site.clone(), config.group.clone());
+        Some(Self { site, group, live, updates })
+    }
+
+    /// Reads the file again, tells the event loops of another policy, and logs the result in one line. It reads a file: call it off the
+    /// async threads.
+    pub(crate) fn reload(&mut self) {
+        let reread = self.live.read_again();
+        let (site, group, (policy, id)) = (&self.site, &self.group, self.live.in_effect());
+        let file = self.live.file().map(|file| file.display().to_string());
+        match reread.earlier() {
+            Some(from) => {
+                self.updates.send_replace((policy.clone(), *id));
+                info!(%site, %group, %from, policy = %id, file, "SIGHUP: {reread}");
+            }
+            None if reread.is_refused() => warn!(%site, %group, policy = %id, "SIGHUP: {reread}"),
+            None => info!(%site, %group, policy = %id, file, "SIGHUP: {reread}"),
+        }
+    }
+}
+
+/// Setting `devices` of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedDevices {
+    /// Site of the group.
+    pub site: SiteId,
+    /// Name of the group.
+    pub group: GroupId,
+    /// Ids of the devices by slot; empty where any device may claim any slot.
+    pub devices: Vec<DeviceId>,
+}
+
+/// The devices of a group by slot, and the event loops that are told of others.
+#[derive(Debug)]
+pub(crate) struct GroupDevices {
+    site: SiteId,
+    group: GroupId,
+    /// Slots of each network of the group.
+    slots: Vec<usize>,
+    updates: watch::Sender<Vec<DeviceId>>,
+}
+
+impl GroupDevices {
+    /// Connects the group's event loops to its setting `devices`.
+    pub(crate) fn start(config: &mut GroupConfig) -> Self {
+        let (updates, receiver) = watch::channel(config.devices.clone());
+        config.device_updates = Some(receiver);
+        let bundles = config.networks.bundles().iter();
+        let slots = bundles.map(|(_, bundle)| bundle.manifest().slots.into()).collect();
+        Self { site: config.site.clone(), group: config.group.clone(), slots, updates }
+    }
+
+    /// Tells the event loops of the group's list in `lists`, and logs a change or a mistake in one line.
+    pub(crate) fn update(&self, lists: &[ListedDevices]) {
+        let (site, group) = (&self.site, &self.group);
+        let Some(list) = lists.iter().find(|list| (&list.site, &list.group) == (site, group)) else {
+            warn!(%site, %group, "SIGHUP: the settings have no such group any more, and its `devices` stay");
+            return;
+        };
+        let found = list.devices.len();
+        if let Some(slots) = self.slots.iter().find(|slots| found != 0 && **slots != found) {
+            warn!(%site, %group, "SIGHUP: devices: expected an id for each of {slots} slots, found {found}: the earlier ones stay");
+            return;
+        }
+        if *self.updates.borrow() == list.devices {
+            return;
+        }
+        let earlier = self.updates.send_replace(list.devices.clone());
+        let (added, removed) = (names(&list.devices, &earlier), names(&earlier, &list.devices));
+        info!(%site, %group, added, removed, "SIGHUP: the group has other `devices`");
+    }
+}
+
+/// Ids that stand in one list and not in the other, with commas between; `None` where there are none.
+fn names(list: &[DeviceId], other: &[DeviceId]) -> Option<String> {
+    let only: Vec<&str> = list.iter().filter(|id| !other.contains(id)).map(DeviceId::as_str).collect();
+    (!only.is_empty()).then(|| only.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headwater_inference::bundle::Bundle;
+    use headwater_inference::testing::TinyNetwork;
+
+    use super::*;
+
+    fn ids(names: &[&str]) -> Vec<DeviceId> {
+        names.iter().map(|name| DeviceId::new(*name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_list_that_fits_the_network_reaches_the_event_loops_and_another_does_not() {
+        let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+        let mut config = GroupConfig::new(site.clone(), group.clone(), Arc::new(bundle));
+        config.devices = ids(&["a", "b", "c"]);
+        let devices = GroupDevices::start(&mut config);
+        let mut updates = config.device_updates.unwrap();
+        let list = |group: &GroupId, names: &[&str]| {
+            [ListedDevices { site: site.clone(), group: group.clone(), devices: ids(names) }]
+        };
+        devices.update(&list(&group, &["a", "b", "c"]));
+        devices.update(&list(&group, &["a", "b"]));
+        devices.update(&list(&GroupId::new("yard").unwrap(), &["a", "b", "d"]));
+        assert!(!updates.has_changed().unwrap(), "the same list, one of two slots, and one of another group");
+        devices.update(&list(&group, &["a", "b", "d"]));
+        assert!(updates.has_changed().unwrap());
+        assert_eq!(*updates.borrow_and_update(), ids(&["a", "b", "d"]));
+        devices.update(&list(&group, &[]));
+        assert_eq!(*updates.borrow_and_update(), [], "any device may claim any slot");
+    }
+
+    #[test]
+    fn the_names_of_a_change_are_those_of_one_list_alone() {
+        let (before, after) = (ids(&["a", "b", "c"]), ids(&["a", "d", "e"]));
+        assert_eq!(names(&after, &before).as_deref(), Some("d, e"));
+        assert_eq!(names(&before, &before), None);
+    }
+}

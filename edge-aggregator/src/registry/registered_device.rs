@@ -1,0 +1,102 @@
+//! The devices with a birth, for the state of each device.
+
+use headwater_inference::leader::Generation;
+use headwater_protocol::{DeviceId, DeviceState, Fault, Slot};
+use tokio::time::{Duration, Instant};
+
+use super::{Device, DeviceIndex, Registry, Sign};
+
+/// Cause of a device's end that its last will or its own status told.
+pub(super) const CONNECTION_ENDED: &str = "its connection to the broker has ended";
+
+/// Cause of a device that is not up and was never seen connected.
+const NO_STATUS: &str = "it has introduced itself and no status of it is at the broker";
+
+/// Cause of a device whose birth and status do not belong together.
+const OTHER_START: &str = "its birth and its status at the broker are of different starts";
+
+/// Time over which lost slots are counted.
+const FLAPPING_TIME: Duration = Duration::from_secs(60);
+
+/// A device with a birth.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisteredDevice<'a> {
+    pub(crate) id: &'a DeviceId,
+    /// The slot that it fills or claims.
+    pub(crate) slot: Slot,
+    pub(crate) claim: ClaimState<'a>,
+    /// Whether it lost its slot three times in the last minute.
+    pub(crate) is_flapping: bool,
+    /// Arrival of its latest accepted message.
+    pub(crate) heard: Instant,
+    /// Arrival of its latest accepted answer, or when it took its slot; whichever is later.
+    pub(crate) answered: Option<Instant>,
+    /// Whether a message of it came since the leader is connected: a broker may keep the status of a device that is gone.
+    pub(crate) is_live: bool,
+    /// Name and version of its software.
+    pub(crate) software: &'a str,
+}
+
+/// State of a device's claim to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimState<'a> {
+    /// It is not up, for this cause.
+    Down(&'static str),
+    /// It is up and its birth is refused, or another device fills its slot.
+    Refused(Fault, &'a str),
+    /// It is up and lost its slot because it was silent.
+    Replaced,
+    /// It fills its slot, under this network.
+    InSlot(Generation),
+}
+
+impl Registry {
+    /// Every device with a birth.
+    pub(crate) fn registered(&self) -> impl Iterator<Item = RegisteredDevice<'_>> {
+        self.devices.iter().filter_map(|device| self.registered_device(device))
+    }
+
+    /// Refuses a device for its birth or its claim to a slot, and keeps the reason for the status.
+    pub(super) fn refuse_birth(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
+        self.devices[index.at].note_refusal(fault, why);
+        self.refuse(index, fault, why);
+    }
+
+    fn registered_device<'a>(&self, device: &'a Device) -> Option<RegisteredDevice<'a>> {
+        let session = device.session?;
+        let slot = session.claim.slot;
+        let holder = self.holders.get(slot.index()).copied().flatten();
+        let claim = match (device.is_up(), session.refusal, holder) {
+            (false, Some(fault), _) if device.status.is_none() => {
+                ClaimState::Refused(fault, device.reason_of(fault))
+            }
+            (false, ..) => ClaimState::Down(down_reason(device)),
+            (true, ..) if device.sign == Sign::KeptAfterEnd => ClaimState::Down(CONNECTION_ENDED),
+            (true, Some(fault), _) => ClaimState::Refused(fault, device.reason_of(fault)),
+            (true, None, Some(holder)) if holder.device == device.index => {
+                ClaimState::InSlot(holder.generation)
+            }
+            (true, None, _) if session.is_silent => ClaimState::Replaced,
+            (true, None, _) => ClaimState::Refused(Fault::SlotTaken, device.reason_of(Fault::SlotTaken)),
+        };
+        Some(RegisteredDevice {
+            id: &device.id,
+            slot,
+            claim,
+            is_flapping: device.ends[0].is_some_and(|first| self.now < first + FLAPPING_TIME),
+            heard: device.heard,
+            answered: device.answered.max(device.up_since),
+            is_live: device.sign == Sign::Live,
+            software: &device.software,
+        })
+    }
+}
+
+/// Why a device with a birth is not up.
+fn down_reason(device: &Device) -> &'static str {
+    match device.status.as_ref().map(|status| status.state) {
+        None => NO_STATUS,
+        Some(DeviceState::Up) => OTHER_START,
+        Some(DeviceState::Down) => CONNECTION_ENDED,
+    }
+}

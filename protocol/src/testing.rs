@@ -1,0 +1,29 @@
+//! Messages for the tests of this and other crates.
+
+use crate::decision::{Decision, Exit, HopBytes, RESULT_SCHEMA, Stages};
+use crate::exit_record::{LeaveReason, TimeSource};
+use crate::ids::{NetworkId, PolicyId, SampleId};
+use crate::presence::Presence;
+
+/// A sure decision at the exit `local` of a network with three slots, all of them missing. A test changes the fields that it is about.
+pub fn decision(sample: u64) -> Decision {
+    Decision {
+        schema: RESULT_SCHEMA,
+        sample: SampleId(sample),
+        captured_at: None,
+        captured_by: TimeSource::Unknown,
+        class: 2,
+        label: "class 2".into(),
+        confidence: 0.5,
+        exit: Exit::Local,
+        left: LeaveReason::Sure,
+        exits: Vec::new(),
+        presence: Presence::missing(3),
+        missing: Vec::new(),
+        degraded: Vec::new(),
+        network: NetworkId([7; 32]),
+        policy: PolicyId([8; 8]),
+        stages: Stages { opened_us: 1, window_us: 1, decided_us: 1, ..Stages::default() },
+        bytes: HopBytes::default(),
+    }
+}
