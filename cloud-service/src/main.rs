@@ -6,7 +6,7 @@ use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
 use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, Stop, checked_live, load, print_result};
-use headwater_telemetry::{ServiceManager, init_logs, stop_signal};
+use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, stop_signal};
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 
@@ -42,10 +42,10 @@ fn main() -> ExitCode {
             }
         };
     }
-    let mistakes = settings.open_files();
-    mistakes.iter().for_each(|mistake| error!("{mistake}"));
-    let printed = print_result(PROGRAM, &loaded.to_toml(None));
-    if mistakes.is_empty() { printed } else { ExitCode::from(2) }
+    match settings.open_files() {
+        mistakes if mistakes.is_empty() => print_result(PROGRAM, &loaded.to_toml(None)),
+        mistakes => Stop::Mistakes(mistakes).print(PROGRAM),
+    }
 }
 
 async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
@@ -53,6 +53,15 @@ async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
     let networks = Networks::open(&settings.bundle, settings.next_bundle.as_deref(), trusted);
     let networks = networks.map_err(CloudError::Config)?;
     let stop = stop_signal().context("waiting for a signal")?;
+    let mut reloads = ReloadSignal::new().context("waiting for SIGHUP")?;
+    let _ignored = tokio::spawn(async move {
+        loop {
+            reloads.next().await;
+            info!(
+                "SIGHUP: nothing to do; certificates and keys are read again when their files change, a network needs a start"
+            );
+        }
+    });
     let shutdown = async {
         stop.await;
         info!("stopping");

@@ -131,13 +131,15 @@ impl LoadedAggregator {
     /// [`Stop`]: help that was asked for, or every mistake.
     pub fn load(sources: Sources) -> Result<Self, Stop> {
         let (loaded, tables) = load_with_tables::<AggregatorSettings, GroupSettings>(sources, "group")?;
+        // Settings of the only group mean nothing beside tables of groups.
+        let loaded = if loaded.settings.group.is_some() { loaded } else { loaded.without("group") };
         let mut effective = loaded.to_toml(None);
         tables.iter().for_each(|table| effective.push_str(&table.to_toml(Some("group"))));
         let groups = match (&loaded.settings.group, tables) {
             (Some(group), tables) if tables.is_empty() => vec![group.clone()],
             (None, tables) if tables.is_empty() => {
                 return Err(Stop::Mistakes(vec![
-                    "bundle: missing; several groups are given as [[group]]".into(),
+                    "bundle: expected the network of the group, found none (a file with several groups has a table [[group]] for each)".into(),
                 ]));
             }
             (_, tables) => tables.into_iter().map(|table| table.settings).collect(),

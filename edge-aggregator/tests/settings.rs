@@ -92,6 +92,17 @@ fn one_group_is_given_by_flags() {
 }
 
 #[test]
+fn help_names_the_keys_of_the_file() {
+    let Err(Stop::Help(help)) = LoadedAggregator::load(Sources::default().with_arguments(["--help"])) else {
+        panic!("expected help");
+    };
+    for option in ["--site <site>", "--max-open <max_open>", "--broker-address <broker.address>"] {
+        assert!(help.contains(option), "{option} in\n{help}");
+    }
+    assert!(!help.contains("<group."), "{help}");
+}
+
+#[test]
 fn several_groups_are_given_as_tables() {
     let text = "[broker]\naddress = \"127.0.0.2\"\n[[group]]\ngroup = \"north\"\nbundle = \"n\"\nmax_open = 5
 [[group]]\ngroup = \"south\"\nbundle = \"s\"\nrole = \"edge\"\nedge = 1\n[group.journal]\nsync = \"always\"";
@@ -120,7 +131,13 @@ fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
     check(&format!("site = \"s\"\n{table}"), &[], &[&mistake("site", "")]);
     let path = mistake("journal.path", " (flag --journal-path)");
     check(table, &["--journal", "j"], &["--journal: is now --journal-path", &path]);
-    check("", &[], &["bundle: missing; several groups are given as [[group]]"]);
+    check(
+        "",
+        &[],
+        &[
+            "bundle: expected the network of the group, found none (a file with several groups has a table [[group]] for each)",
+        ],
+    );
 }
 
 #[test]
@@ -253,6 +270,8 @@ fn settings_in_effect_are_a_file_that_gives_the_same_settings() {
         let again =
             read(&loaded.effective).unwrap_or_else(|stop| panic!("{stop:?} in\n{}", loaded.effective));
         assert_eq!(format!("{:?}", again.groups), format!("{:?}", loaded.groups));
+        let groups = loaded.effective.matches("# next_bundle is not set").count();
+        assert_eq!(groups, loaded.groups.len(), "settings of groups alone:\n{}", loaded.effective);
         assert_eq!(format!("{:?}", again.settings.shared), format!("{:?}", loaded.settings.shared));
     }
 }

@@ -298,6 +298,14 @@ fn checked<S: Settings>(loaded: Option<Loaded<S>>, mistakes: &mut Vec<String>) -
     loaded
 }
 
+/// The help with the keys of files in place of the paths in the structs.
+fn with_keys(help: String, declared: &[Declared]) -> String {
+    let placeholder = |name: &str| format!("<{name}>");
+    declared
+        .iter()
+        .fold(help, |help, option| help.replace(&placeholder(&option.path), &placeholder(&option.key)))
+}
+
 /// Reads one declaration. `None` where a value is wrong or missing, which `mistakes` then say.
 ///
 /// `conf` reads a document too, but its messages then leave out the section of a key. So each value of the file becomes a variable of
@@ -340,7 +348,7 @@ pub(crate) fn read<S: Settings>(
             let warnings = warnings.into_iter().chain(values.iter().filter_map(expired)).collect();
             Ok(Some(Loaded { settings, values, warnings }))
         }
-        Err(error) if error.exit_code() == 0 => Err(Stop::Help(error.to_string())),
+        Err(error) if error.exit_code() == 0 => Err(Stop::Help(with_keys(error.to_string(), &declared))),
         Err(error) => {
             let found = mistakes_of(&error.to_string(), &declared, &inputs.environment);
             let misfits = misfits::<S>(inputs, &declared, &found);

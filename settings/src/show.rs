@@ -5,6 +5,14 @@ use crate::mistakes::last_part;
 use crate::sources::flatten;
 
 impl<S> Loaded<S> {
+    /// Leaves out the values of a struct of the settings that is not in use.
+    #[must_use]
+    pub fn without(mut self, part: &str) -> Self {
+        let is_of = |path: &str| path.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'));
+        self.values.retain(|value| !is_of(&value.declared.path));
+        self
+    }
+
     /// The settings in effect as a file that the program accepts, each with where the value came from. `array` is the name of the array
     /// of tables that this table belongs to. A secret is named, not shown.
     pub fn to_toml(&self, array: Option<&str>) -> String {

@@ -149,7 +149,11 @@ impl Running {
     }
 
     fn terminate(&self) {
-        let status = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        self.signal("TERM");
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
         assert!(status.unwrap().success());
     }
 }
@@ -160,6 +164,17 @@ impl Drop for Running {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+#[tokio::test]
+async fn sighup_is_answered_by_a_line_and_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let cloud = Running::start(&["--bundle", &bundle]);
+    cloud.signal("HUP");
+    cloud.log_line("SIGHUP: nothing to do");
+    let request = Request::get("/v2/health/ready").body(Bytes::new()).unwrap();
+    assert_eq!(over_http(cloud.address, request).await.unwrap().status, StatusCode::OK);
 }
 
 #[tokio::test]
