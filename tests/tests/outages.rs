@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep};
 const PERIOD_MS: u64 = 40;
 /// Time after which a device sends an unsettled sample late.
 const KEEP_MS: u64 = 700;
+/// Samples that an outage of the broker or the leader makes late, at least.
+const LATE_SAMPLES: u64 = 20;
 
 /// A group over Mosquitto whose broker and leader the test stops and starts. Its devices capture by the clock.
 struct OutageGroup {
@@ -93,6 +95,17 @@ impl OutageGroup {
         }
     }
 
+    /// Waits until every device has captured this many more samples that are too old to be sent in time.
+    async fn wait_for_late_captures(&self, samples: u64) {
+        let captured = |device: &DeviceHandle| device.report().counts.captured;
+        let before = self.devices.iter().map(captured).max().expect("a device");
+        let in_time = KEEP_MS.div_ceil(PERIOD_MS);
+        self.wait_until("captures", |_, reports| {
+            reports.iter().all(|report| report.counts.captured >= before + in_time + samples)
+        })
+        .await;
+    }
+
     /// Waits until every device has this many samples in its spool.
     async fn wait_for_spools(&self, samples: u64) {
         let expected = format!("{samples} samples in each spool");
@@ -141,8 +154,8 @@ impl OutageGroup {
     }
 }
 
-fn late_count(journal: &JournalContents) -> usize {
-    journal.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count()
+fn late_count(journal: &JournalContents) -> u64 {
+    journal.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count() as u64
 }
 
 /// The broker is killed twice, for longer than a lost connection stays unnoticed.
@@ -154,12 +167,12 @@ async fn check_outage_of_the_broker(configuration: Configuration) {
     group.start_broker();
     group.wait_for_decisions(40).await;
     drop(group.broker.take().expect("a broker"));
-    group.wait_for_spools(25).await;
+    group.wait_for_late_captures(LATE_SAMPLES).await;
     group.start_broker();
     group.wait_for_decisions(60).await;
     let journal = group.finish().await;
     assert!(journal.dropped.is_empty(), "{:?}", journal.dropped);
-    assert!(late_count(&journal) >= 20, "late: {}", late_count(&journal));
+    assert!(late_count(&journal) >= LATE_SAMPLES, "late: {}", late_count(&journal));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,12 +199,12 @@ async fn no_sample_is_lost_while_the_leader_is_away() {
     group.wait_for_decisions(30).await;
     group.services.kill(Service::Leader).await;
     let open = group.journal().open();
-    group.wait_for_spools(10).await;
+    group.wait_for_late_captures(LATE_SAMPLES).await;
     group.services.start_service(Service::Leader).await.unwrap();
     group.wait_for_decisions(60).await;
     let journal = group.finish().await;
     assert!(journal.dropped.values().all(|reason| *reason == Dropped::Restart), "{:?}", journal.dropped);
     let were_open = |sample| open.contains(sample);
     assert!(journal.dropped.keys().all(were_open), "{:?} were open, {:?} dropped", open, journal.dropped);
-    assert!(late_count(&journal) >= 10, "late: {}", late_count(&journal));
+    assert!(late_count(&journal) >= LATE_SAMPLES, "late: {}", late_count(&journal));
 }
