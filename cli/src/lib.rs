@@ -23,3 +23,8 @@ pub struct BadUsage(pub String);
 fn print(text: &str) -> anyhow::Result<()> {
     headwater_telemetry::print(text).context("writing to standard output")
 }
+
+/// Name of a file that is no regular one.
+fn special_file(kind: std::fs::FileType) -> &'static str {
+    if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" }
+}

@@ -31,8 +31,7 @@ fn open_file(path: &Path) -> anyhow::Result<Bundle> {
     let kind = fs::metadata(path).with_context(of)?.file_type();
     // Opening a pipe would wait for its writer.
     if !kind.is_file() {
-        let found = if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" };
-        bail!("{shown}: not a bundle: expected a .hwb file, found {found}");
+        bail!("{shown}: not a bundle: expected a .hwb file, found {}", crate::special_file(kind));
     }
     let mut start = Vec::new();
     let file = File::open(path).with_context(of)?;

@@ -6,13 +6,22 @@ use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
 use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, Stop, checked_live, load, print_result};
-use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, stop_signal};
-use tokio::runtime::Runtime;
+use headwater_telemetry::{
+    ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
+};
+use tokio::runtime::Builder;
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-cloud";
 
 fn main() -> ExitCode {
+    let (runtime, reloads) = match runtime_with_reloads(&mut Builder::new_multi_thread()) {
+        Ok(started) => started,
+        Err(error) => {
+            print_error(&format!("{PROGRAM}: starting the runtime: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let loaded = match load::<CloudSettings>(Sources::of_process()) {
         Ok(loaded) => loaded,
         Err(stop) => return stop.print(PROGRAM),
@@ -26,11 +35,7 @@ fn main() -> ExitCode {
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if !settings.command_line.check_config {
-        let runtime = match Runtime::new() {
-            Ok(runtime) => runtime,
-            Err(error) => return Stop::Mistakes(vec![format!("the system: {error}")]).print(PROGRAM),
-        };
-        let served = runtime.block_on(serve(settings));
+        let served = runtime.block_on(serve(settings, reloads));
         // A file system that hangs would keep its reader for ever.
         runtime.shutdown_background();
         return match served {
@@ -48,12 +53,11 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(settings: &CloudSettings) -> anyhow::Result<()> {
+async fn serve(settings: &CloudSettings, mut reloads: ReloadSignal) -> anyhow::Result<()> {
     let trusted = settings.service.security.trusted_keys();
     let networks = Networks::open(&settings.bundle, settings.next_bundle.as_deref(), trusted);
     let networks = networks.map_err(CloudError::Config)?;
     let stop = stop_signal().context("waiting for a signal")?;
-    let mut reloads = ReloadSignal::new().context("waiting for SIGHUP")?;
     let _ignored = tokio::spawn(async move {
         loop {
             reloads.next().await;

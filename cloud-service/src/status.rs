@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use headwater_telemetry::{Health, Liveness};
+use headwater_telemetry::{Health, Liveness, certificate_status};
 use headwater_transport::tls::ServerIdentity;
 use serde_json::{Map, Value, json};
 
@@ -54,13 +54,10 @@ impl Health for ServiceStatus {
             "skipped_caller_gone": report.skipped_caller_gone,
         });
         let certificate = shared.admission.identity().and_then(ServerIdentity::certificate_state);
-        let certificate = certificate.map(
-            |state| json!({"expires_unix_s": state.expires_unix_s, "reload_failed": state.has_failed_reload}),
-        );
         Map::from_iter([
             ("models".into(), models.into()),
             ("requests".into(), requests),
-            ("certificate".into(), json!(certificate)),
+            ("certificate".into(), certificate_status(certificate)),
         ])
     }
 }

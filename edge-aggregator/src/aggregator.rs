@@ -337,20 +337,17 @@ pub async fn run(
     let mut aggregator = Aggregator::start(config).await?;
     let _watchdog_task = manager.ready(aggregator.health());
     let mut shutdown = std::pin::pin!(shutdown);
-    // Whether a request came while the files were read.
-    let mut is_requested = false;
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             () = aggregator.ended() => break,
-            () = reloads.next(), if !is_requested => {}
-            () = std::future::ready(()), if is_requested => {}
+            () = reloads.next() => {}
         }
         manager.reloading();
         tokio::select! {
             // A file system that hangs must not keep the process from its end.
             () = &mut shutdown => break,
-            again = reload_all(&mut aggregator, &mut reloads, read_devices) => is_requested = again,
+            () = reloads.during(reload_all(&mut aggregator, read_devices)) => {}
         }
         manager.reloaded();
     }
@@ -358,34 +355,15 @@ pub async fn run(
     Ok(aggregator.shutdown().await)
 }
 
-/// Reads the files of all groups again. Returns whether another request came meanwhile.
-async fn reload_all(
-    aggregator: &mut Aggregator,
-    reloads: &mut ReloadSignal,
-    read_devices: fn() -> Result<Vec<ListedDevices>, String>,
-) -> bool {
-    let mut read = std::pin::pin!(async {
-        aggregator.reload().await;
-        match tokio::task::spawn_blocking(read_devices).await {
-            Ok(Ok(lists)) => aggregator.set_devices(&lists),
-            Ok(Err(mistakes)) => {
-                warn!(%mistakes, "SIGHUP: the settings are refused, and the earlier `devices` stay");
-            }
-            Err(error) => {
-                error!(%error, "reading the settings again failed, and the earlier `devices` stay");
-            }
+/// Reads the files of all groups again.
+async fn reload_all(aggregator: &mut Aggregator, read_devices: fn() -> Result<Vec<ListedDevices>, String>) {
+    aggregator.reload().await;
+    match tokio::task::spawn_blocking(read_devices).await {
+        Ok(Ok(lists)) => aggregator.set_devices(&lists),
+        Ok(Err(mistakes)) => {
+            warn!(%mistakes, "SIGHUP: the settings are refused, and the earlier `devices` stay");
         }
-    });
-    let mut is_requested = false;
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut read => return is_requested,
-            () = reloads.next() => {
-                is_requested = true;
-                warn!("SIGHUP: the files of the request before are still being read; they are read again afterwards");
-            }
-        }
+        Err(error) => error!(%error, "reading the settings again failed, and the earlier `devices` stay"),
     }
 }
 

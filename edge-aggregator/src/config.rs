@@ -328,6 +328,14 @@ impl Role {
         let id = EdgeId::new(format!("edge-{edge}")).expect("a word and a number make a name");
         Self::Edge { edge, id }
     }
+
+    /// Position of the edge in the network; `None` for the leader.
+    pub(crate) fn edge_index(&self) -> Option<EdgeIndex> {
+        match self {
+            Self::Leader { .. } => None,
+            Self::Edge { edge, .. } => Some(*edge),
+        }
+    }
 }
 
 impl JournalConfig {

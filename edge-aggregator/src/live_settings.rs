@@ -6,8 +6,9 @@
 //! ```
 
 use headwater_inference::policy::{LivePolicy, Policy};
-use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId};
+use headwater_protocol::{DeviceId, EdgeIndex, GroupId, PolicyId, SiteId};
 use tokio::sync::watch;
+use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::config::GroupConfig;
@@ -68,13 +69,15 @@ impl GroupPolicy {
     }
 }
 
-/// Setting `devices` of one group.
+/// Setting `devices` of the leader or of one edge of a group. Each of them has a list of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedDevices {
     /// Site of the group.
     pub site: SiteId,
     /// Name of the group.
     pub group: GroupId,
+    /// Position of the edge in the network; `None` for the leader.
+    pub edge: Option<EdgeIndex>,
     /// Ids of the devices by slot; empty where any device may claim any slot.
     pub devices: Vec<DeviceId>,
 }
@@ -84,6 +87,8 @@ pub struct ListedDevices {
 pub(crate) struct GroupDevices {
     site: SiteId,
     group: GroupId,
+    /// `None` for the leader.
+    edge: Option<EdgeIndex>,
     /// Slots of each network of the group.
     slots: Vec<usize>,
     updates: watch::Sender<Vec<DeviceId>>,
@@ -96,19 +101,21 @@ impl GroupDevices {
         config.device_updates = Some(receiver);
         let bundles = config.networks.bundles().iter();
         let slots = bundles.map(|(_, bundle)| bundle.manifest().slots.into()).collect();
-        Self { site: config.site.clone(), group: config.group.clone(), slots, updates }
+        let (site, group, edge) = (config.site.clone(), config.group.clone(), config.role.edge_index());
+        Self { site, group, edge, slots, updates }
     }
 
-    /// Tells the event loops of the group's list in `lists`, and logs a change or a mistake in one line.
+    /// Tells the event loops of the own list in `lists`, and logs a change or a mistake in one line.
     pub(crate) fn update(&self, lists: &[ListedDevices]) {
-        let (site, group) = (&self.site, &self.group);
-        let Some(list) = lists.iter().find(|list| (&list.site, &list.group) == (site, group)) else {
-            warn!(%site, %group, "SIGHUP: the settings have no such group any more, and its `devices` stay");
+        let (site, group, edge) = (&self.site, &self.group, self.edge.map(display));
+        let is_own = |list: &&ListedDevices| (&list.site, &list.group, list.edge) == (site, group, self.edge);
+        let Some(list) = lists.iter().find(is_own) else {
+            warn!(%site, %group, edge, "SIGHUP: the settings have no such group any more, and its `devices` stay");
             return;
         };
         let found = list.devices.len();
         if let Some(slots) = self.slots.iter().find(|slots| found != 0 && **slots != found) {
-            warn!(%site, %group, "SIGHUP: devices: expected an id for each of {slots} slots, found {found}: the earlier ones stay");
+            warn!(%site, %group, edge, "SIGHUP: devices: expected an id for each of {slots} slots, found {found}: the earlier ones stay");
             return;
         }
         if *self.updates.borrow() == list.devices {
@@ -116,7 +123,7 @@ impl GroupDevices {
         }
         let earlier = self.updates.send_replace(list.devices.clone());
         let (added, removed) = (names(&list.devices, &earlier), names(&earlier, &list.devices));
-        info!(%site, %group, added, removed, "SIGHUP: the group has other `devices`");
+        info!(%site, %group, edge, added, removed, "SIGHUP: the group has other `devices`");
     }
 }
 
@@ -134,6 +141,7 @@ mod tests {
     use headwater_inference::testing::TinyNetwork;
 
     use super::*;
+    use crate::config::Role;
 
     fn ids(names: &[&str]) -> Vec<DeviceId> {
         names.iter().map(|name| DeviceId::new(*name).unwrap()).collect()
@@ -148,7 +156,7 @@ mod tests {
         let devices = GroupDevices::start(&mut config);
         let mut updates = config.device_updates.unwrap();
         let list = |group: &GroupId, names: &[&str]| {
-            [ListedDevices { site: site.clone(), group: group.clone(), devices: ids(names) }]
+            [ListedDevices { site: site.clone(), group: group.clone(), edge: None, devices: ids(names) }]
         };
         devices.update(&list(&group, &["a", "b", "c"]));
         devices.update(&list(&group, &["a", "b"]));
@@ -159,6 +167,33 @@ mod tests {
         assert_eq!(*updates.borrow_and_update(), ids(&["a", "b", "d"]));
         devices.update(&list(&group, &[]));
         assert_eq!(*updates.borrow_and_update(), [], "any device may claim any slot");
+    }
+
+    #[test]
+    fn leader_and_edges_of_one_group_have_lists_of_their_own() {
+        let bundle = Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap());
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+        let owners = ids(&["a", "b", "c"]);
+        let start = |role: Role| {
+            let mut config = GroupConfig::new(site.clone(), group.clone(), Arc::clone(&bundle));
+            (config.role, config.devices) = (role, owners.clone());
+            (GroupDevices::start(&mut config), config.device_updates.unwrap())
+        };
+        let edge = EdgeIndex::new(0).unwrap();
+        let (leader, leader_updates) = start(Role::Leader { local_edges: None });
+        let (of_edge, edge_updates) = start(Role::edge(edge));
+        let list = |edge, devices: &[DeviceId]| ListedDevices {
+            site: site.clone(),
+            group: group.clone(),
+            edge,
+            devices: devices.to_vec(),
+        };
+        // The table of the edge stands first in the file.
+        let lists = [list(Some(edge), &[]), list(None, &owners)];
+        leader.update(&lists);
+        of_edge.update(&lists);
+        assert!(!leader_updates.has_changed().unwrap(), "{:?}", leader_updates.borrow());
+        assert_eq!(*edge_updates.borrow(), []);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A bound on log lines that peers can cause.
+//! A bound on log lines that peers can cause, and on messages that have such a line.
 
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ pub(crate) struct LogLimit {
 impl LogLimit {
     pub(crate) fn new(max_lines: u32) -> Self {
         Self { max_lines, lines: 0, begun: None, suppressed: 0 }
+    }
+
+    /// Whether [`LogLimit::take`] gives a line now.
+    pub(crate) fn has_room(&self, now: Instant) -> bool {
+        self.lines < self.max_lines || self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW)
     }
 
     /// Takes one line: the number of lines suppressed since the last one, or `None` where this one is suppressed too.
@@ -48,6 +53,7 @@ mod tests {
         );
         let moment = Duration::from_millis(1);
         assert_eq!(limit.take(now + LOG_WINDOW - moment), None);
+        assert_eq!([now, now + LOG_WINDOW].map(|at| limit.has_room(at)), [false, true]);
         assert_eq!(limit.take(now + LOG_WINDOW), Some(3));
     }
 }

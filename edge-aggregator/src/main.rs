@@ -6,24 +6,21 @@ use headwater_edge_aggregator::{
     AggregatorConfig, AggregatorError, GroupReport, ListedDevices, LoadedAggregator, run,
 };
 use headwater_settings::{Sources, Stop, checked_live, print_result};
-use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, stop_signal};
-use tokio::runtime::Runtime;
+use headwater_telemetry::{
+    ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
+};
+use tokio::runtime::Builder;
 use tracing::{error, info, warn};
 
 const PROGRAM: &str = "headwater-aggregator";
 
 fn main() -> ExitCode {
-    // Until then SIGHUP ends the process.
-    let started = Runtime::new().and_then(|runtime| {
-        let reloads = {
-            let _context = runtime.enter();
-            ReloadSignal::new()?
-        };
-        Ok((runtime, reloads))
-    });
-    let (runtime, reloads) = match started {
+    let (runtime, reloads) = match runtime_with_reloads(&mut Builder::new_multi_thread()) {
         Ok(started) => started,
-        Err(error) => return Stop::Mistakes(vec![format!("the system: {error}")]).print(PROGRAM),
+        Err(error) => {
+            print_error(&format!("{PROGRAM}: starting the runtime: {error}"));
+            return ExitCode::FAILURE;
+        }
     };
     let loaded = match LoadedAggregator::load(Sources::of_process()) {
         Ok(loaded) => loaded,

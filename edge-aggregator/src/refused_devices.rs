@@ -6,9 +6,6 @@ use headwater_protocol::{DeviceId, SettledNotice};
 
 use crate::device_watch::{ReportedDevice, ReportedState};
 
-/// Longest reason in a notice, in characters.
-const MAX_REASON_CHARS: usize = 200;
-
 /// Refused devices now, and as last published.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedDevices {
@@ -26,7 +23,9 @@ impl RefusedDevices {
                 .zip(&self.now)
                 .all(|((id, device), (known, reason))| id == known && device.reason.starts_with(&**reason));
         if !is_same {
-            let short = |device: &ReportedDevice| device.reason.chars().take(MAX_REASON_CHARS).collect();
+            let short = |device: &ReportedDevice| {
+                device.reason.chars().take(SettledNotice::MAX_REASON_CHARS).collect()
+            };
             self.now = refused().map(|(id, device)| (id.clone(), short(device))).collect();
         }
     }

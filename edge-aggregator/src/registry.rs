@@ -15,7 +15,7 @@ mod names;
 mod owners;
 mod registered_device;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use headwater_protocol::{
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::inbox::{Change, MessageFormat};
+use crate::inbox::{Change, MessageFormat, Refusal};
 use crate::log_limit::LogLimit;
 use crate::report::Refusals;
 
@@ -86,7 +86,7 @@ pub(crate) struct Registry {
     /// Ids of the devices by slot; empty where any device may claim any slot.
     owners: Vec<DeviceId>,
     /// Devices that the setting `devices` does not name, and whose retained birth is to be cleared at the broker.
-    births_to_clear: Vec<DeviceId>,
+    births_to_clear: VecDeque<DeviceId>,
     /// Arrival of the message that is read.
     now: Instant,
     /// Whether the broker had kept the message that is read from before the connection.
@@ -104,6 +104,7 @@ pub(crate) struct Registry {
     refusal_log: LogLimit,
     up_down_log: LogLimit,
     forgotten_log: LogLimit,
+    clear_limit: LogLimit,
 }
 
 /// The device in a slot.
@@ -129,7 +130,7 @@ impl Registry {
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
             owners: Vec::new(),
-            births_to_clear: Vec::new(),
+            births_to_clear: VecDeque::new(),
             now: Instant::now(),
             is_retained: false,
             last_accepted: None,
@@ -141,6 +142,7 @@ impl Registry {
             refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
             up_down_log: LogLimit::new(MAX_UP_DOWN_LINES),
             forgotten_log: LogLimit::new(1),
+            clear_limit: LogLimit::new(owners::MAX_CLEARS),
         }
     }
 
@@ -261,7 +263,7 @@ impl Registry {
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
-    fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<(Fault, String)> {
+    fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<Refusal> {
         let id = &self.devices[index.at].id;
         if birth.device != *id {
             let why = format!("birth: the topic names {id}, the text {}", birth.device);
@@ -274,17 +276,22 @@ impl Registry {
             let why = format!("slot: expected 0 to {}, found {}", slots - 1, birth.slot);
             return Some((Fault::Malformed, why));
         }
-        if let Some(refusal) = self.wrong_owner(id, birth.slot) {
+        self.claim_refusal(id, birth.slot, birth.numbering)
+    }
+
+    /// The refusal of a device that claims this slot and numbers its samples in this way.
+    fn claim_refusal(&self, id: &DeviceId, slot: Slot, numbering: Option<Numbering>) -> Option<Refusal> {
+        if let Some(refusal) = self.wrong_owner(id, slot) {
             return Some(refusal);
         }
-        if birth.numbering == Some(Numbering::Clock { period_ms: 0 }) {
+        if numbering == Some(Numbering::Clock { period_ms: 0 }) {
             return Some((Fault::Malformed, "numbering: expected a period of at least 1 ms, found 0".into()));
         }
-        self.wrong_numbering(birth.numbering)
+        self.wrong_numbering(numbering)
     }
 
     /// The refusal of a device that numbers its samples in another way than the group.
-    fn wrong_numbering(&self, found: Option<Numbering>) -> Option<(Fault, String)> {
+    fn wrong_numbering(&self, found: Option<Numbering>) -> Option<Refusal> {
         let (ours, found) = self.numbering.zip(found).filter(|(ours, found)| ours != found)?;
         let why = format!(
             "numbering: expected {ours}, found {found}: give it the group's, or start the aggregator once with \
@@ -319,8 +326,7 @@ impl Registry {
             self.note_live(index);
         }
         let device = &mut self.devices[index.at];
-        device.note_sign(&status, self.is_retained);
-        device.set_status(status);
+        device.set_status(status, self.is_retained);
         device.heard = self.now;
         if self.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.is_up() {
             self.forget_session(index);

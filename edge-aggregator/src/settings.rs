@@ -147,14 +147,19 @@ impl LoadedAggregator {
         Ok(Self { settings: loaded.settings, groups, effective, warnings: loaded.warnings })
     }
 
-    /// Setting `devices` of each group.
+    /// Setting `devices` of each leader and edge.
     pub fn devices(&self) -> Vec<ListedDevices> {
-        let of = |group: &GroupSettings| ListedDevices {
-            site: group.site.clone(),
-            group: group.group.clone(),
-            devices: group.devices.clone().map(|devices| devices.0).unwrap_or_default(),
+        let of = |group: &GroupSettings| {
+            // Loaded settings have a role without mistakes.
+            let role = group.role().ok()?;
+            Some(ListedDevices {
+                site: group.site.clone(),
+                group: group.group.clone(),
+                edge: role.edge_index(),
+                devices: group.devices.clone().map(|devices| devices.0).unwrap_or_default(),
+            })
         };
-        self.groups.iter().map(of).collect()
+        self.groups.iter().filter_map(of).collect()
     }
 
     /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.

@@ -208,17 +208,10 @@ impl Worker {
         });
     }
 
-    /// Clears the retained births of devices that the setting `devices` does not name. A birth that the link does not take waits.
+    /// Clears the retained births of devices that the setting `devices` does not name.
     fn clear_births(&mut self) {
-        let mut births = self.inbox.devices.take_births_to_clear();
-        births.retain(|device| {
-            let is_cleared = self.outbox.clear_birth(device);
-            if is_cleared {
-                info!(%device, "clearing the retained birth: the setting `devices` does not name this device");
-            }
-            !is_cleared
-        });
-        self.inbox.devices.clear_later(births);
+        let outbox = &self.outbox;
+        self.inbox.devices.clear_births(|device| outbox.clear_birth(device));
     }
 
     fn next_timer(&self) -> Option<Instant> {

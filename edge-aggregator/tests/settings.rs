@@ -116,6 +116,15 @@ fn several_groups_are_given_as_tables() {
 }
 
 #[test]
+fn the_lists_of_devices_say_whether_they_are_those_of_the_leader_or_of_an_edge() {
+    let text =
+        "[[group]]\nbundle = \"b\"\nrole = \"edge\"\nedge = 1\n[[group]]\nbundle = \"b\"\ndevices = \"a,b\"";
+    let lists = read(text).unwrap().devices();
+    let found: Vec<_> = lists.iter().map(|list| (list.edge, list.devices.len())).collect();
+    assert_eq!(found, [(Some(EdgeIndex::new(1).unwrap()), 0), (None, 2)]);
+}
+
+#[test]
 fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
     let table = "[[group]]\nbundle = \"b\"";
     let mistake = |key, place| {

@@ -7,7 +7,9 @@ use anyhow::{Context, bail};
 use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedSettings};
 use headwater_inference::policy::LivePolicy;
 use headwater_settings::{Sources, Stop, checked_live, print_result};
-use headwater_telemetry::{ReloadSignal, ServiceManager, init_logs, print_error, stop_signal};
+use headwater_telemetry::{
+    ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
+};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
@@ -18,15 +20,7 @@ const PROGRAM: &str = "headwater-device";
 const BAD_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // Until then SIGHUP ends the process.
-    let started = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-        let reloads = {
-            let _context = runtime.enter();
-            ReloadSignal::new()?
-        };
-        Ok((runtime, reloads))
-    });
-    let (runtime, reloads) = match started {
+    let (runtime, reloads) = match runtime_with_reloads(&mut Builder::new_current_thread()) {
         Ok(started) => started,
         Err(error) => return fail(1, &error.into()),
     };
@@ -75,25 +69,9 @@ fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Reads the policy file again, off the async thread, and logs the result in one line. Returns the policy, and whether another request
-/// came meanwhile.
-async fn reload_policy(
-    mut policy: LivePolicy,
-    device: &DeviceHandle,
-    reloads: &mut ReloadSignal,
-) -> anyhow::Result<(LivePolicy, bool)> {
-    let mut read = tokio::task::spawn_blocking(move || (policy.read_again(), policy));
-    let mut is_requested = false;
-    let read = loop {
-        tokio::select! {
-            biased;
-            read = &mut read => break read,
-            () = reloads.next() => {
-                is_requested = true;
-                warn!("SIGHUP: the file of the request before is still being read; it is read again afterwards");
-            }
-        }
-    };
+/// Reads the policy file again, off the async thread, and logs the result in one line.
+async fn reload_policy(mut policy: LivePolicy, device: &DeviceHandle) -> anyhow::Result<LivePolicy> {
+    let read = tokio::task::spawn_blocking(move || (policy.read_again(), policy)).await;
     let (reread, policy) = read.context("reading the policy again")?;
     let (present, id) = policy.in_effect();
     match reread.earlier() {
@@ -104,7 +82,7 @@ async fn reload_policy(
         None if reread.is_refused() => warn!(policy = %id, "SIGHUP: {reread}"),
         None => info!(policy = %id, "SIGHUP: {reread}"),
     }
-    Ok((policy, is_requested))
+    Ok(policy)
 }
 
 /// Runs the device. One thread handles messages; the section has its own.
@@ -125,20 +103,17 @@ async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Re
     let manager = ServiceManager::of_process();
     let watchdog_task = manager.ready(device.health());
     let mut stop = std::pin::pin!(stop);
-    // Whether a request came while the file was read.
-    let mut is_requested = false;
     let ended = loop {
         tokio::select! {
             () = &mut stop => break Ended::Stopped,
             ended = device.ended() => break ended,
-            () = reloads.next(), if !is_requested => {}
-            () = std::future::ready(()), if is_requested => {}
+            () = reloads.next() => {}
         }
         manager.reloading();
         tokio::select! {
             // A file system that hangs must not keep the process from its end.
             () = &mut stop => break Ended::Stopped,
-            reloaded = reload_policy(policy, &device, &mut reloads) => (policy, is_requested) = reloaded?,
+            reloaded = reloads.during(reload_policy(policy, &device)) => policy = reloaded?,
         }
         manager.reloaded();
     };

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use headwater_link::Link;
 use headwater_protocol::{Boot, DeviceId, GroupId, NetworkId, SiteId, Slot};
-use headwater_telemetry::{Health, Liveness, WorkLoops};
+use headwater_telemetry::{Health, Liveness, WorkLoops, certificate_status};
 use headwater_transport::Endpoint;
 use headwater_transport::tls::ClientIdentity;
 use serde_json::{Map, Value, json};
@@ -89,9 +89,7 @@ impl Health for DeviceStatus {
                 "given_up": counts.given_up,
                 "lost": counts.lost,
             },
-            "certificate": certificate.map(|state| {
-                json!({"expires_unix_s": state.expires_unix_s, "reload_failed": state.has_failed_reload})
-            }),
+            "certificate": certificate_status(certificate),
         });
         match status {
             Value::Object(fields) => fields,

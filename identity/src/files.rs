@@ -1,10 +1,12 @@
 //! Writing files: whole or not at all, keys for their owner alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use headwater_transport::{lock_within, read_bounded};
 
 use crate::error::EnrollError;
 
@@ -36,50 +38,59 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), EnrollError> {
 /// Makes a folder, readable by its owner alone, or takes an empty one.
 pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
     make_folder(path)?;
-    let of = |error: std::io::Error| EnrollError::system(path, &error);
-    if fs::read_dir(path).map_err(of)?.next().is_some() {
-        return Err(EnrollError::file(path, "expected a new or an empty folder, found files in it"));
-    }
-    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(of)
+    check_empty(path, None)?;
+    let private = fs::set_permissions(path, Permissions::from_mode(0o700));
+    private.map_err(|error| EnrollError::system(path, &error))
 }
 
-/// Removes what a command left in a folder, and the folder too unless `keeps_folder`. What cannot be removed stays.
-pub(crate) fn remove_all(folder: &Path, keeps_folder: bool) {
-    if !keeps_folder {
-        let _ = fs::remove_dir_all(folder);
-        return;
+/// Refuses a folder with files other than the lock.
+pub(crate) fn check_empty(folder: &Path, lock: Option<&str>) -> Result<(), EnrollError> {
+    let entries = fs::read_dir(folder).map_err(|error| EnrollError::system(folder, &error))?;
+    let mut others = entries.filter(|entry| {
+        let name = entry.as_ref().map(DirEntry::file_name).unwrap_or_default();
+        lock.is_none_or(|lock| name != lock)
+    });
+    match others.next() {
+        None => Ok(()),
+        Some(_) => Err(EnrollError::file(folder, "expected a new or an empty folder, found files in it")),
     }
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
+}
+
+/// Removes everything in a folder. While the lock is there, no other run takes the folder for an empty one: the lock goes last. What cannot
+/// be removed stays.
+pub(crate) fn remove_all(folder: &Path, lock: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.filter(|entry| entry.file_name() != lock).map(|entry| entry.path()) {
         let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
+    let _ = fs::remove_file(folder.join(lock));
 }
 
 /// Longest wait for another program that changes the same site.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
-
-/// Time between two tries.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until no other program holds the lock; it is held until the file is dropped.
 pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
     let of = |error: std::io::Error| EnrollError::system(path, &error);
     let file =
         OpenOptions::new().create(true).write(true).truncate(false).mode(SECRET).open(path).map_err(of)?;
-    let until = Instant::now() + LOCK_LIMIT;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
-            Err(TryLockError::WouldBlock) => {
-                return Err(EnrollError::file(
-                    path,
-                    "another program changes this site; try again when it has ended",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(of(error)),
+    lock_within(&file, LOCK_LIMIT).map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            EnrollError::file(path, "another program changes this site; try again when it has ended")
         }
+        TryLockError::Error(error) => of(error),
+    })?;
+    if !is_at(&file, path) {
+        // A run that fails takes its lock away.
+        return Err(EnrollError::file(path, "another program removed this site; try again"));
     }
+    Ok(file)
+}
+
+/// Whether the path leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    file.metadata().map(of).is_ok_and(|own| fs::metadata(path).map(of).is_ok_and(|there| there == own))
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, EnrollError> {
@@ -87,6 +98,6 @@ pub(crate) fn read(path: &Path) -> Result<String, EnrollError> {
         true => EnrollError::system(path, &std::io::ErrorKind::PermissionDenied.into()),
         false => EnrollError::file(path, reason),
     };
-    let bytes = headwater_transport::read_bounded(path, MAX_BYTES).map_err(of)?;
+    let bytes = read_bounded(path, MAX_BYTES).map_err(of)?;
     String::from_utf8(bytes).map_err(|_| of("expected text in UTF-8, found other bytes".into()))
 }

@@ -104,14 +104,14 @@ impl Site {
         let was_there = folder.exists();
         files::make_empty_folder(folder)?;
         let made = Self::create_in(folder, site, hosts, options, days);
-        if made.is_err() {
-            // The folder was new or empty: all of it is of this command.
-            files::remove_all(folder, was_there);
+        if made.is_err() && !was_there {
+            // Another run may have a site there: only an empty folder goes.
+            let _ = fs::remove_dir(folder);
         }
         made
     }
 
-    /// Makes the site in an empty folder.
+    /// Makes a site in a folder that was empty. Another run may have found the folder empty too, and may have been first at the lock.
     fn create_in(
         folder: &Path,
         site: SiteId,
@@ -119,12 +119,13 @@ impl Site {
         options: &BrokerOptions,
         days: u32,
     ) -> Result<Self, EnrollError> {
+        let folder = folder.canonicalize().map_err(|error| EnrollError::system(folder, &error))?;
         let lock = files::lock(&folder.join(LOCK))?;
-        let folder = folder.canonicalize().map_err(|error| EnrollError::file(folder, error))?;
-        let serial = serial_after(0);
-        let (_, credentials) = Authority::generate(&site, serial)?;
-        files::write(&folder.join(AUTHORITY_KEY), &credentials.key, SECRET)?;
-        files::write(&folder.join(AUTHORITY), &credentials.certificate, PUBLIC)?;
+        if folder.join(SITE).exists() {
+            let site = read_record(&folder.join(SITE))?.site.to_string();
+            return Err(EnrollError::SiteExists { folder, site });
+        }
+        files::check_empty(&folder, Some(LOCK))?;
         let BrokerOptions { port, address, folder: broker_folder } = options.clone();
         let record = Record {
             format: FORMAT,
@@ -132,13 +133,28 @@ impl Site {
             broker_port: port,
             broker_address: address,
             broker_folder,
-            serial,
+            serial: serial_after(0),
             issued: Vec::new(),
         };
-        let mut site = Self { folder, record, _lock: lock };
+        let mut made = Self { folder, record, _lock: lock };
+        if let Err(error) = made.write_authority().and_then(|()| made.enroll_broker(hosts, days)) {
+            // The folder was empty and is still locked: all of it is of this run.
+            files::remove_all(&made.folder, LOCK);
+            return Err(error);
+        }
+        Ok(made)
+    }
+
+    /// Writes key and certificate of a new authority.
+    fn write_authority(&self) -> Result<(), EnrollError> {
+        let (_, credentials) = Authority::generate(&self.record.site, self.record.serial)?;
+        files::write(&self.folder.join(AUTHORITY_KEY), &credentials.key, SECRET)?;
+        files::write(&self.folder.join(AUTHORITY), &credentials.certificate, PUBLIC)
+    }
+
+    fn enroll_broker(&mut self, hosts: &[String], days: u32) -> Result<(), EnrollError> {
         let broker = Member::new(Role::Broker, None, Role::Broker.name())?;
-        site.enroll(broker, hosts, days)?;
-        Ok(site)
+        self.enroll(broker, hosts, days).map(drop)
     }
 
     /// Reads the folder of a site.
@@ -337,7 +353,7 @@ impl Site {
         files::write(&folder.join(KEY), &credentials.key, SECRET)
     }
 
-    /// Takes back the newest certificate of a new member, which nobody has yet: its folder goes, and then its record.
+    /// Takes back the certificate that was issued last, before anybody has it: its folder goes, and then its record.
     fn take_back(&mut self, made: &Path) {
         // A certificate whose files stay must stay in the record.
         if made.exists() && fs::remove_dir_all(made).is_err() {
@@ -425,110 +441,4 @@ fn text(at: OffsetDateTime) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    /// A site in a new folder, with a device.
-    fn site(folder: &Path) -> Site {
-        let hosts = ["localhost".to_owned()];
-        let options = BrokerOptions::default();
-        let mut site = Site::create(folder, "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
-        site.enroll(device("cam-0"), &[], 30).unwrap();
-        site
-    }
-
-    fn device(name: &str) -> Member {
-        Member::new(Role::Device, Some("gate".parse().unwrap()), name).unwrap()
-    }
-
-    /// Every file under a folder, with its content.
-    fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let of = |path: PathBuf| match path.is_dir() {
-            true => content(&path),
-            false => BTreeMap::from([(path.clone(), fs::read(&path).unwrap())]),
-        };
-        entries.flat_map(of).collect()
-    }
-
-    #[test]
-    fn an_authority_whose_key_and_certificate_do_not_belong_together_issues_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
-        let mut own_site = site(&own);
-        drop(site(&other));
-        for file in [AUTHORITY, AUTHORITY_KEY] {
-            let right = fs::read(own.join(file)).unwrap();
-            fs::copy(other.join(file), own.join(file)).unwrap();
-            let before = content(&own);
-            for refused in [
-                own_site.enroll(device("cam-1"), &[], 30).map(drop),
-                own_site.renew(&device("cam-0"), &[], 30).map(drop),
-                own_site.revoke(&device("cam-0")),
-            ] {
-                let error = refused.expect_err("the pair is refused").to_string();
-                for name in [AUTHORITY, AUTHORITY_KEY] {
-                    assert!(error.contains(&own.join(name).display().to_string()), "{error}");
-                }
-            }
-            assert_eq!(content(&own), before, "files were written with the {file} of another site");
-            fs::write(own.join(file), right).unwrap();
-        }
-        own_site.enroll(device("cam-1"), &[], 30).expect("the right pair");
-    }
-
-    #[test]
-    fn a_member_whose_files_cannot_be_written_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().join("own");
-        let mut site = site(&own);
-        let issued = site.issued().to_vec();
-        // A folder in the place where the rules are written makes their writing fail.
-        let in_the_way = own.join("broker/access.rules.new");
-        fs::create_dir(&in_the_way).unwrap();
-        let (new, other_group) =
-            (device("cam-1"), Member::new(Role::Device, Some("belt".parse().unwrap()), "cam-0").unwrap());
-        for member in [&new, &other_group] {
-            let error = site.enroll(member.clone(), &[], 30).expect_err("refused").to_string();
-            assert!(error.contains("access.rules"), "{error}");
-        }
-        assert!(
-            own.join("gate/cam-0").exists() && !own.join("gate/cam-1").exists() && !own.join("belt").exists()
-        );
-        assert_eq!(site.issued(), issued);
-        drop(site);
-        fs::remove_dir(in_the_way).unwrap();
-        let mut site = Site::open(&own).unwrap();
-        assert_eq!((site.issued(), site.unfinished()), (&issued[..], Vec::new()));
-        site.enroll(new, &[], 30).expect("nothing is in the way");
-    }
-
-    #[test]
-    fn a_site_that_is_refused_leaves_no_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().join("own");
-        let make = |host: &str, options: &BrokerOptions| {
-            Site::create(&own, "hall".parse().unwrap(), &[host.to_owned()], options, 30).map(drop)
-        };
-        let options = BrokerOptions::default();
-        assert!(make("https://broker", &options).is_err() && !own.exists());
-        assert!(make("broker", &BrokerOptions { port: 0, ..options.clone() }).is_err() && !own.exists());
-        make("broker", &options).expect("nothing is in the way");
-    }
-
-    #[test]
-    fn a_file_of_two_authorities_may_have_the_own_one_second() {
-        let folder = tempfile::tempdir().unwrap();
-        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
-        let mut own_site = site(&own);
-        drop(site(&other));
-        let both = [other.join(AUTHORITY), own.join(AUTHORITY)].map(|file| fs::read(file).unwrap());
-        fs::write(own.join(AUTHORITY), both.concat()).unwrap();
-        own_site.enroll(device("cam-1"), &[], 30).expect("the key is that of the second certificate");
-        fs::write(own.join(AUTHORITY), "no certificate").unwrap();
-        let error = own_site.enroll(device("cam-2"), &[], 30).expect_err("no certificate").to_string();
-        assert!(error.contains("expected a certificate in PEM"), "{error}");
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ pub mod exit;
 pub mod leader;
 pub mod manifest;
 pub mod policy;
+mod regular_file;
 pub mod sections;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

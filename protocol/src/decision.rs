@@ -342,6 +342,9 @@ impl SettledNotice {
     /// Largest number of devices in [`SettledNotice::refused`].
     pub const MAX_REFUSED: usize = 16;
 
+    /// Longest reason of a refused device, in characters.
+    pub const MAX_REASON_CHARS: usize = 200;
+
     /// Whether this notice settles `sample`, provided that the device sent it on its present connection.
     pub fn covers(&self, sample: SampleId) -> bool {
         match &self.closed {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use headwater_protocol::UtcTime;
+use headwater_transport::tls::CertificateState;
 use headwater_transport::{ClosedConnections, ServerLimits, listen, serve};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -198,6 +199,13 @@ impl Port {
 }
 
 /// The answer 503 with a state, and its reason where there is one.
+/// Field `certificate` of `/status`; null without a certificate.
+pub fn certificate_status(state: Option<CertificateState>) -> Value {
+    state.map_or(Value::Null, |CertificateState { expires_unix_s, has_failed_reload }| {
+        json!({"expires_unix_s": expires_unix_s, "reload_failed": has_failed_reload})
+    })
+}
+
 fn unavailable(state: &str, reason: &str) -> (StatusCode, &'static str, String) {
     let body = format!("{state}\n{reason}");
     (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")

@@ -2,15 +2,20 @@
 
 use std::io;
 
+use tokio::runtime::{Builder, Runtime};
+use tracing::warn;
+
 /// Requests to read files again.
 #[derive(Debug)]
 pub struct ReloadSignal {
     #[cfg(unix)]
     hangup: tokio::signal::unix::Signal,
+    /// Whether a request came while files were read.
+    is_requested: bool,
 }
 
 impl ReloadSignal {
-    /// Begins to take requests. Before this call the signal ends the process. Needs a tokio runtime.
+    /// Begins to take requests; before, the signal ends the process (see [`runtime_with_reloads`]). Needs a tokio runtime.
     ///
     /// # Errors
     /// The system's error when the signal cannot be waited for.
@@ -18,19 +23,87 @@ impl ReloadSignal {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            Ok(Self { hangup: signal(SignalKind::hangup())? })
+            Ok(Self { hangup: signal(SignalKind::hangup())?, is_requested: false })
         }
         #[cfg(not(unix))]
-        Ok(Self {})
+        Ok(Self { is_requested: false })
     }
 
     /// Waits for the next request; for ever where the system has no such signal. Requests that come meanwhile count once. Cancelling the
     /// wait loses nothing.
     pub async fn next(&mut self) {
+        if !std::mem::take(&mut self.is_requested) {
+            self.signal().await;
+        }
+    }
+
+    /// Runs the reading of files to its end. A request that comes meanwhile is logged, and is the next one: the files may have changed after
+    /// they were read.
+    pub async fn during<T>(&mut self, reading: impl Future<Output = T>) -> T {
+        let mut reading = std::pin::pin!(reading);
+        loop {
+            tokio::select! {
+                biased;
+                read = &mut reading => return read,
+                () = self.signal() => {
+                    self.is_requested = true;
+                    warn!("SIGHUP: the files of the request before are still being read; they are read again afterwards");
+                }
+            }
+        }
+    }
+
+    async fn signal(&mut self) {
         #[cfg(unix)]
         if self.hangup.recv().await.is_some() {
             return;
         }
         std::future::pending::<()>().await;
+    }
+}
+
+/// A runtime for a program that takes requests to read files again from its first moment on: its first call, so that the signal ends no
+/// program that still starts.
+///
+/// # Errors
+/// The system's error when there can be no thread, or the signal cannot be waited for.
+pub fn runtime_with_reloads(builder: &mut Builder) -> io::Result<(Runtime, ReloadSignal)> {
+    let runtime = builder.enable_all().build()?;
+    let reloads = {
+        let _context = runtime.enter();
+        ReloadSignal::new()?
+    };
+    Ok((runtime, reloads))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::future::ready;
+    use std::process::{Command, id};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_during_a_reading_are_the_next_one() {
+        let (mut reloads, mut other) = (ReloadSignal::new().unwrap(), ReloadSignal::new().unwrap());
+        let reading = async {
+            for _ in 0..2 {
+                assert!(Command::new("kill").args(["-HUP", &id().to_string()]).status().unwrap().success());
+                other.next().await;
+                // The signal is noted before the reading ends.
+                tokio::task::yield_now().await;
+            }
+            "read"
+        };
+        assert_eq!(reloads.during(reading).await, "read");
+        timeout(Duration::from_secs(60), reloads.next()).await.expect("the requests count once");
+        tokio::select! {
+            biased;
+            () = reloads.next() => panic!("there was one request more"),
+            () = ready(()) => {}
+        }
     }
 }

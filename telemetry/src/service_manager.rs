@@ -3,20 +3,16 @@
 //! Without the variable `NOTIFY_SOCKET` nobody listens, and nothing is sent.
 
 use std::env;
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::task::JoinHandle;
 use tokio::time::interval;
-use tracing::{debug, error, warn};
+use tracing::error;
 
 use crate::admin::{Health, Liveness};
+use crate::notify_socket::NotifySocket;
 
 /// Time between two checks of the health of a process without a watchdog.
 const EVERY: Duration = Duration::from_secs(5);
@@ -25,9 +21,10 @@ const EVERY: Duration = Duration::from_secs(5);
 const WATCHDOG_SHARE: u32 = 3;
 
 /// The service manager of a process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServiceManager {
-    listens: bool,
+    /// `None` where nobody listens.
+    socket: Option<Arc<NotifySocket>>,
     /// Time without a watchdog message after which the manager ends the process.
     watchdog: Option<Duration>,
 }
@@ -41,43 +38,42 @@ pub struct WatchdogTask {
 impl ServiceManager {
     /// The manager that the environment names.
     pub fn of_process() -> Self {
-        let listens = env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
-        Self { listens, watchdog: watchdog_enabled().filter(|_| listens) }
+        let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
+        let socket = name.map(|name| Arc::new(NotifySocket::new(name)));
+        Self { watchdog: watchdog_enabled().filter(|_| socket.is_some()), socket }
     }
 
     /// No manager: for a service inside another program.
     pub const fn none() -> Self {
-        Self { listens: false, watchdog: None }
+        Self { socket: None, watchdog: None }
     }
 
-    /// Says that the process is ready. From then on tells the state when it changes, and feeds the watchdog while the service is live.
-    /// Needs a tokio runtime.
+    /// Says that the process is ready. From then on tells the state when it changes, sends again what the manager did not take, and feeds
+    /// the watchdog while the service is live. Needs a tokio runtime.
     #[must_use = "dropping the value ends the task"]
     pub fn ready(&self, health: Arc<dyn Health>) -> WatchdogTask {
-        if !self.listens {
-            return WatchdogTask { task: None };
-        }
-        let mut state = state_of(&*health);
-        send(&[NotifyState::Ready, NotifyState::Status(&state)]);
+        let Some(socket) = self.socket.clone() else { return WatchdogTask { task: None } };
+        let mut told = state_of(&*health);
+        socket.tell(&[NotifyState::Ready, NotifyState::Status(&told)]);
         let (watchdog, every) = (self.watchdog, self.watchdog.map_or(EVERY, |time| time / WATCHDOG_SHARE));
         let task = tokio::spawn(async move {
             let mut ticks = interval(every.max(Duration::from_millis(1)));
             let mut was_live = true;
             loop {
                 ticks.tick().await;
-                let now = state_of(&*health);
-                if now != state {
-                    state = now;
-                    send(&[NotifyState::Status(&state)]);
-                }
+                socket.send_waiting();
+                let state = state_of(&*health);
                 let is_live = health.liveness() == Liveness::Live;
                 if is_live && watchdog.is_some() {
-                    send(&[NotifyState::Watchdog]);
+                    socket.send(&[NotifyState::Watchdog]);
                 }
                 if was_live && !is_live {
                     error!(state, watchdog = watchdog.is_some(), "the service is not live any more");
                 }
                 was_live = is_live;
+                if state != told && socket.send(&[NotifyState::Status(&state)]) {
+                    told = state;
+                }
             }
         });
         WatchdogTask { task: Some(task) }
@@ -85,23 +81,23 @@ impl ServiceManager {
 
     /// Says that the process reads its files again; [`ServiceManager::reloaded`] follows.
     pub fn reloading(&self) {
-        if self.listens {
+        if let Some(socket) = &self.socket {
             let now = NotifyState::monotonic_usec_now();
-            send(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
+            socket.tell(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
         }
     }
 
     /// Says that the process has read its files.
     pub fn reloaded(&self) {
-        if self.listens {
-            send(&[NotifyState::Ready]);
+        if let Some(socket) = &self.socket {
+            socket.tell_next(&[NotifyState::Ready]);
         }
     }
 
     /// Says that the process stops.
     pub fn stopping(&self) {
-        if self.listens {
-            send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+        if let Some(socket) = &self.socket {
+            socket.tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         }
     }
 }
@@ -128,44 +124,10 @@ fn one_line(state: &str, reason: &str) -> String {
     if reason.is_empty() { state.into() } else { format!("{state}: {reason}") }
 }
 
-fn send(states: &[NotifyState<'_>]) {
-    /// Whether the log says that the manager was not told.
-    static IS_LOGGED: AtomicBool = AtomicBool::new(false);
-    let Some(socket) = env::var_os("NOTIFY_SOCKET") else { return };
-    // The service works without a manager.
-    if let Err(error) = send_to(&socket, states) {
-        if IS_LOGGED.swap(true, Ordering::Relaxed) {
-            debug!(%error, "the service manager was not told");
-        } else {
-            let socket = socket.to_string_lossy();
-            warn!(%socket, %error, "the service manager was not told (NOTIFY_SOCKET); this line comes once");
-        }
-    }
-}
-
-/// Sends one message. A manager that does not read loses the message: waiting for it would stop the service.
-fn send_to(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
-    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
-    let sender = UnixDatagram::unbound()?;
-    sender.set_nonblocking(true)?;
-    sender.connect_addr(&address_of(socket)?)?;
-    sender.send(text.as_bytes()).map(drop)
-}
-
-/// Address of a socket: a path, or after `@` a name without a file.
-fn address_of(socket: &OsStr) -> io::Result<SocketAddr> {
-    match socket.as_bytes().strip_prefix(b"@") {
-        None => SocketAddr::from_pathname(socket),
-        #[cfg(target_os = "linux")]
-        Some(name) => <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name),
-        #[cfg(not(target_os = "linux"))]
-        Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "a name without a file needs Linux")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notify_socket::tests::Manager;
 
     struct Fixed(Liveness, Option<String>);
 
@@ -184,27 +146,14 @@ mod tests {
         assert_eq!(state_of(health), expected);
     }
 
-    #[test]
-    fn a_manager_that_does_not_read_stops_nothing() {
-        let folder = std::env::temp_dir().join(format!("headwater-manager-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("notify");
-        let _manager = UnixDatagram::bind(&path).unwrap();
-        let full = (0..100_000).find_map(|_| send_to(path.as_os_str(), &[NotifyState::Watchdog]).err());
-        assert_eq!(full.expect("the queue has a bound").kind(), io::ErrorKind::WouldBlock);
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert!(send_to(path.as_os_str(), &[NotifyState::Ready]).is_err(), "nobody listens there");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_manager_with_a_name_without_a_file_is_told() {
-        let name = format!("@headwater-manager-{}", std::process::id());
-        let manager = UnixDatagram::bind_addr(&address_of(OsStr::new(&name)).unwrap()).unwrap();
-        send_to(OsStr::new(&name), &[NotifyState::Ready, NotifyState::Status("ready")]).unwrap();
-        let mut text = [0; 64];
-        let length = manager.recv(&mut text).unwrap();
-        assert_eq!(&text[..length], b"READY=1\nSTATUS=ready\n");
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_manager_whose_queue_was_full_learns_later_that_the_process_is_ready() {
+        let (listener, socket) = Manager::with_full_queue("ready");
+        let watchdog = Some(Duration::from_millis(3));
+        let manager = ServiceManager { socket: Some(Arc::new(socket)), watchdog };
+        let _task = manager.ready(Arc::new(Fixed(Liveness::Live, None)));
+        // The worker thread runs the task while this one waits.
+        listener.until("READY=1");
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! Small files of settings: read with a bound, and a warning where others may read a secret.
+//! Small files of settings: read with a bound, locked with a limit, and a warning where others may read a secret.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -30,6 +32,23 @@ pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
         return Err(format!("expected at most {max_bytes} bytes, found more"));
     }
     Ok(content)
+}
+
+/// Time between two tries to lock a file.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Locks a file or a folder, until the value is dropped. Waits for other programs, and blocks the thread meanwhile.
+///
+/// # Errors
+/// [`TryLockError::WouldBlock`] when another program holds the lock for longer than `limit`; else the system's error.
+pub fn lock_within(file: &File, limit: Duration) -> Result<(), TryLockError> {
+    let until = Instant::now() + limit;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
+            locked => return locked,
+        }
+    }
 }
 
 /// Mode of a file that its owner alone reads and writes.
@@ -79,6 +98,20 @@ mod tests {
             read_bounded(Path::new("/proc/self/status"), 8),
             Err("expected at most 8 bytes, found more".into())
         );
+    }
+
+    #[test]
+    fn a_lock_of_another_program_is_waited_for_with_a_limit() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let [held, other] = [(); 2].map(|()| File::open(folder.path()).expect("a folder"));
+        lock_within(&held, Duration::ZERO).expect("nobody holds the lock");
+        let short = Duration::from_millis(1);
+        assert!(matches!(lock_within(&other, short), Err(TryLockError::WouldBlock)));
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| lock_within(&other, Duration::from_secs(60)));
+            drop(held);
+            waits.join().expect("no panic").expect("the lock is free");
+        });
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use broker_access::{BrokerAccess, Credentials};
 pub use connection::Connection;
 pub use connector::{Connector, UnknownHost};
 pub use endpoint::{Endpoint, EndpointError, Scheme};
-pub use file::{read_bounded, readers, warn_of_readers};
+pub use file::{lock_within, read_bounded, readers, warn_of_readers};
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 #[cfg(feature = "http-server")]

@@ -30,8 +30,8 @@ const ACCOUNT_BYTES: usize = SettledNotice::MAX_LATE * ID_BYTES
     + SettledNotice::MAX_REFUSED * REFUSED_BYTES
     + 1024;
 
-/// Bytes of a refused device's name and reason, with quotes, in an account.
-const REFUSED_BYTES: usize = 64 + 200 + 6;
+/// Bytes of a refused device's name and reason, with quotes, in an account. JSON takes up to six bytes for a character.
+const REFUSED_BYTES: usize = 64 + 6 * SettledNotice::MAX_REASON_CHARS + 6;
 
 /// Bytes that the shipped configuration of Mosquitto allows for a packet.
 const SHIPPED_PACKET_BYTES: usize = 262_144;

@@ -135,7 +135,8 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             all.extend(since.filter_map(|since| behind(&name, since)));
         }
     }
-    if all.is_empty() {
+    // A program on this machine has the same clock, right or wrong.
+    if all.iter().all(|reference| reference.is_this_machine) {
         let written = tiers.iter().filter_map(|(tier, _)| {
             let written = std::fs::metadata(&tier.file).and_then(|file| file.modified()).ok()?;
             behind(&format!("the time at which {} was written", tier.file.display()), written.into())

@@ -223,7 +223,9 @@ fn has_lost(broker: &Value) -> bool {
 fn links(page: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     let groups = list(page, "groups");
-    let mut brokers = groups.iter().map(|group| &group["broker"]).chain([&page["broker"]]);
+    // A group that failed has shut its own connections.
+    let running = groups.iter().filter(|group| group["state"] != "failed");
+    let mut brokers = running.map(|group| &group["broker"]).chain([&page["broker"]]);
     if let Some(broker) = brokers.find(|broker| has_lost(broker)) {
         let reason = text(broker, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
         let found = format!("the running program has no connection to the broker{reason}");

@@ -113,9 +113,7 @@ pub(super) fn devices(group: &Value) -> Vec<Finding> {
 fn advice(state: &str) -> (bool, &'static str) {
     match state {
         "down" => (true, "start it; on its machine its log and `headwater doctor` say why it ended"),
-        "silent" => {
-            (true, "it is connected and sends nothing: look into its log, and restart it if it hangs")
-        }
+        "silent" => (true, "look into its log, at its network and its source, and restart it if it hangs"),
         "late" => (
             false,
             "it answers after the window: a slower engine, a slow link, or a `window_ms` that is too short",

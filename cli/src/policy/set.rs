@@ -5,13 +5,13 @@ use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Policy, PolicyChanges};
 use headwater_protocol::{Exit, PolicyId};
-use headwater_transport::read_bounded;
+use headwater_transport::{lock_within, read_bounded};
 use toml_edit::{Document, Item};
 
 use super::SetArgs;
@@ -24,9 +24,6 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Longest wait for another run that changes a policy in the same folder.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
-
-/// Time between two tries.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Mode of a new file: a policy is no secret, and services run as another user.
 const NEW_FILE_MODE: u32 = 0o644;
@@ -89,7 +86,7 @@ fn target(file: &Path) -> anyhow::Result<PathBuf> {
     })?;
     let kind = fs::metadata(&real).with_context(|| real.display().to_string())?.file_type();
     if !kind.is_file() {
-        let found = if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" };
+        let found = crate::special_file(kind);
         bail!("{}: expected a regular file, found {found}; nothing was changed", file.display());
     }
     Ok(real)
@@ -104,18 +101,14 @@ fn folder_of(file: &Path) -> &Path {
 fn lock(folder: &Path, limit: Duration) -> anyhow::Result<File> {
     let of = || format!("locking the folder {}", folder.display());
     let file = File::open(folder).with_context(of)?;
-    let until = Instant::now() + limit;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
-            Err(TryLockError::WouldBlock) => bail!(
-                "{}: another program changes a policy in this folder for more than {} s; try again when it has ended",
-                folder.display(),
-                limit.as_secs_f32()
-            ),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(of),
-        }
+    match lock_within(&file, limit) {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "{}: another program changes a policy in this folder for more than {} s; try again when it has ended",
+            folder.display(),
+            limit.as_secs_f32()
+        ),
+        Err(TryLockError::Error(error)) => Err(error).with_context(of),
     }
 }
 

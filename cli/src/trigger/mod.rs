@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use headwater_group::{ClientSettings, GroupClient, GroupError, GroupEvent};
 use headwater_link::{Acknowledgement, Delivery};
-use headwater_protocol::{NetworkId, SampleId};
+use headwater_protocol::{NetworkId, SampleId, Trigger};
 use headwater_telemetry::print_error;
 use tokio::time::sleep_until;
 
@@ -80,17 +80,18 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     run.finish().await
 }
 
-/// Largest distance of an id from the newest one of the group. Leaders refuse ids that are further away as implausible.
-const MAX_DISTANCE: u64 = 1 << 30;
-
-/// Refuses ids that are far from the newest one of the group. Before the first sample of a group every id is near.
+/// Refuses ids that the group's leader would refuse: too large ones, and ones that are far from the newest one of the group. Before the first
+/// sample of a group every id is near.
 fn check_distance(plan: &Plan, newest: SampleId) -> Result<(), BadUsage> {
+    if plan.last() > Trigger::MAX_ID {
+        return Err(no_more_ids());
+    }
     if newest == SampleId(0) {
         return Ok(());
     }
-    let far = [plan.first(), plan.last()].into_iter().find(|id| id.0.abs_diff(newest.0) > MAX_DISTANCE);
+    let far = [plan.first(), plan.last()].into_iter().find(|id| id.0.abs_diff(newest.0) > Trigger::MAX_STEP);
     far.map_or(Ok(()), |found| {
-        let (least, most) = (newest.0.saturating_sub(MAX_DISTANCE), newest.0.saturating_add(MAX_DISTANCE));
+        let (least, most) = (newest.0.saturating_sub(Trigger::MAX_STEP), newest.0.saturating_add(Trigger::MAX_STEP));
         Err(BadUsage(format!(
             "trigger: expected ids from {least} to {most} (the newest of the group is {newest}), found {found}; nothing was sent"
         )))
@@ -98,7 +99,7 @@ fn check_distance(plan: &Plan, newest: SampleId) -> Result<(), BadUsage> {
 }
 
 fn no_more_ids() -> BadUsage {
-    BadUsage(format!("expected ids up to {}, found later ones", u64::MAX))
+    BadUsage(format!("trigger: expected ids up to {}, found later ones; nothing was sent", Trigger::MAX_ID))
 }
 
 /// Waits for the answer to a trigger; for ever without one.
@@ -244,13 +245,15 @@ mod tests {
     fn ids_far_from_the_newest_one_are_refused_before_anything_is_sent() {
         let newest = SampleId(5_000_000_000);
         let check = |first: u64, count: u64| check_distance(&Plan::range(first, count, 1.0).unwrap(), newest);
-        assert!(check(5_000_000_001, 10).is_ok() && check(newest.0 - MAX_DISTANCE, 1).is_ok());
-        let far = check(newest.0 + MAX_DISTANCE, 2).unwrap_err().0;
+        assert!(check(5_000_000_001, 10).is_ok() && check(newest.0 - Trigger::MAX_STEP, 1).is_ok());
+        let far = check(newest.0 + Trigger::MAX_STEP, 2).unwrap_err().0;
         assert!(
             far.contains("expected ids from 3926258176 to 6073741824") && far.contains("found 6073741825"),
             "{far}"
         );
         assert!(check(100, 1).is_err());
-        assert!(check_distance(&Plan::range(100, 1, 1.0).unwrap(), SampleId(0)).is_ok(), "a new group");
+        let new_group = |first: u64| check_distance(&Plan::range(first, 1, 1.0).unwrap(), SampleId(0));
+        assert!(new_group(100).is_ok() && new_group(Trigger::MAX_ID.0).is_ok());
+        assert!(new_group(Trigger::MAX_ID.0 + 1).is_err());
     }
 }

@@ -116,6 +116,11 @@ struct Running {
 impl Running {
     /// Starts the program and waits until it serves.
     fn start(arguments: &[&str]) -> Self {
+        Self::spawn(arguments).serving()
+    }
+
+    /// Starts the program.
+    fn spawn(arguments: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_headwater-cloud"))
             .args(["--http-listen", "127.0.0.1:0", "--engine", "tract", "--log-format", "json"])
             .args(arguments)
@@ -130,10 +135,14 @@ impl Running {
                 _ = sender.send(serde_json::from_str(&line).unwrap());
             }
         });
-        let mut running = Self { child, log, address: ([127, 0, 0, 1], 0).into() };
-        let line = running.log_line("serving");
-        running.address = line["addr"].as_str().unwrap().parse().unwrap();
-        running
+        Self { child, log, address: ([127, 0, 0, 1], 0).into() }
+    }
+
+    /// Waits until the program serves.
+    fn serving(mut self) -> Self {
+        let line = self.log_line("serving");
+        self.address = line["addr"].as_str().unwrap().parse().unwrap();
+        self
     }
 
     /// The next line of the log whose message contains a text.
@@ -175,6 +184,20 @@ async fn sighup_is_answered_by_a_line_and_ends_nothing() {
     cloud.log_line("SIGHUP: nothing to do");
     let request = Request::get("/v2/health/ready").body(Bytes::new()).unwrap();
     assert_eq!(over_http(cloud.address, request).await.unwrap().status, StatusCode::OK);
+}
+
+#[test]
+fn sighup_ends_no_program_that_still_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("cloud.toml");
+    assert!(Command::new("mkfifo").arg(&settings).status().unwrap().success());
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let cloud = Running::spawn(&["--config", settings.to_str().unwrap(), "--bundle", &bundle]);
+    // Opening the pipe waits for its reader: the program is at its settings, and reads on once the pipe is closed.
+    let writer = std::fs::OpenOptions::new().write(true).open(&settings).unwrap();
+    cloud.signal("HUP");
+    drop(writer);
+    cloud.serving();
 }
 
 #[tokio::test]

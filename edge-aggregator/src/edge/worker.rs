@@ -220,8 +220,6 @@ impl Worker {
         self.inbox.devices.set_now(now);
         let (edges, at) = (&mut self.edges, self.clock.micros(now));
         self.inbox.set_owners(devices, |generation, event| edges.handle_leader_event(at, generation, &event));
-        // Only the leader may clear a birth.
-        self.inbox.devices.take_births_to_clear();
     }
 
     /// The id near which short ids are widened.

@@ -29,7 +29,7 @@ pub(super) struct Device {
     pub(super) ended_with_broker: bool,
     /// A boot that ended before its birth arrived, or while another boot was current.
     pub(super) ended: Option<Boot>,
-    /// Boot of the latest birth that was cleared at the broker because the setting `devices` does not name the device.
+    /// Boot of the latest birth that was cleared at the broker, or is to be, because the setting `devices` does not name the device.
     pub(super) cleared_boot: Option<Boot>,
     pub(super) refused: Refusals,
     /// Faults that were logged.
@@ -158,7 +158,7 @@ impl Device {
     }
 
     /// Notes how a status comes, before the status is taken.
-    pub(super) fn note_sign(&mut self, status: &Status, is_retained: bool) {
+    fn note_sign(&mut self, status: &Status, is_retained: bool) {
         let is_same_boot = self.status.as_ref().is_some_and(|known| known.boot == status.boot);
         let stays_ended = self.sign == Sign::KeptAfterEnd && is_same_boot;
         let is_end_known = !self.ended_with_broker && self.knows_end_of(status.boot);
@@ -169,13 +169,15 @@ impl Device {
         };
     }
 
-    pub(super) fn set_status(&mut self, status: Status) {
+    /// Takes a status. `is_retained` says whether the broker had kept it from before the leader's connection.
+    pub(super) fn set_status(&mut self, status: Status, is_retained: bool) {
         let is_current = self.session.is_none_or(|session| session.boot == status.boot);
         if status.state == DeviceState::Down && !is_current {
             // The last will of another boot must not end this session.
             self.ended = Some(status.boot);
             return;
         }
+        self.note_sign(&status, is_retained);
         if status.state == DeviceState::Up && self.ended == Some(status.boot) {
             self.ended = None;
         }

@@ -4,62 +4,77 @@
 //! the leader clears it, once for each boot. A device that lives publishes its birth again, and stays refused in the status.
 
 use headwater_protocol::{DeviceId, Fault, Slot};
+use tracing::info;
 
+use super::device::Session;
 use super::{DeviceIndex, Registry};
 use crate::inbox::{Change, Refusal};
 
-/// Births that wait to be cleared.
-const MAX_BIRTHS_TO_CLEAR: usize = 1024;
+/// Births that wait to be cleared. In an edge they wait for ever: only the leader may clear a birth.
+pub(super) const MAX_BIRTHS_TO_CLEAR: usize = 1024;
+
+/// Births that are cleared in a minute, each with a log line: the slots of the largest network. At a broker without access rules anybody can
+/// publish births under any name.
+pub(super) const MAX_CLEARS: u32 = 64;
 
 impl Registry {
     /// Takes the ids of the devices by slot, none where any device may claim any slot. Devices that are not named any more lose their slots;
     /// devices that were refused and are named now fill theirs.
     pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, changes: &mut Vec<Change>) {
         self.owners = owners;
+        let owners = &self.owners;
+        self.births_to_clear.retain(|id| !owners.is_empty() && !owners.contains(id));
+        let with_birth = self.devices.iter().filter(|device| device.session.is_some());
+        let with_birth: Vec<_> = with_birth.map(|device| device.index).collect();
+        with_birth.iter().for_each(|index| self.clear_if_foreign(*index));
+        let (refused, accepted): (Vec<_>, Vec<_>) =
+            with_birth.into_iter().partition(|index| self.devices[index.at].is_stranger());
+        let lost: Vec<_> = accepted.into_iter().filter(|index| self.judge_again(*index)).collect();
         // Slots become free before others fill them.
-        for at in 0..self.devices.len() {
-            let device = &self.devices[at];
-            let Some(session) = device.session.filter(|session| session.refusal.is_none()) else { continue };
-            let index = device.index;
-            let Some((fault, why)) = self.wrong_owner(&self.devices[at].id, session.claim.slot) else {
-                continue;
-            };
-            self.set_refusal(index, Some(fault));
-            self.refuse_birth(index, fault, &why);
-            self.clear_if_foreign(index);
-            self.update_holders(index, changes);
-        }
-        for at in 0..self.devices.len() {
-            let device = &self.devices[at];
-            let Some(session) =
-                device.session.filter(|session| session.refusal == Some(Fault::UnknownDevice))
-            else {
-                continue;
-            };
-            let index = device.index;
-            let refusal = self.wrong_owner(&device.id, session.claim.slot);
-            match refusal.or_else(|| self.wrong_numbering(session.numbering)) {
-                Some((fault, why)) => {
-                    self.set_refusal(index, Some(fault));
-                    self.devices[at].note_refusal(fault, &why);
-                }
-                None => {
-                    self.set_refusal(index, None);
-                    self.update_holders(index, changes);
-                }
+        lost.into_iter().for_each(|index| self.update_holders(index, changes));
+        for index in refused {
+            if self.judge_again(index) {
+                self.update_holders(index, changes);
             }
         }
     }
 
-    /// Takes the devices whose retained births are to be cleared.
-    pub(crate) fn take_births_to_clear(&mut self) -> Vec<DeviceId> {
-        std::mem::take(&mut self.births_to_clear)
+    /// Judges the claim of a device again. Returns whether the device was accepted and is not any more, or the other way round.
+    fn judge_again(&mut self, index: DeviceIndex) -> bool {
+        let device = &self.devices[index.at];
+        let Some(session) = device.session else { return false };
+        // Other faults lie in the birth alone.
+        if !matches!(session.refusal, None | Some(Fault::UnknownDevice | Fault::WrongNumbering)) {
+            return false;
+        }
+        let refusal = self.claim_refusal(&device.id, session.claim.slot, session.numbering);
+        let fault = refusal.as_ref().map(|(fault, _)| *fault);
+        self.devices[index.at].session = Some(Session { refusal: fault, ..session });
+        match (session.refusal, refusal) {
+            (None, None) => false,
+            (Some(_), None) => true,
+            (None, Some((fault, why))) => {
+                self.refuse_birth(index, fault, &why);
+                true
+            }
+            (Some(_), Some((fault, why))) => {
+                self.devices[index.at].note_refusal(fault, &why);
+                false
+            }
+        }
     }
 
-    /// Puts back devices whose births could not be cleared yet.
-    pub(crate) fn clear_later(&mut self, ids: impl IntoIterator<Item = DeviceId>) {
-        let room = MAX_BIRTHS_TO_CLEAR.saturating_sub(self.births_to_clear.len());
-        self.births_to_clear.extend(ids.into_iter().take(room));
+    /// Clears waiting births by `clear`, which returns whether the link took the message: at most [`MAX_CLEARS`] a minute. The others wait.
+    pub(crate) fn clear_births(&mut self, mut clear: impl FnMut(&DeviceId) -> bool) {
+        while let Some(device) = self.births_to_clear.front() {
+            if !self.clear_limit.has_room(self.now) || !clear(device) {
+                return;
+            }
+            self.clear_limit.take(self.now);
+            let waiting = self.births_to_clear.len() - 1;
+            info!(%device, waiting, "clearing the retained birth: the setting `devices` does not name this device");
+            self.births_to_clear.pop_front();
+        }
     }
 
     /// The refusal of a device whose slot has another owner.
@@ -73,16 +88,20 @@ impl Registry {
     pub(super) fn clear_if_foreign(&mut self, index: DeviceIndex) {
         let device = &mut self.devices[index.at];
         let Some(boot) = device.session.map(|session| session.boot) else { return };
-        let is_foreign = !self.owners.is_empty() && !self.owners.contains(&device.id);
-        if is_foreign && device.cleared_boot.replace(boot) != Some(boot) {
-            let id = device.id.clone();
-            self.clear_later([id]);
+        if self.owners.is_empty() || self.owners.contains(&device.id) {
+            device.cleared_boot = None;
+            return;
         }
-    }
-
-    fn set_refusal(&mut self, index: DeviceIndex, refusal: Option<Fault>) {
-        if let Some(session) = &mut self.devices[index.at].session {
-            session.refusal = refusal;
+        if device.cleared_boot == Some(boot) {
+            return;
         }
+        if !self.births_to_clear.contains(&device.id) {
+            if self.births_to_clear.len() == MAX_BIRTHS_TO_CLEAR {
+                // The next birth of the device asks again.
+                return;
+            }
+            self.births_to_clear.push_back(device.id.clone());
+        }
+        device.cleared_boot = Some(boot);
     }
 }

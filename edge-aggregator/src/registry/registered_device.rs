@@ -1,7 +1,7 @@
 //! The devices with a birth, for the state of each device.
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{DeviceId, DeviceState, Fault, Slot};
+use headwater_protocol::{DeviceId, DeviceState, Fault, Slot, Status};
 use tokio::time::{Duration, Instant};
 
 use super::{Device, DeviceIndex, Registry, Sign};
@@ -94,9 +94,11 @@ impl Registry {
 
 /// Why a device with a birth is not up.
 fn down_reason(device: &Device) -> &'static str {
-    match device.status.as_ref().map(|status| status.state) {
-        None => NO_STATUS,
-        Some(DeviceState::Up) => OTHER_START,
-        Some(DeviceState::Down) => CONNECTION_ENDED,
+    let boot = device.session.map(|session| session.boot);
+    let is_end = |status: &Status| status.state == DeviceState::Down && Some(status.boot) == boot;
+    match &device.status {
+        Some(status) if is_end(status) => CONNECTION_ENDED,
+        None if device.ended.is_none() => NO_STATUS,
+        Some(_) | None => OTHER_START,
     }
 }

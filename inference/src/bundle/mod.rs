@@ -29,14 +29,14 @@ mod tests;
 mod writer;
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
 
 use crate::manifest::{NetworkManifest, SectionManifest};
 use crate::policy::Policy;
+use crate::regular_file;
 use archive::Member;
 use signature::Signature;
 
@@ -92,16 +92,7 @@ impl Bundle {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
         let read = |source| BundleError::Read { path: path.to_owned(), source };
-        let metadata = std::fs::metadata(path).map_err(read)?;
-        // A pipe would block its reader.
-        if !metadata.is_file() {
-            return Err(read(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "expected a file, found something else",
-            )));
-        }
-        let file = File::open(path).map_err(read)?;
-        let length = metadata.len();
+        let (file, length) = regular_file::open(path).map_err(read)?;
         check_limit("the bundle", MAX_BUNDLE_BYTES, length)?;
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         // The limit holds again for a file that grows or that has no length.

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::waits::WAITS;
 use super::{ExitPolicy, ExitRule, Policy, PolicyError, Temperature, Threshold, check_wait};
+use crate::regular_file;
 
 /// Largest policy file in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -215,13 +216,9 @@ impl fmt::Display for PolicyFileError {
 }
 
 fn read_text(path: &Path) -> std::io::Result<String> {
-    // A pipe would block its reader.
-    if !std::fs::metadata(path)?.is_file() {
-        let message = "expected a file, found something else";
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, message));
-    }
+    let (file, _) = regular_file::open(path)?;
     let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if read as u64 > MAX_FILE_BYTES {
         let message = format!("expected a policy of at most {MAX_FILE_BYTES} bytes, found more");
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));

@@ -1,0 +1,148 @@
+//! The registry against births and statuses of made-up devices.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use headwater_protocol::DeviceState;
+
+use super::*;
+use crate::inbox::tests::format;
+use DeviceState::{Down, Up};
+
+mod connections;
+mod numbering;
+mod owners;
+mod refusals;
+mod slots;
+
+const OURS: NetworkId = NetworkId([7; 32]);
+const NEXT: NetworkId = NetworkId([6; 32]);
+
+struct Group {
+    registry: Registry,
+    changes: Vec<Change>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let format = |network| MessageFormat { slots: 3, ..format(network) };
+        let formats = PerNetwork { current: format(OURS), next: Some(format(NEXT)) };
+        Self { registry: Registry::new(Arc::new(formats)), changes: Vec::new() }
+    }
+
+    fn index(&mut self, id: &str) -> DeviceIndex {
+        self.registry.device(&DeviceId::new(id).unwrap())
+    }
+
+    fn birth_under(&mut self, network: NetworkId, id: &str, slot: u8, boot: u16) -> Vec<Change> {
+        let birth = Self::birth_of(network, id, slot, boot);
+        let index = self.index(id);
+        self.registry.set_birth(index, &birth, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The birth of a device that numbers its samples in this way.
+    fn numbered_birth(&mut self, id: &str, slot: u8, numbering: Numbering) -> Vec<Change> {
+        let birth = Birth { numbering: Some(numbering), ..Self::birth_of(OURS, id, slot, 1) };
+        let index = self.index(id);
+        self.registry.set_birth(index, &birth, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    fn birth_of(network: NetworkId, id: &str, slot: u8, boot: u16) -> Birth {
+        Birth {
+            device: DeviceId::new(id).unwrap(),
+            slot: Slot::new(slot).unwrap(),
+            boot: Boot(boot),
+            software: "test".into(),
+            network,
+            sample: None,
+            numbering: None,
+            capabilities: Vec::new(),
+        }
+    }
+
+    fn birth(&mut self, id: &str, slot: u8, boot: u16) -> Vec<Change> {
+        self.birth_under(OURS, id, slot, boot)
+    }
+
+    fn status(&mut self, id: &str, state: DeviceState, boot: u16) -> Vec<Change> {
+        let index = self.index(id);
+        self.registry.set_status(index, Status { state, boot: Boot(boot) }, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// A status that the broker had kept from before the leader's connection.
+    fn kept_status(&mut self, id: &str, state: DeviceState, boot: u16) {
+        self.registry.set_retained(true);
+        self.status(id, state, boot);
+        self.registry.set_retained(false);
+    }
+
+    /// Claim of a device, and whether a message of it came on this connection.
+    fn claim_of(&self, id: &str) -> (ClaimState<'_>, bool) {
+        let device = self.registry.registered().find(|device| device.id.as_str() == id);
+        device.map(|device| (device.claim, device.is_live)).expect("a device with a birth")
+    }
+
+    fn starts(&mut self, id: &str, slot: u8, boot: u16) -> Vec<Change> {
+        let mut changes = self.birth(id, slot, boot);
+        changes.extend(self.status(id, DeviceState::Up, boot));
+        changes
+    }
+
+    fn admits(&mut self, id: &str, boot: u16) -> Result<usize, Fault> {
+        let index = self.index(id);
+        self.registry.admit(index, Boot(boot), &mut self.changes).map(Slot::index)
+    }
+
+    /// Lets time pass.
+    fn after(&mut self, time: Duration) -> Vec<Change> {
+        self.registry.set_now(self.registry.now + time);
+        self.registry.tick(&mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    fn clears_birth(&mut self, id: &str) -> Vec<Change> {
+        let index = self.index(id);
+        self.registry.clear_birth(index, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Sets the ids of the devices by slot.
+    fn owned_by(&mut self, ids: [&str; 3]) -> Vec<Change> {
+        let owners = ids.map(|id| DeviceId::new(id).unwrap()).to_vec();
+        self.registry.set_owners(owners, &mut self.changes);
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Names of the devices whose births are cleared at the broker now.
+    fn births_to_clear(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.registry.clear_births(|device| {
+            names.push(device.to_string());
+            true
+        });
+        names
+    }
+
+    fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
+        self.registry.refusals().remove(&DeviceId::new(id).unwrap()).unwrap_or_default()
+    }
+}
+
+fn claim(slot: u8) -> NetworkSlot {
+    claim_under(Generation::Current, slot)
+}
+
+fn claim_under(generation: Generation, slot: u8) -> NetworkSlot {
+    NetworkSlot { slot: Slot::new(slot).unwrap(), generation }
+}
+
+fn up(NetworkSlot { slot, generation }: NetworkSlot) -> Change {
+    (generation, Event::DeviceUp { slot })
+}
+
+fn down(NetworkSlot { slot, generation }: NetworkSlot) -> Change {
+    (generation, Event::DeviceDown { slot })
+}

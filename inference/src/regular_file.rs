@@ -1,0 +1,17 @@
+//! Files that are opened by name.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Opens a regular file; returns its length too. A pipe would hold its reader up.
+///
+/// # Errors
+/// The system's, or `InvalidInput` for a folder, a pipe, a socket or a device.
+pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found something else"));
+    }
+    Ok((File::open(path)?, metadata.len()))
+}
