@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use headwater_identity::{BrokerOptions, Member, Role, Site};
+use headwater_inference::bundle::MAX_BUNDLE_BYTES;
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::InferRequest;
@@ -189,15 +190,26 @@ async fn sighup_is_answered_by_a_line_and_ends_nothing() {
 #[test]
 fn sighup_ends_no_program_that_still_starts() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = folder.path().join("cloud.toml");
-    assert!(Command::new("mkfifo").arg(&settings).status().unwrap().success());
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
-    let cloud = Running::spawn(&["--config", settings.to_str().unwrap(), "--bundle", &bundle]);
-    // Opening the pipe waits for its reader: the program is at its settings, and reads on once the pipe is closed.
-    let writer = std::fs::OpenOptions::new().write(true).open(&settings).unwrap();
+    let bundle = folder.path().join("zeros.hwb");
+    // No bundle, but large enough that reading it takes a while.
+    std::fs::File::create(&bundle).unwrap().set_len(MAX_BUNDLE_BYTES).unwrap();
+    let mut cloud = Running::spawn(&["--bundle", bundle.to_str().unwrap()]);
+    let status = format!("/proc/{}/status", cloud.child.id());
+    let reads = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|kib| kib.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.expect("the program ended before it was seen to read") > 50_000
+    };
+    while !reads() {
+        thread::sleep(Duration::from_millis(1));
+    }
     cloud.signal("HUP");
-    drop(writer);
-    cloud.serving();
+    assert_eq!(
+        cloud.child.wait().unwrap().code(),
+        Some(2),
+        "refused for its bundle, not ended by the signal"
+    );
 }
 
 #[tokio::test]
