@@ -96,7 +96,7 @@ fn address_of(socket: &OsStr) -> io::Result<SocketAddr> {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::path::PathBuf;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -119,9 +119,16 @@ pub(crate) mod tests {
         }
 
         /// Waits for a message with this line.
+        #[track_caller]
         pub(crate) fn until(&self, line: &str) {
-            self.socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            while !self.read().expect("a message").lines().any(|found| found == line) {}
+            let (limit, begin) = (Duration::from_secs(60), Instant::now());
+            self.socket.set_read_timeout(Some(limit)).unwrap();
+            while begin.elapsed() < limit {
+                if self.read().expect("a message").lines().any(|found| found == line) {
+                    return;
+                }
+            }
+            panic!("no {line} within {limit:?}");
         }
 
         /// Takes the messages that are there.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::task::JoinHandle;
-use tokio::time::interval;
+use tokio::time::{MissedTickBehavior, interval};
 use tracing::error;
 
 use crate::admin::{Health, Liveness};
@@ -58,6 +58,8 @@ impl ServiceManager {
         let (watchdog, every) = (self.watchdog, self.watchdog.map_or(EVERY, |time| time / WATCHDOG_SHARE));
         let task = tokio::spawn(async move {
             let mut ticks = interval(every.max(Duration::from_millis(1)));
+            // A process that was stopped for a while says so once: a message for each missed tick would fill the manager's queue.
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut was_live = true;
             loop {
                 ticks.tick().await;

@@ -93,16 +93,21 @@ impl Watched {
     }
 }
 
-fn programs(broker: &Endpoint) -> [Watched; 3] {
+/// The programs, each with a port that was free a moment ago.
+fn programs(broker: &Endpoint) -> impl Iterator<Item = Watched> {
     let broker = broker.to_string();
     let frames = shipped::frames_path().display().to_string();
-    let at_broker = ["--broker-address", &broker, "--site", "tests", "--group", "group"];
-    let device = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
-    [
-        Watched::new("headwater-cloud", &["--http-listen", "127.0.0.1:0", "--stop-delay-ms", "0"]),
-        Watched::new("headwater-aggregator", &at_broker),
-        Watched::new("headwater-device", &[&at_broker[..], &device].concat()),
-    ]
+    ["headwater-cloud", "headwater-aggregator", "headwater-device"].into_iter().map(move |name| {
+        let at_broker = ["--broker-address", &broker, "--site", "tests", "--group", "group"];
+        let device = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
+        match name {
+            "headwater-cloud" => {
+                Watched::new(name, &["--http-listen", "127.0.0.1:0", "--stop-delay-ms", "0"])
+            }
+            "headwater-device" => Watched::new(name, &[at_broker, device].concat()),
+            _ => Watched::new(name, &at_broker),
+        }
+    })
 }
 
 #[test]
