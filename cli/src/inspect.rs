@@ -131,7 +131,8 @@ impl Inspection<'_> {
             f,
             "window {} ms, features {} ms, whole sample {} ms",
             self.exits.window_ms, self.exits.features_ms, self.exits.deadline_ms
-        )
+        )?;
+        writeln!(f, "{}", self.exits.promise_line())
     }
 
     fn links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,6 +8,7 @@
 
 mod changes;
 mod live;
+mod promise;
 mod values;
 mod waits;
 
@@ -18,6 +19,7 @@ use thiserror::Error;
 
 pub use changes::{PolicyChanges, PolicyFileError};
 pub use live::{LivePolicy, Reread};
+pub use promise::{Bound, Promise};
 pub use values::PolicyDifference;
 use waits::WAITS;
 
@@ -41,6 +43,9 @@ pub struct Policy {
     pub deadline_ms: u32,
     /// Time in which a sample from a device's spool collects summaries: other devices return from the same outage meanwhile.
     pub late_ms: u32,
+    /// Promise about the exits; `None` where their loss was measured at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
 }
 
 impl Default for Policy {
@@ -54,6 +59,7 @@ impl Default for Policy {
             features_ms: 50,
             deadline_ms: 300,
             late_ms: 2000,
+            promise: None,
         }
     }
 }
@@ -207,6 +213,13 @@ impl Policy {
     /// Never: numbers and names become JSON.
     pub fn id(&self) -> PolicyId {
         Self::id_of(&serde_json::to_vec(self).expect("numbers and names become JSON"))
+    }
+
+    /// These exits with the waits of another policy.
+    #[must_use]
+    pub fn with_waits_of(self, other: &Self) -> Self {
+        let Self { window_ms, features_ms, deadline_ms, late_ms, .. } = *other;
+        Self { window_ms, features_ms, deadline_ms, late_ms, ..self }
     }
 
     /// The policy with its id, which is that of the calibrated one where nothing differs.

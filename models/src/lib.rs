@@ -18,6 +18,7 @@ pub mod fused;
 pub mod layers;
 pub mod loss;
 pub mod network;
+pub mod promise;
 pub mod random;
 pub mod recipe;
 pub mod reduction;

@@ -162,7 +162,8 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
         let targets = |of: &[f32]| -> Vec<f32> {
             device.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
         };
-        let weights = |weight: f32| vec![inputs.share() * weight; device.rows.len()];
+        // A mean over the views with a label: a device that sees little weighs as much as one that sees everything.
+        let weights = |weight: f32| vec![weight / device.rows.len() as f32; device.rows.len()];
         terms.push(soft_target_loss(scores.clone(), &targets(&inputs.labels), &weights(recipe.device), 1.0));
         if distillation.device > 0.0 {
             let weights = weights(distillation.device * recipe.distillation_scale());

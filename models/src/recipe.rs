@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use headwater_inference::policy::Bound;
 use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
 
 use crate::data::Augment;
 use crate::file_error::{self, FileError};
+use crate::promise::Target;
 
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
@@ -103,19 +105,22 @@ pub struct Distillation {
     pub temperature: f32,
 }
 
-/// Target of the thresholds, which are chosen on the validation part.
+/// Target of the thresholds: promised where the data has a calibration part of enough samples, else kept on the validation part.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitTarget {
-    /// Points of accuracy that all exits together may lose against the cloud exit.
-    pub max_loss_points: f32,
-    /// Standard errors added to the measured loss: with 1.64 the target holds on new data with probability 0.95.
-    #[serde(default = "one_sided_95")]
-    pub standard_errors: f32,
-    /// Whether samples that an exit gets right and the cloud wrong offset the exit's losses. Thresholds rise then; the gain may not hold on
-    /// new data.
-    #[serde(default)]
-    pub count_wins: bool,
+    /// What is bounded.
+    pub promise: Bound,
+    /// Largest loss of all exits together against the last exit, in points.
+    pub loss_points: f64,
+    /// Probability with which the promise holds over the draw of the calibration part.
+    pub confidence: f64,
+}
+
+impl From<ExitTarget> for Target {
+    fn from(ExitTarget { promise, loss_points, confidence }: ExitTarget) -> Self {
+        Self { bound: promise, loss: loss_points / 100.0, confidence }
+    }
 }
 
 impl LossRecipe {
@@ -148,10 +153,6 @@ fn a_fifth() -> f32 {
 
 fn one() -> f32 {
     1.0
-}
-
-fn one_sided_95() -> f32 {
-    1.64
 }
 
 /// Checkpoints of a run.
@@ -227,8 +228,8 @@ impl Recipe {
         number("augment.exposure", self.augment.exposure, 0.0, 1.0);
         number("augment.erase", self.augment.erase, 0.0, 1.0);
         number("augment.erase_share", self.augment.erase_share, 0.0, 1.0);
-        number("exit.max_loss_points", self.exit.max_loss_points, 0.0, 100.0);
-        number("exit.standard_errors", self.exit.standard_errors, 0.0, 10.0);
+        number("exit.loss_points", self.exit.loss_points as f32, 0.001, 99.0);
+        number("exit.confidence", self.exit.confidence as f32, 0.5, 0.999_999);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
         if self.workers > self.batch {
             mistakes

@@ -14,7 +14,8 @@ pub struct Gradients {
     pub sums: LossSums,
 }
 
-/// Means over the workers, in their order: gradients weighted by samples, statistics over the workers with statistics.
+/// One gradient and one set of statistics from those of the workers, in their order: gradients are weighted by samples, statistics are those of
+/// the values of all workers together. A worker may see few rows of a device, or none.
 pub fn reduce(workers: &[Gradients], layout: &Layout) -> Gradients {
     let samples: u64 = workers.iter().map(|worker| worker.sums.samples).sum();
     let mut gradient = vec![0.0; layout.parameter_count()];
@@ -24,21 +25,10 @@ pub fn reduce(workers: &[Gradients], layout: &Layout) -> Gradients {
         gradient.iter_mut().zip(&worker.gradient).for_each(|(sum, g)| *sum += share * g);
         sums.add(&worker.sums);
     }
-    let statistics = (0..layout.statistics.len())
-        .map(|index| mean(workers.iter().filter_map(|worker| worker.statistics.get(index)?.as_ref())));
+    let statistics = (0..layout.statistics.len()).map(|index| {
+        BatchStatistics::of_all(workers.iter().filter_map(|worker| worker.statistics.get(index)?.as_ref()))
+    });
     Gradients { gradient, statistics: statistics.collect(), sums }
-}
-
-/// Mean of the statistics of one batch norm; `None` without any.
-fn mean<'a>(mut all: impl Iterator<Item = &'a BatchStatistics>) -> Option<BatchStatistics> {
-    let (mut sum, mut workers) = (all.next()?.clone(), 1.0);
-    for found in all {
-        workers += 1.0;
-        sum.mean.iter_mut().zip(&found.mean).for_each(|(a, b)| *a += b);
-        sum.variance.iter_mut().zip(&found.variance).for_each(|(a, b)| *a += b);
-    }
-    sum.mean.iter_mut().chain(&mut sum.variance).for_each(|value| *value /= workers);
-    Some(sum)
 }
 
 #[cfg(test)]
@@ -47,19 +37,38 @@ mod tests {
     use crate::layers::{Init, ParameterKind};
 
     #[test]
-    fn gradients_are_weighted_by_samples_and_statistics_are_means_over_the_workers_that_have_them() {
+    fn gradients_are_weighted_by_samples() {
         let mut layout = Layout::default();
         layout.add_parameter("a".into(), &[1], ParameterKind::Offset, Init::Constant(0.0));
-        layout.add_statistics(1);
-        let worker = |samples, gradient, mean: Option<f32>| Gradients {
+        let worker = |samples, gradient| Gradients {
             gradient: vec![gradient],
-            statistics: vec![mean.map(|mean| BatchStatistics { mean: vec![mean], variance: vec![1.0] })],
+            statistics: Vec::new(),
             sums: LossSums { samples, loss: 1.0, ..LossSums::default() },
         };
-        let found =
-            reduce(&[worker(3, 1.0, Some(2.0)), worker(1, 5.0, None), worker(0, 9.0, Some(4.0))], &layout);
+        let found = reduce(&[worker(3, 1.0), worker(1, 5.0), worker(0, 9.0)], &layout);
         assert_eq!(found.gradient, [2.0]);
-        assert_eq!(found.statistics, [Some(BatchStatistics { mean: vec![3.0], variance: vec![1.0] })]);
         assert_eq!((found.sums.samples, found.sums.loss), (4, 3.0));
+    }
+
+    #[test]
+    fn statistics_are_those_of_the_values_of_all_workers_together() {
+        let mut layout = Layout::default();
+        layout.add_statistics(1);
+        // Mean and variance of 1, 2, 3, 10 in all.
+        let of_values = |values: &[f32]| {
+            let count = values.len() as f32;
+            let mean = values.iter().sum::<f32>() / count;
+            let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f32>() / count;
+            BatchStatistics { count: values.len() as u64, mean: vec![mean], variance: vec![variance] }
+        };
+        let worker = |statistics: Option<BatchStatistics>| Gradients {
+            gradient: Vec::new(),
+            statistics: vec![statistics],
+            sums: LossSums::default(),
+        };
+        let parts =
+            [worker(Some(of_values(&[1.0, 2.0, 3.0]))), worker(None), worker(Some(of_values(&[10.0])))];
+        let found = reduce(&parts, &layout).statistics.remove(0).unwrap();
+        assert_eq!((found.count, found.mean[0], found.variance[0]), (4, 4.0, 12.5));
     }
 }

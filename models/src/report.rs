@@ -120,9 +120,12 @@ pub struct PartReports {
     pub validation: PartReport,
     /// Test part, evaluated after every choice.
     pub test: PartReport,
+    /// Samples of the calibration part, which the weights have not seen.
+    pub calibration_samples: usize,
 }
 
-/// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch.
+/// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch. `calibration_samples` is the size of the
+/// part that was kept apart for a promise.
 pub fn run_report(
     experiment: &Experiment,
     progress: &Progress,
@@ -130,6 +133,7 @@ pub fn run_report(
     policy: &Policy,
     parts: &PartReports,
 ) -> serde_json::Value {
+    let calibration_samples = parts.calibration_samples;
     let mut cost = serde_json::json!(experiment.network.spec.cost());
     cost["link"] = serde_json::json!({
         "scores": links.scores_bytes,
@@ -140,6 +144,7 @@ pub fn run_report(
     serde_json::json!({
         "network": experiment.network.spec.network.network.name,
         "run": experiment.info,
+        "calibration_samples": calibration_samples,
         "recipe": experiment.recipe,
         "cost": cost,
         "policy": policy,

@@ -1,12 +1,12 @@
 //! Difficulty of a data set: accuracy of a plain float network on one camera alone.
 
-use std::convert::Infallible;
 use std::path::Path;
 
 use headwater_inference::exit::argmax;
 use headwater_protocol::{Exit, Slot, SlotSet};
 use rayon::ThreadPoolBuildError;
 use serde::Serialize;
+use thiserror::Error;
 
 use crate::data::{Augment, Samples};
 use crate::evaluation::evaluate;
@@ -14,7 +14,7 @@ use crate::experiment::{Experiment, RunInfo};
 use crate::file_error::FileError;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::Trainer;
+use crate::training::{Diverged, Trainer};
 
 /// Accuracy of one camera alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,23 +51,40 @@ pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
     Spec::parse(Path::new("single-camera"), &text)
 }
 
+/// A camera that cannot be measured.
+#[derive(Debug, Error)]
+pub enum SingleCameraError {
+    /// The system refuses a thread.
+    #[error("starting the workers: {0}")]
+    Workers(#[from] ThreadPoolBuildError),
+    /// The loss is no number any more.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+}
+
 /// Trains a plain network on the views of `slot` in `train`, and measures the network on `test`.
 ///
 /// # Errors
-/// When the system refuses a thread.
+/// [`SingleCameraError`].
 pub fn single_camera(
     spec: Spec,
     recipe: &Recipe,
     train: &Samples,
     test: &Samples,
     slot: Slot,
-) -> Result<CameraResult, ThreadPoolBuildError> {
+) -> Result<CameraResult, SingleCameraError> {
     let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
     let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
-    let no_validation = Samples { labels: Vec::new(), seen: Vec::new(), pixels: Vec::new(), ..camera_train };
+    let no_validation = Samples {
+        labels: Vec::new(),
+        groups: Vec::new(),
+        seen: Vec::new(),
+        pixels: Vec::new(),
+        ..camera_train
+    };
     let mut trainer = Trainer::new(&experiment, &camera_train, &no_validation, None);
-    let Ok(()) = trainer.run(|_| Ok::<(), Infallible>(()));
+    trainer.run(|_| Ok::<(), Diverged>(()))?;
     let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
     let seen = camera_test.len();
     let right =
@@ -92,6 +109,7 @@ fn views_of(samples: &Samples, slot: Slot) -> Samples {
     Samples {
         slots: 1,
         labels: seen.iter().map(|sample| samples.labels[*sample]).collect(),
+        groups: Vec::new(),
         seen: vec![SlotSet::first(1); seen.len()],
         pixels: views.flatten().copied().collect(),
         ..*samples

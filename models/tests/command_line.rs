@@ -81,9 +81,8 @@ fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
     let output = run(&[&drawn[..], &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let written: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let parts =
-        [&written["train"], &written["validation"], &written["test"]].map(|count| count.as_u64().unwrap());
-    assert_eq!(parts.iter().sum::<u64>() + written["not_in_view"].as_u64().unwrap(), 36);
+    let parts = ["train", "validation", "test", "calibration"].map(|part| written[part].as_u64().unwrap());
+    assert_eq!(parts.iter().sum::<u64>() + written["not_in_view"].as_u64().unwrap(), 48);
     refuses(&drawn, "converted: expected an empty folder or none, found one with files in it");
 
     let again = fresh("converted-again");
@@ -92,7 +91,9 @@ fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
     let output = run(&folders);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for key in ["labels", "slots", "shape", "train", "validation", "test", "images", "image_bytes"] {
+    for key in
+        ["labels", "slots", "shape", "train", "validation", "test", "calibration", "images", "image_bytes"]
+    {
         assert_eq!(read[key], written[key], "{key}");
     }
     refuses(

@@ -1,7 +1,6 @@
 //! Every configuration from its spec to its bundle, on drawings: the run ends, engines agree with the trained network, and the
 //! bundle has the trained network's logits at every exit for every presence pattern.
 
-use std::convert::Infallible;
 use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
@@ -13,7 +12,7 @@ use headwater_models::export::packed::NoPackedForm;
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
-use headwater_models::training::Trainer;
+use headwater_models::training::{Diverged, Trainer};
 use headwater_protocol::{Exit, SlotSet};
 use headwater_samples::Part;
 
@@ -82,13 +81,18 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     recipe.optimiser.statistics_momentum = 0.2;
     let parts = Parts::drawn(limit, 256, 64);
     let parts = if spec.network.slots() == 1 { parts.first_slot() } else { parts };
-    let [train, validation, test] =
-        [Part::Train, Part::Validation, Part::Test].map(|part| parts.part(part, None, 2));
+    let [train, validation, test, calibration] = Part::ALL.map(|part| parts.part(part, None, 2));
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
-    trainer.run(|_| Ok::<(), Infallible>(())).unwrap();
+    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
     let checkpoint = &trainer.checkpoint;
-    let parts = EvaluationParts { validation: &validation, test: &test, class_prior: train.prior() };
+    let parts = EvaluationParts {
+        validation: &validation,
+        calibration: &calibration,
+        data: "drawn",
+        test: &test,
+        class_prior: train.prior(),
+    };
     let finished = finish(&experiment, checkpoint, parts).unwrap();
     assert_eq!(finished.exported.parity.samples, 256);
 
@@ -108,6 +112,7 @@ fn every_presence_pattern(samples: &Samples) -> Samples {
     let pixels = &samples.pixels[..patterns * samples.slots * samples.view_len()];
     Samples {
         seen: (0..patterns as u64).map(SlotSet::from_bits).collect(),
+        groups: Vec::new(),
         labels: samples.labels[..patterns].to_vec(),
         pixels: pixels.to_vec(),
         ..*samples

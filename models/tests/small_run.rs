@@ -12,7 +12,7 @@ use headwater_models::recipe::Recipe;
 use headwater_models::report::PartReport;
 use headwater_models::run::{EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
-use headwater_models::training::Trainer;
+use headwater_models::training::{Diverged, Trainer};
 use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
@@ -31,10 +31,17 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let train = parts.part(Part::Train, Some(limit), 2);
     let validation = parts.part(Part::Validation, Some(400), 2);
     let test = parts.part(Part::Test, Some(400), 2);
+    let calibration = parts.part(Part::Calibration, None, 2);
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
-    trainer.run(|_| Ok::<(), std::convert::Infallible>(())).unwrap();
-    let parts = EvaluationParts { validation: &validation, test: &test, class_prior: train.prior() };
+    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
+    let parts = EvaluationParts {
+        validation: &validation,
+        calibration: &calibration,
+        data: "drawn",
+        test: &test,
+        class_prior: train.prior(),
+    };
     let finished = finish(&experiment, &trainer.checkpoint, parts).unwrap();
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();

@@ -33,6 +33,7 @@ const SHAPE: Shape = Shape::rgb(32, 32);
 const RECORDS: usize = 10_000;
 const RECORD_BYTES: usize = 1 + SHAPE.bytes();
 const TRAIN_FILES: usize = 5;
+/// Records at the end of the train files that form the validation part; as many before them form the calibration part.
 const VALIDATION_COUNT: usize = 5_000;
 const CLASSES: usize = 10;
 /// Longest `batches.meta.txt` that is read, in bytes.
@@ -50,7 +51,8 @@ fn open(dir: &Path) -> Result<InMemory, DataError> {
     }
     read(dir, "test_batch.bin", &mut test)?;
     let validation = train.split_off(TRAIN_FILES * RECORDS - VALIDATION_COUNT);
-    Ok(InMemory::new(labels, 1, SHAPE, [train, validation, test]))
+    let calibration = train.split_off(TRAIN_FILES * RECORDS - 2 * VALIDATION_COUNT);
+    Ok(InMemory::new(labels, 1, SHAPE, [train, validation, test]).with_calibration(calibration))
 }
 
 fn names(dir: &Path) -> Result<Vec<String>, DataError> {
@@ -139,12 +141,15 @@ mod tests {
         let data = open(dir.path()).unwrap();
         assert_eq!(
             [Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)),
-            [45_000, 5_000, 10_000]
+            [40_000, 5_000, 10_000]
         );
         let mut view = vec![0; SHAPE.bytes()];
-        for (part, index, number) in
-            [(Part::Train, 44_999, 44_999), (Part::Validation, 0, 45_000), (Part::Test, 3, 50_003)]
-        {
+        for (part, index, number) in [
+            (Part::Train, 39_999, 39_999),
+            (Part::Calibration, 0, 40_000),
+            (Part::Validation, 0, 45_000),
+            (Part::Test, 3, 50_003),
+        ] {
             assert!(data.view_into(part, index, 0, &mut view));
             assert!(view.iter().all(|&pixel| usize::from(pixel) == number % 251));
             assert_eq!(usize::from(data.label(part, index)), number % CLASSES);

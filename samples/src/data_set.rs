@@ -33,6 +33,14 @@ pub trait DataSet: Send + Sync {
     /// When `index` is not below `len(part)`, `slot` not below `slots()`, or `pixels` not as long as a view.
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool;
 
+    /// Number of a sample's group in its part, where samples of one scene or object form groups; `None` where samples are independent.
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`.
+    fn group(&self, _part: Part, _index: usize) -> Option<u32> {
+        None
+    }
+
     /// Views of all slots of a sample.
     ///
     /// # Panics

@@ -1,5 +1,7 @@
 //! Data set whose views are all in memory.
 
+use std::collections::HashMap;
+
 use crate::data_set::DataSet;
 use crate::{Part, Shape};
 
@@ -12,6 +14,8 @@ pub(crate) struct InMemoryPart {
     in_view: Vec<bool>,
     /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample.
     pixels: Vec<u8>,
+    /// Group of each sample, from 0; empty where samples are independent.
+    groups: Vec<u32>,
 }
 
 /// Data set whose views are all in memory.
@@ -20,14 +24,15 @@ pub struct InMemory {
     labels: Vec<String>,
     slots: usize,
     shape: Shape,
-    parts: [InMemoryPart; 3],
+    /// In the order of [`Part::ALL`].
+    parts: [InMemoryPart; Part::ALL.len()],
     notes: Vec<String>,
 }
 
 impl InMemoryPart {
     /// Samples that a single slot sees.
     pub(crate) fn single_slot(classes: Vec<u16>, pixels: Vec<u8>) -> Self {
-        Self { in_view: vec![true; classes.len()], classes, pixels }
+        Self { in_view: vec![true; classes.len()], classes, pixels, groups: Vec::new() }
     }
 
     /// Number of samples.
@@ -52,7 +57,27 @@ impl InMemoryPart {
         self.classes.push(class);
     }
 
-    /// Cuts the part in two; the second one begins with sample `at`.
+    /// Puts samples of the same name into one group, and each sample without a name into its own. Without any name samples are independent.
+    pub(crate) fn set_groups(&mut self, names: &[Option<&str>]) {
+        if names.iter().all(Option::is_none) {
+            return;
+        }
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut count = 0;
+        let mut new = || {
+            count += 1;
+            count - 1
+        };
+        for name in names {
+            let number = match *name {
+                Some(name) => *numbers.entry(name).or_insert_with(&mut new),
+                None => new(),
+            };
+            self.groups.push(number);
+        }
+    }
+
+    /// Cuts the part of independent samples in two; the second one begins with sample `at`.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let samples = self.len().max(1);
         let (views, pixels) = (self.in_view.len() / samples, self.pixels.len() / samples);
@@ -60,23 +85,31 @@ impl InMemoryPart {
             classes: self.classes.split_off(at),
             in_view: self.in_view.split_off(at * views),
             pixels: self.pixels.split_off(at * pixels),
+            groups: Vec::new(),
         }
     }
 }
 
 impl InMemory {
-    /// A data set of parts in the order of [`Part`].
+    /// A data set of parts in the order of [`Part::REQUIRED`], without a calibration part.
     pub(crate) fn new<L: Into<String>>(
         labels: impl IntoIterator<Item = L>,
         slots: usize,
         shape: Shape,
-        parts: [InMemoryPart; 3],
+        [train, validation, test]: [InMemoryPart; Part::REQUIRED.len()],
     ) -> Self {
+        let parts = [train, validation, test, InMemoryPart::default()];
         for part in &parts {
             let views = part.len() * slots;
             assert_eq!((part.in_view.len(), part.pixels.len()), (views, views * shape.bytes()));
         }
         Self { labels: labels.into_iter().map(Into::into).collect(), slots, shape, parts, notes: Vec::new() }
+    }
+
+    /// Adds a calibration part.
+    pub(crate) fn with_calibration(mut self, part: InMemoryPart) -> Self {
+        self.parts[Part::Calibration as usize] = part;
+        self
     }
 
     /// Adds remarks about the reading.
@@ -114,6 +147,10 @@ impl DataSet for InMemory {
         self.parts[part as usize].classes[index]
     }
 
+    fn group(&self, part: Part, index: usize) -> Option<u32> {
+        self.parts[part as usize].groups.get(index).copied()
+    }
+
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
         let view = self.view(part, index, slot);
         if let Some(view) = view {
@@ -140,7 +177,7 @@ mod tests {
         }
         let second = part.split_off(3);
         let data = InMemory::new(["a"], 2, shape, [part, second, InMemoryPart::default()]);
-        assert_eq!(Part::ALL.map(|part| data.len(part)), [3, 2, 0]);
+        assert_eq!(Part::ALL.map(|part| data.len(part)), [3, 2, 0, 0]);
         assert_eq!(data.label(Part::Validation, 0), 3);
         assert_eq!(data.view(Part::Validation, 1, 0), Some(&[4; 3][..]));
         assert_eq!(data.view(Part::Train, 2, 1), None);

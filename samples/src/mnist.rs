@@ -1,10 +1,10 @@
 //! `mnist` and `fashion-mnist`: grey images of 28x28 pixels, seen by one slot.
 //!
 //! ```text
-//! train files, 60,000 images                          t10k files, 10,000 images
-//! +------------------------------+------------+       +------------+
-//! | train, 55,000                | val, 5,000 |       | test       |
-//! +------------------------------+------------+       +------------+
+//! train files, 60,000 images                                      t10k files, 10,000 images
+//! +-----------------------+--------------------+------------+     +------------+
+//! | train, 50,000         | calibration, 5,000 | val, 5,000 |     | test       |
+//! +-----------------------+--------------------+------------+     +------------+
 //! ```
 
 use std::path::Path;
@@ -58,7 +58,7 @@ const SHAPE: Shape = Shape { channels: 1, height: IMAGE_SIDE, width: IMAGE_SIDE 
 const DIGITS: [&str; CLASSES] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 const TRAIN_FILE_COUNT: usize = 60_000;
 const TEST_FILE_COUNT: usize = 10_000;
-/// Samples at the end of the train files that form the validation part.
+/// Samples at the end of the train files that form the validation part; as many before them form the calibration part.
 const VALIDATION_COUNT: usize = 5_000;
 
 /// Opens MNIST: handwritten digits.
@@ -80,18 +80,20 @@ pub fn fashion(dir: &Path) -> Result<InMemory, DataError> {
 fn open(dir: &Path, labels: [&str; CLASSES]) -> Result<InMemory, DataError> {
     let train = read(dir, "train", TRAIN_FILE_COUNT)?;
     let test = read(dir, "t10k", TEST_FILE_COUNT)?;
-    Ok(single_slot(labels, train, VALIDATION_COUNT, test))
+    Ok(single_slot(labels, train, [VALIDATION_COUNT; 2], test))
 }
 
-/// The data set of the images of two files. The last `validation` images of the first file form the validation part.
+/// The data set of the images of two files. The last images of the first file form the validation part, those before it the calibration
+/// part; `counts` are their sizes, the calibration part first.
 pub(crate) fn single_slot(
     labels: [&str; CLASSES],
     mut train: InMemoryPart,
-    validation: usize,
+    [calibration, validation]: [usize; 2],
     test: InMemoryPart,
 ) -> InMemory {
     let validation = train.split_off(train.len() - validation);
-    InMemory::new(labels, 1, SHAPE, [train, validation, test])
+    let calibration = train.split_off(train.len() - calibration);
+    InMemory::new(labels, 1, SHAPE, [train, validation, test]).with_calibration(calibration)
 }
 
 /// Reads `{name}-images-idx3-ubyte` and `{name}-labels-idx1-ubyte`, plain or `.gz`.
@@ -113,7 +115,7 @@ mod tests {
     use crate::{DataSet, Part};
 
     /// A data set whose images are filled with their index.
-    fn small(train: usize, validation: usize, test: usize) -> InMemory {
+    fn small(train: usize, counts: [usize; 2], test: usize) -> InMemory {
         let part = |count: usize| {
             let classes = (0..count).map(|index| (index % CLASSES) as u16).collect();
             InMemoryPart::single_slot(
@@ -121,15 +123,21 @@ mod tests {
                 (0..count).flat_map(|index| [index as u8; IMAGE_BYTES]).collect(),
             )
         };
-        single_slot(DIGITS, part(train + validation), validation, part(test))
+        single_slot(DIGITS, part(train + counts[0] + counts[1]), counts, part(test))
     }
 
     #[test]
-    fn the_validation_part_is_the_end_of_the_train_files() {
-        let data = small(30, 10, 5);
-        assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [30, 10, 5]);
+    fn calibration_and_validation_parts_are_the_end_of_the_train_files() {
+        let data = small(30, [20, 10], 5);
+        assert_eq!(Part::ALL.map(|part| data.len(part)), [30, 10, 5, 20]);
         let mut view = [0; IMAGE_BYTES];
-        for (part, index, filled) in [(Part::Train, 29, 29), (Part::Validation, 0, 30), (Part::Test, 4, 4)] {
+        let cases = [
+            (Part::Train, 29, 29),
+            (Part::Calibration, 0, 30),
+            (Part::Validation, 0, 50),
+            (Part::Test, 4, 4),
+        ];
+        for (part, index, filled) in cases {
             assert!(data.view_into(part, index, 0, &mut view));
             assert_eq!((view, data.label(part, index)), ([filled; IMAGE_BYTES], u16::from(filled) % 10));
         }
@@ -138,7 +146,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the len is 30 but the index is 30")]
     fn a_part_ends_where_the_next_one_begins() {
-        small(30, 10, 5).label(Part::Train, 30);
+        small(30, [0, 10], 5).label(Part::Train, 30);
     }
 
     #[test]

@@ -1,19 +1,23 @@
-//! Parts of a data set: training, validation and test.
+//! Parts of a data set: training, validation, test and, where it has one, calibration.
 
 /// Part of the data that a sample belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Samples that train the weights.
     Train,
-    /// Samples that choose settings and thresholds.
+    /// Samples that choose settings, exit scores and the order in which thresholds are tried.
     Validation,
     /// Samples for reports only.
     Test,
+    /// Samples on which a promise is made, used by nothing else; a data set may have none.
+    Calibration,
 }
 
 impl Part {
     /// All parts in order.
-    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+    pub const ALL: [Self; 4] = [Self::Train, Self::Validation, Self::Test, Self::Calibration];
+    /// Parts that every data set has.
+    pub const REQUIRED: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
     /// Name of the part in paths and tables.
     #[must_use]
@@ -22,6 +26,7 @@ impl Part {
             Self::Train => "train",
             Self::Validation => "val",
             Self::Test => "test",
+            Self::Calibration => "calibration",
         }
     }
 

@@ -46,6 +46,8 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
             .into());
         }
         policy.local.threshold = Threshold::One(threshold);
+        // The promise is about the calibrated threshold.
+        policy.promise = None;
     }
     policy.check().map_err(|e| BadUsage(e.to_string()))?;
     check(args, bundle, frames)?;

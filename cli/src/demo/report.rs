@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use headwater_group::SampleAccount;
 use headwater_group::start::DeviceTotals;
+use headwater_inference::policy::Promise;
 use headwater_protocol::{Degraded, Dropped, Exit, Stages};
 use headwater_samples::archive::{Archive, Frame};
 use headwater_samples::image_codec::{jpeg_len, webp_len};
@@ -19,6 +20,11 @@ pub struct DemoReport {
     pub decided: u64,
     /// Share of the decided samples whose class was right.
     pub accuracy: f64,
+    /// Promise of the policy about the exits; `None` where their loss was measured at most.
+    pub promise: Option<Promise>,
+    /// The promise as a line of text.
+    #[serde(skip)]
+    pub promise_line: String,
     /// Samples by exit; exits at which none left are absent.
     pub exits: BTreeMap<Exit, ExitReport>,
     /// Bytes on each link.
@@ -252,6 +258,7 @@ mod tests {
             "exits",
             "lost",
             "missing",
+            "promise",
             "samples",
             "views",
         ];

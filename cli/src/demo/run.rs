@@ -30,6 +30,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let sizes =
         tokio::task::spawn_blocking(move || image_sizes(&frames)).await.context("encoding the views")??;
     let policy_ms = u64::from(policy.deadline_ms) + u64::from(policy.late_ms);
+    let (promise, promise_line) = (policy.promise.clone(), policy.promise_line());
     let lost_after = LOST_AFTER + Duration::from_millis(policy_ms);
     let site = site_settings(args)?;
     if args.broker.is_some() {
@@ -64,7 +65,8 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let mut run = Run::new(args, client, first, lost_after);
     run.run_to_end(&mut services).await?;
     let totals = services.shutdown().await?;
-    Ok(DemoReport::new(run.client.account(), totals, sizes, &inputs.frames))
+    let report = DemoReport::new(run.client.account(), totals, sizes, &inputs.frames);
+    Ok(DemoReport { promise, promise_line, ..report })
 }
 
 async fn wait_until_ended(services: &mut DemoSite) -> String {

@@ -20,6 +20,7 @@ impl Display for Table<'_> {
             100.0 * report.accuracy,
             report.decisions_per_second
         )?;
+        writeln!(f, "{}\n", report.promise_line)?;
         exits(f, report)?;
         bytes(f, &report.bytes)?;
         reasons(f, report)

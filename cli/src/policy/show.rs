@@ -5,7 +5,7 @@ use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_inference::policy::{Policy, PolicyChanges, Promise};
 use headwater_protocol::{Exit, PolicyId};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -37,6 +37,11 @@ struct ShownPolicy {
     /// Id of the bundle's policy.
     calibrated_policy: PolicyId,
     file: Option<String>,
+    /// Promise about the exits; `None` where their loss was measured at most, or an exit was changed.
+    promise: Option<Promise>,
+    /// The promise as a line of text.
+    #[serde(skip)]
+    promise_line: String,
     values: Vec<ShownValue>,
 }
 
@@ -70,6 +75,11 @@ impl ShownPolicy {
             policy: id,
             calibrated_policy: calibrated.1,
             file: file.map(|file| file.display().to_string()),
+            promise_line: match (&policy.promise, &calibrated.0.promise) {
+                (None, Some(ended)) => format!("not promised any more, since an exit was changed: {ended}"),
+                (_, _) => policy.promise_line(),
+            },
+            promise: policy.promise,
             values: values.collect::<Result<_, serde_json::Error>>()?,
         })
     }
@@ -86,7 +96,7 @@ pub(super) fn is_used(configuration: Configuration, key: &str) -> bool {
 
 impl Display for ShownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { network, policy, calibrated_policy, file, values } = self;
+        let Self { network, policy, calibrated_policy, file, promise_line, values, .. } = self;
         writeln!(f, "network  {network}")?;
         match file {
             Some(file) if policy != calibrated_policy => {
@@ -111,6 +121,7 @@ impl Display for ShownPolicy {
                 (_, _) => {}
             }
         }
+        writeln!(f, "\n{promise_line}")?;
         Ok(())
     }
 }

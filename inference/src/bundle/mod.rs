@@ -176,6 +176,23 @@ impl Bundle {
         archive::write(members.chain([(SIGNATURE, signature.as_slice())]))
     }
 
+    /// The same bundle with another policy, and without a signature, which would be about the earlier one.
+    ///
+    /// # Errors
+    /// [`BundleError`] for a policy that cannot be used.
+    pub fn with_policy(&self, policy: &Policy) -> Result<Vec<u8>, BundleError> {
+        policy.check()?;
+        let policy = writer::json(POLICY, policy)?;
+        let kept = self.members.iter().filter(|member| member.name != SIGNATURE && member.name != HASHES);
+        let members = kept.map(|member| match member.name.as_str() {
+            POLICY => (POLICY, policy.as_slice()),
+            name => (name, member.bytes_in(&self.bytes)),
+        });
+        let covered = members.clone().filter(|(name, _)| [NETWORK, POLICY, REPORT].contains(name));
+        let hashes = hashes::render(covered);
+        Ok(archive::write(members.chain([(HASHES, hashes.as_slice())])))
+    }
+
     /// The bytes of a member that every bundle has.
     fn stored(&self, name: &str) -> &[u8] {
         let member = self.members.iter().find(|member| member.name == name);

@@ -101,7 +101,7 @@ impl BundleWriter {
     }
 }
 
-fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, BundleError> {
+pub(super) fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, BundleError> {
     let mut bytes =
         serde_json::to_vec_pretty(value).map_err(|source| BundleError::Json { member, source })?;
     bytes.push(b'\n');

@@ -82,6 +82,10 @@ impl PolicyChanges {
         for exit in Exit::ALL {
             self.stated.of(exit).apply_to(policy.of_mut(exit));
         }
+        if Exit::ALL.iter().any(|exit| policy.of(*exit) != calibrated.0.of(*exit)) {
+            // The promise is about the calibrated exits.
+            policy.promise = None;
+        }
         for wait in WAITS {
             if let Some(stated) = (wait.stated)(&self.stated) {
                 *(wait.value_mut)(&mut policy) = stated;

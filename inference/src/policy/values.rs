@@ -24,7 +24,7 @@ impl fmt::Display for PolicyDifference {
 }
 
 impl Policy {
-    /// Every key with its value as in a policy file, such as `("local.threshold", "0.5")`: waits first, then the exits in their order.
+    /// Every key that a policy file can state, with its value, such as `("local.threshold", "0.5")`: waits first, then the exits in their order.
     ///
     /// # Panics
     /// Never: numbers and names become JSON.
@@ -33,7 +33,8 @@ impl Policy {
         let text = serde_json::to_string(self).expect("numbers and names become JSON");
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         let mut found = Vec::new();
-        for (key, value) in policy.as_object().into_iter().flatten() {
+        let is_set_by_files = |(key, _): &(&String, &Value)| *key != "promise";
+        for (key, value) in policy.as_object().into_iter().flatten().filter(is_set_by_files) {
             match value.as_object() {
                 Some(exit) => {
                     found.extend(exit.iter().map(|(name, value)| (format!("{key}.{name}"), shown(value))));

@@ -77,7 +77,8 @@ impl Convert {
                 "warning: {shared} images are in another part too, byte for byte: `folders` accepts such data with --allow-leaks only"
             ));
         }
-        let Written { samples: [train, validation, test], images, bytes, not_in_view, shared } = written;
+        let Written { samples: [train, validation, test, calibration], images, bytes, not_in_view, shared } =
+            written;
         if self.json {
             let shape = data.shape();
             return print_json(&serde_json::json!({
@@ -89,6 +90,7 @@ impl Convert {
                 "train": train,
                 "validation": validation,
                 "test": test,
+                "calibration": calibration,
                 "images": images,
                 "image_bytes": bytes,
                 "not_in_view": not_in_view,
@@ -96,7 +98,7 @@ impl Convert {
             }));
         }
         print(&format!(
-            "{}: {train} train, {validation} validation, {test} test samples of {} slots and {}, {images} images, {bytes} bytes\n",
+            "{}: {train} train, {validation} validation, {test} test, {calibration} calibration samples of {} slots and {}, {images} images, {bytes} bytes\n",
             self.out.display(),
             data.slots(),
             data.shape()

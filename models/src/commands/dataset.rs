@@ -1,8 +1,9 @@
 //! The arguments for a data set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use headwater_inference::bundle::Bundle;
 use headwater_models::data::{Parts, load};
 use headwater_models::spec::Spec;
 use headwater_samples::catalogue::{self, CATALOGUE};
@@ -54,6 +55,25 @@ impl Dataset {
         self.open(OpenOptions { shape, slots: Some(slots), ..OpenOptions::default() })
     }
 
+    /// Opens the data set for the network of a bundle, which `file` names in messages, and checks slots and classes.
+    pub(crate) fn open_for_bundle(&self, bundle: &Bundle, file: &Path) -> Result<Parts, Failure> {
+        let manifest = bundle.manifest();
+        let view = &manifest.preprocessing;
+        let shape = [view.channels, view.height, view.width].map(|side| side as usize);
+        let parts = self.open_shaped(shape, usize::from(manifest.slots))?;
+        if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
+                file.display(),
+                parts.slots,
+                parts.data.labels(),
+                manifest.slots,
+                manifest.labels
+            )));
+        }
+        Ok(parts)
+    }
+
     /// The split of the arguments.
     fn split(&self) -> Option<Split> {
         (self.split.is_some() || self.split_seed.is_some()).then(|| Split {
@@ -99,7 +119,7 @@ fn help() -> String {
 }
 
 /// Names of the parts on the command line.
-pub(crate) const PARTS: [&str; 3] = ["train", "validation", "test"];
+pub(crate) const PARTS: [&str; 4] = ["train", "validation", "test", "calibration"];
 
 /// The part of one of these names.
 pub(crate) fn part_named(name: &str) -> Part {

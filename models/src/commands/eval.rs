@@ -38,19 +38,7 @@ impl Eval {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
         let manifest = bundle.manifest();
-        let view = &manifest.preprocessing;
-        let shape = [view.channels, view.height, view.width].map(|side| side as usize);
-        let parts = self.dataset.open_shaped(shape, usize::from(manifest.slots))?;
-        if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
-                self.bundle.display(),
-                parts.slots,
-                parts.data.labels(),
-                manifest.slots,
-                manifest.labels
-            )));
-        }
+        let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let samples = parts.part(part_named(&self.part), self.limit, threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)

@@ -35,7 +35,15 @@ impl Export {
         let validation = parts.part(Part::Validation, None, threads);
         let test = parts.part(Part::Test, None, threads);
         let class_prior = parts.prior(Part::Train, experiment.info.limit_train);
-        let parts = EvaluationParts { validation: &validation, test: &test, class_prior };
+        let calibration = parts.part(Part::Calibration, None, threads);
+        let data = self.dataset.identity();
+        let parts = EvaluationParts {
+            validation: &validation,
+            calibration: &calibration,
+            data: &data,
+            test: &test,
+            class_prior,
+        };
         let finished = export(&folder, &experiment, &checkpoint, parts)?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;

@@ -1,5 +1,6 @@
 //! The commands of `headwater-train`.
 
+mod calibrate;
 mod convert;
 mod dataset;
 mod eval;
@@ -49,6 +50,8 @@ enum Command {
     Train(train::Train),
     /// Measure a bundle on a part of the data, as run by the tiers.
     Eval(eval::Eval),
+    /// Choose thresholds that promise a largest loss against the last exit, with a confidence.
+    Calibrate(calibrate::Calibrate),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),
     /// Compare the engines with the trained network on a whole part of the data.
@@ -65,6 +68,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
+        Command::Calibrate(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Parity(command) => command.run(),
         Command::SingleCamera(command) => command.run(),

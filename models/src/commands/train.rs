@@ -90,11 +90,17 @@ impl Train {
         let checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
         let class_prior = samples.prior();
         drop(samples);
-        reporter.status.line(
-            "choosing temperatures and thresholds on the validation part, measuring the test part, exporting",
-        );
+        reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
         let test = parts.part(Part::Test, None, threads);
-        let parts = EvaluationParts { validation: &validation, test: &test, class_prior };
+        let calibration = parts.part(Part::Calibration, None, threads);
+        let data = self.dataset.identity();
+        let parts = EvaluationParts {
+            validation: &validation,
+            calibration: &calibration,
+            data: &data,
+            test: &test,
+            class_prior,
+        };
         export(folder, experiment, &checkpoint, parts)
     }
 }

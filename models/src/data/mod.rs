@@ -21,6 +21,8 @@ pub struct Samples {
     pub classes: usize,
     /// Class of each sample.
     pub labels: Vec<u16>,
+    /// Group of each sample where samples of one scene or object form groups; empty where samples are independent.
+    pub groups: Vec<u32>,
     /// Slots that see each sample.
     pub seen: Vec<SlotSet>,
     /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.

@@ -26,8 +26,10 @@ pub struct Parts {
 /// [`DataError`]: no such data set, or its files are missing or damaged.
 pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataError> {
     match name {
-        "drawn" if options.slots == Some(1) => Ok(Parts::drawn(2000, 256, 512).first_slot()),
-        "drawn" => Ok(Parts::drawn(2000, 256, 512)),
+        "drawn" => {
+            let parts = Parts::of(Box::new(Fashion6Cam::drawn_with_calibration(2000, [1000, 256], 512)));
+            Ok(if options.slots == Some(1) { parts.first_slot() } else { parts })
+        }
         name => Ok(Parts::of(catalogue::open(name, dir, options)?)),
     }
 }
@@ -70,6 +72,7 @@ impl Parts {
             slots,
             classes: self.data.labels().len(),
             labels: (0..count).map(|index| self.data.label(part, index)).collect(),
+            groups: (0..count).filter_map(|index| self.data.group(part, index)).collect(),
             seen: vec![SlotSet::EMPTY; count],
             pixels: vec![0; count * slots * view_len],
         };

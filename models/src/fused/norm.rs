@@ -32,10 +32,34 @@ impl Activation {
 /// Mean and (biased) variance of each channel of one batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchStatistics {
+    /// Number of values of each channel.
+    pub count: u64,
     /// Mean of each channel.
     pub mean: Vec<f32>,
     /// Variance of each channel, divided by the number of values.
     pub variance: Vec<f32>,
+}
+
+impl BatchStatistics {
+    /// Statistics of the values of all batches together, exact but for rounding: counts, sums and squares around the common mean add up. `None`
+    /// without a batch.
+    pub fn of_all<'a>(batches: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let batches: Vec<&Self> = batches.into_iter().collect();
+        let first = batches.first()?;
+        let count: u64 = batches.iter().map(|batch| batch.count).sum();
+        let of_channel = |channel: usize| {
+            let share = |batch: &Self| batch.count as f64 / count.max(1) as f64;
+            let means = batches.iter().map(|batch| share(batch) * f64::from(batch.mean[channel]));
+            let mean: f64 = means.sum();
+            let squares = batches.iter().map(|batch| {
+                let offset = f64::from(batch.mean[channel]) - mean;
+                share(batch) * (f64::from(batch.variance[channel]) + offset * offset)
+            });
+            (mean as f32, squares.sum::<f64>() as f32)
+        };
+        let (mean, variance) = (0..first.mean.len()).map(of_channel).unzip();
+        Some(Self { count, mean, variance })
+    }
 }
 
 /// Batch norm as one factor and one summand per channel: `activation(x * scale + shift)`.
@@ -88,7 +112,7 @@ pub fn batch_norm(
     let planes = Planes::new(shape);
     let ((x, x_node), (gamma, gamma_node), (beta, beta_node)) = (operand(x), operand(gamma), operand(beta));
     let statistics = statistics(planes, slice_of(&x));
-    let BatchStatistics { mean, variance } = statistics.clone();
+    let BatchStatistics { mean, variance, .. } = statistics.clone();
     let folded = Folded::new(slice_of(&gamma), slice_of(&beta), &mean, &variance, activation);
     let mut output = vec![0.0; slice_of(&x).len()];
     apply(planes, slice_of(&x), &folded, &mut output);
@@ -134,7 +158,7 @@ wide! {
             variance[channel] =
                 planes.of(channel).map(|at| squares(&x[at], centre)).sum::<f32>() / planes.count();
         }
-        BatchStatistics { mean, variance }
+        BatchStatistics { count: planes.count() as u64, mean, variance }
     }
 }
 

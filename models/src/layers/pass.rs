@@ -70,6 +70,11 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The statistics of the batch, without gradients.
+    pub fn into_statistics(self) -> Vec<Option<BatchStatistics>> {
+        self.recorded.map(RefCell::into_inner).unwrap_or_default()
+    }
+
     /// Gradients of all parameters as one vector (zeros for an unused parameter), and the statistics of the batch.
     pub fn finish(self, gradients: &Gradients) -> (Vec<f32>, Vec<Option<BatchStatistics>>) {
         let layout = self.trained.layout;
@@ -82,7 +87,7 @@ impl<'a> Pass<'a> {
                 None => flat.resize(parameter.range.end, 0.0),
             }
         }
-        (flat, self.recorded.map(RefCell::into_inner).unwrap_or_default())
+        (flat, self.into_statistics())
     }
 }
 

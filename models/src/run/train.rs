@@ -11,9 +11,10 @@ use crate::data::Samples;
 use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
 use crate::export::{ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::promise::Target;
 use crate::report::{PartReport, PartReports, run_report};
-use crate::training::{Checkpoint, CheckpointError, Event, Trainer};
-use crate::tuning;
+use crate::training::{Checkpoint, CheckpointError, Diverged, Event, Trainer};
+use crate::tuning::Fitted;
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -24,6 +25,9 @@ pub enum RunError {
     /// A checkpoint cannot be written, or belongs to another run.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The loss is no number any more.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
 }
 
 /// Trains to the end of the recipe and returns the last checkpoint.
@@ -61,6 +65,10 @@ pub fn train(
 pub struct EvaluationParts<'a> {
     /// For choices.
     pub validation: &'a Samples,
+    /// For the promise; empty where the data has no such part.
+    pub calibration: &'a Samples,
+    /// Name of the data set with its split, for the promise.
+    pub data: &'a str,
     /// For the report.
     pub test: &'a Samples,
     /// Share of each class in the train part.
@@ -75,7 +83,7 @@ pub struct Finished {
     pub reports: PartReports,
 }
 
-/// Chooses the policy on the validation part, measures both parts, writes the bundle.
+/// Chooses the policy, with a promise where the calibration part allows one, measures validation and test part, writes the bundle.
 ///
 /// # Errors
 /// [`ExportError`] when a number is out of range or an engine disagrees.
@@ -84,16 +92,24 @@ pub fn finish(
     checkpoint: &Checkpoint,
     parts: EvaluationParts<'_>,
 ) -> Result<Finished, ExportError> {
-    let EvaluationParts { validation, test, class_prior } = parts;
+    let EvaluationParts { validation, calibration, data, test, class_prior } = parts;
+    let calibration_samples = calibration.len();
     let (network, state) = (&experiment.network, &checkpoint.state);
     let manifest = manifest(&network.spec, class_prior.clone());
     let body = DeviceBody::of(&manifest);
     let logits = evaluate(experiment, state, validation);
-    let policy = tuning::policy(&logits, validation, &class_prior, experiment.recipe.exit)?;
+    let target = Target::from(experiment.recipe.exit);
+    let fitted = Fitted::of(&logits, validation, &target)?;
+    let calibration =
+        (!calibration.is_empty()).then(|| (evaluate(experiment, state, calibration), calibration));
+    let policy = match &calibration {
+        None => fitted.measured(&target),
+        Some((logits, samples)) => fitted.best(&target, logits, samples, data),
+    };
     let validation_report = PartReport::of(&logits, validation, &class_prior, &policy, body);
     let logits = evaluate(experiment, state, test);
     let test = PartReport::of(&logits, test, &class_prior, &policy, body);
-    let reports = PartReports { validation: validation_report, test };
+    let reports = PartReports { validation: validation_report, test, calibration_samples };
     let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
     let network = TrainedNetwork { layers: network, state };
     let exported = export(&network, manifest, &policy, report, validation)?;

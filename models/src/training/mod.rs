@@ -9,6 +9,6 @@ mod workers;
 pub use adam::{Adam, AdamStep};
 pub(crate) use checkpoint::write_whole;
 pub use checkpoint::{Checkpoint, CheckpointError, Progress};
-pub use step::{step, update_statistics};
-pub use trainer::{EpochRecord, Event, Trainer};
+pub use step::{exact_statistics, set_statistics, step, update_statistics};
+pub use trainer::{Diverged, EpochRecord, Event, Trainer};
 pub use workers::Workers;

@@ -4,8 +4,10 @@
 
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
+use crate::fused::BatchStatistics;
 use crate::layers::{Layout, Pass, State, TrainedState};
 use crate::loss::LossSums;
+use crate::random::Random;
 use crate::reduction::{Gradients, reduce};
 
 /// Gradient and statistics of the samples at `indices`.
@@ -36,6 +38,50 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients
     let loss = experiment.recipe.loss.of(&output, batch);
     let (gradient, statistics) = pass.finish(&loss.total.backward());
     Gradients { gradient, statistics, sums: loss.sums }
+}
+
+/// Statistics of every batch norm over whole batches of the train part, with the weights as they are. Running statistics lag behind the weights;
+/// these do not (Wu and Johnson 2021, "Rethinking 'Batch' in `BatchNorm`", section 3).
+pub fn exact_statistics(
+    experiment: &Experiment,
+    state: &State,
+    samples: &Samples,
+    epoch: u32,
+) -> Vec<Option<BatchStatistics>> {
+    let recipe = &experiment.recipe;
+    let order = Random::new(recipe.seed, &[3, u64::from(epoch)]).permutation(samples.len());
+    let (network, layout) = (&experiment.network, &experiment.network.layout);
+    let order = &order[..order.len().min(STATISTICS_SAMPLES)];
+    let shares = experiment.workers.share(order, |share| {
+        let batches = share.chunks(recipe.batch.div_ceil(recipe.workers)).map(|indices| {
+            let indices = indices.iter().map(|index| *index as usize);
+            let batch = Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch);
+            if batch.is_blank() {
+                return Vec::new();
+            }
+            let pass = Pass::training(TrainedState { layout, state });
+            network.forward(&pass, &batch);
+            pass.into_statistics()
+        });
+        batches.collect::<Vec<_>>()
+    });
+    let batches: Vec<Vec<Option<BatchStatistics>>> = shares.into_iter().flatten().collect();
+    let of_norm = |index: usize| {
+        BatchStatistics::of_all(batches.iter().filter_map(move |batch| batch.get(index)?.as_ref()))
+    };
+    (0..layout.statistics.len()).map(of_norm).collect()
+}
+
+/// Samples from which the statistics are taken after training.
+const STATISTICS_SAMPLES: usize = 10_000;
+
+/// Replaces the running statistics; a norm without any keeps them.
+pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>]) {
+    for (range, found) in layout.statistics.iter().zip(found) {
+        let Some(found) = found else { continue };
+        let values = found.mean.iter().chain(&found.variance);
+        state.statistics[range.clone()].iter_mut().zip(values).for_each(|(running, value)| *running = *value);
+    }
 }
 
 /// Moves the running statistics towards the statistics of a step.

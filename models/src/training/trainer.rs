@@ -1,8 +1,12 @@
 //! The epoch loop, without clock, folder and terminal: the caller handles the events of steps and epochs.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use super::{Adam, AdamStep, Checkpoint, CheckpointError, Progress, step, update_statistics};
+use super::{
+    Adam, AdamStep, Checkpoint, CheckpointError, Progress, exact_statistics, set_statistics, step,
+    update_statistics,
+};
 use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::{ExitShares, evaluate};
@@ -58,6 +62,26 @@ pub enum Event<'e> {
     Checkpoint(&'e mut Checkpoint),
 }
 
+/// Largest mean loss of a batch. A network that knows nothing has about `ln classes` for each term of the loss.
+const MAX_LOSS: f64 = 1e4;
+
+/// A step whose loss is no number or beyond all bounds. Its gradient was not applied.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error(
+    "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the mean loss is {loss}; the newest checkpoint is \
+     from before; lower optimiser.learning_rate, or look at these samples"
+)]
+pub struct Diverged {
+    /// Epoch, from 1.
+    pub epoch: u32,
+    /// Step in the epoch, from 1.
+    pub step_in_epoch: u32,
+    /// First samples of the batch, as indices into the train part.
+    pub samples: Vec<u32>,
+    /// Mean loss of the batch.
+    pub loss: f64,
+}
+
 impl<'a> Trainer<'a> {
     /// A run from its beginning, or from a checkpoint.
     pub fn new(
@@ -83,15 +107,18 @@ impl<'a> Trainer<'a> {
     /// Trains to the end of the recipe; `on` gets every event and can stop the run with an error.
     ///
     /// # Errors
-    /// The first error of `on`.
-    pub fn run<E>(&mut self, mut on: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    /// The first error of `on`, or [`Diverged`].
+    pub fn run<E: From<Diverged>>(
+        &mut self,
+        mut on: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let steps_per_epoch = self.steps_per_epoch();
         let recipe = &self.experiment.recipe;
         while self.checkpoint.progress.epoch < recipe.epochs {
             let epoch = self.checkpoint.progress.epoch + 1;
             let order = Random::new(recipe.seed, &[2, u64::from(epoch)]).permutation(self.train.len());
             while self.checkpoint.progress.step_in_epoch < steps_per_epoch {
-                self.step(&order, epoch);
+                self.step(&order, epoch)?;
                 let progress = &self.checkpoint.progress;
                 on(Event::Step { progress, steps_per_epoch })?;
                 let inside = progress.step_in_epoch < steps_per_epoch;
@@ -106,12 +133,17 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn step(&mut self, order: &[u32], epoch: u32) {
+    fn step(&mut self, order: &[u32], epoch: u32) -> Result<(), Diverged> {
         let Experiment { recipe, network, .. } = self.experiment;
         let progress = &self.checkpoint.progress;
         let start = progress.step_in_epoch as usize * recipe.batch;
         let indices = &order[start.min(order.len())..(start + recipe.batch).min(order.len())];
         let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+        let loss = found.sums.loss / found.sums.samples.max(1) as f64;
+        if !(loss.abs() <= MAX_LOSS && found.gradient.iter().all(|slope| slope.is_finite())) {
+            let samples = indices.iter().take(4).copied().collect();
+            return Err(Diverged { epoch, step_in_epoch: progress.step_in_epoch + 1, samples, loss });
+        }
         let number = progress.step + 1;
         let step = AdamStep { optimiser: recipe.optimiser, number, rate: self.rate(number) };
         let Checkpoint { progress, state, adam } = &mut self.checkpoint;
@@ -120,6 +152,7 @@ impl<'a> Trainer<'a> {
         progress.sums.add(&found.sums);
         adam.step(step, &network.layout, state, &found.gradient);
         update_statistics(&network.layout, state, &found, recipe.optimiser.statistics_momentum);
+        Ok(())
     }
 
     fn rate(&self, step: u64) -> f32 {
@@ -128,6 +161,10 @@ impl<'a> Trainer<'a> {
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
+        if epoch == self.experiment.recipe.epochs {
+            let found = exact_statistics(self.experiment, &self.checkpoint.state, self.train, epoch);
+            set_statistics(&self.experiment.network.layout, &mut self.checkpoint.state, &found);
+        }
         let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
         let learning_rate = self.rate(self.checkpoint.progress.step);
         let progress = &mut self.checkpoint.progress;

@@ -1,34 +1,121 @@
-//! Tuning: a temperature and a threshold for each exit, from the validation part alone.
+//! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
+//! calibration part with a promise, or from the validation part without one.
 
 #[cfg(test)]
 mod tests;
 
 use headwater_inference::exit::cross_entropy;
-use headwater_inference::policy::{ExitThreshold, Policy, PolicyError, Temperature, Threshold};
+use headwater_inference::policy::{ExitRule, ExitThreshold, Policy, PolicyError, Temperature, Threshold};
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
-use crate::recipe::ExitTarget;
+use crate::promise::outcomes::Outcomes;
+use crate::promise::path::{Step, path};
+use crate::promise::{CalibrationPart, PromiseError, Target, Units};
 
-/// A policy from the validation part.
-///
-/// Each exit before the cloud gets the largest threshold up to which no threshold costs more than the exit's share of the target.
-///
-/// # Errors
-/// [`PolicyError`] when a fitted number is out of range, which only logits that are not finite cause.
-pub fn policy(
-    logits: &PartLogits,
-    validation: &Samples,
-    class_prior: &[f32],
-    target: ExitTarget,
-) -> Result<Policy, PolicyError> {
-    let mut policy = Policy::default();
-    for (exit, logits) in logits.exits.iter() {
-        policy.of_mut(exit).temperature = temperature(logits, validation)?;
+/// Rules that are compared; they are the same at every exit.
+const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
+
+/// Seed of the order in which calibration samples are tested: fixed, so that nobody tries several.
+pub const ORDER_SEED: u64 = 1;
+
+/// Choices from the validation part.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// Rules and temperatures; thresholds are the default ones still.
+    pub policy: Policy,
+    /// Thresholds in the order in which they are tried.
+    pub path: Vec<Step>,
+    exits: Vec<Exit>,
+}
+
+impl Fitted {
+    /// Fits temperatures, and chooses the rule whose path saves most when the target is tested on the validation part itself.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when a fitted number is out of range, which only logits that are not finite cause.
+    pub fn of(logits: &PartLogits, validation: &Samples, target: &Target) -> Result<Self, PolicyError> {
+        let mut policy = Policy::default();
+        for (exit, logits) in logits.exits.iter() {
+            policy.of_mut(exit).temperature = temperature(logits, validation)?;
+        }
+        let fitted = |rule: ExitRule| {
+            let mut policy = policy.clone();
+            Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
+            let outcomes = Outcomes::of(logits, validation, &policy);
+            let fitted = Self { policy, path: path(&outcomes, target.bound), exits: outcomes.exits.clone() };
+            (fitted.saved_on(outcomes, target), fitted)
+        };
+        let (mut best_saved, mut best) = fitted(RULES[0]);
+        for (saved, other) in RULES[1..].iter().map(|rule| fitted(*rule)) {
+            if saved > best_saved {
+                (best_saved, best) = (saved, other);
+            }
+        }
+        Ok(best)
     }
-    choose_thresholds(&mut policy, logits, validation, class_prior, target)?;
-    Ok(policy)
+
+    /// Work that the path saves when its part is taken as calibration part too.
+    fn saved_on(&self, validation: Outcomes, target: &Target) -> f64 {
+        let part = CalibrationPart { masks: vec![validation], units: Units::Samples };
+        let step = match target.last_step(&self.path, &part, 0) {
+            Ok(step) => step,
+            Err(_) => self.measured_step(target),
+        };
+        step.map_or(0.0, |step| self.path[step].saved)
+    }
+
+    /// The policy of the last step up to which the target holds on the calibration part at the stated risk; `None` where it does not hold at
+    /// the strictest thresholds. It has no promise yet: the caller knows the part.
+    ///
+    /// # Errors
+    /// [`PromiseError`]: on such a part nothing can be promised.
+    pub fn promised(
+        &self,
+        target: &Target,
+        part: &CalibrationPart,
+        seed: u64,
+    ) -> Result<Option<Policy>, PromiseError> {
+        let step = target.last_step(&self.path, part, seed)?;
+        Ok(step.map(|step| self.with_thresholds(Some(step))))
+    }
+
+    /// The policy with a promise on independent samples of a data set; without one, and measured only, where they allow none.
+    pub fn best(&self, target: &Target, logits: &PartLogits, calibration: &Samples, data: &str) -> Policy {
+        // Samples that share scenes need a declared largest group: `headwater-train calibrate`.
+        if !calibration.groups.is_empty() {
+            return self.measured(target);
+        }
+        let outcomes = Outcomes::of(logits, calibration, &self.policy);
+        let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
+        match self.promised(target, &part, ORDER_SEED) {
+            Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
+            Ok(None) | Err(_) => self.measured(target),
+        }
+    }
+
+    /// The policy of the last step up to which the loss that was measured on the validation part is within the target: measured, not promised.
+    pub fn measured(&self, target: &Target) -> Policy {
+        self.with_thresholds(self.measured_step(target))
+    }
+
+    fn measured_step(&self, target: &Target) -> Option<usize> {
+        let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
+        self.path.iter().take_while(is_within).count().checked_sub(1)
+    }
+
+    /// The policy with the thresholds of a step; without one only certain samples leave.
+    fn with_thresholds(&self, step: Option<usize>) -> Policy {
+        let mut policy = self.policy.clone();
+        for (index, exit) in self.exits.iter().enumerate() {
+            let threshold =
+                step.map_or(ExitThreshold::ONLY_CERTAIN.get(), |step| self.path[step].thresholds[index]);
+            let threshold = ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped");
+            policy.of_mut(*exit).threshold = Threshold::One(threshold);
+        }
+        policy
+    }
 }
 
 /// The temperature with the least cross-entropy on samples that a slot sees (Guo et al. 2017, section 4.2).
@@ -45,81 +132,4 @@ fn temperature(logits: &[f32], samples: &Samples) -> Result<Temperature, PolicyE
         if loss(a) <= loss(b) { high = b } else { low = a }
     }
     Temperature::new(f64::midpoint(low, high).exp() as f32)
-}
-
-/// Sets the threshold of every exit before the cloud, for the rules and temperatures of `policy`. Together they keep the target.
-///
-/// **One exit.** Thresholds are tried from the strictest on. The first one whose bound on the loss is too large ends the search (fixed
-/// sequence testing; Angelopoulos et al. 2021, "Learn then Test", section 3.2). Taking the largest threshold that passes anywhere
-/// would choose the luckiest of thousands, and the promise would not hold on new data.
-///
-/// By default wins of the exit over the cloud do not make up for losses (the positive part of the gap; Jazbec et al. 2024, "Fast yet
-/// Safe", section 3). The count then bounds the loss from above, whatever the wins on new data are.
-///
-/// **Several exits.** The target is split: each of `k` exits may cost `1/k` of the points, at a level that leaves `1/k` of the risk. A
-/// sample leaves at one exit only, so the total loss is the sum of the losses of the exits. By the union bound all exits keep their
-/// part with the target's probability.
-///
-/// The losses of an exit are counted over every sample below the threshold, also over samples that leave earlier. So the search does
-/// not depend on the earlier thresholds, which were chosen with the same data. The count is at least the loss in the cascade.
-/// Wins, with `count_wins`, are counted only for samples that no earlier exit took.
-fn choose_thresholds(
-    policy: &mut Policy,
-    logits: &PartLogits,
-    samples: &Samples,
-    class_prior: &[f32],
-    target: ExitTarget,
-) -> Result<(), PolicyError> {
-    let exits: Vec<Exit> =
-        logits.exits.iter().map(|(exit, _)| exit).filter(|exit| *exit != Exit::Cloud).collect();
-    let parts = exits.len().max(1) as f64;
-    // Largest loss of one exit: share of the samples that it gets wrong and the cloud right, less its wins if they count. `1e-9` absorbs
-    // rounding.
-    let max_loss = f64::from(target.max_loss_points) / 100.0 / parts + 1e-9;
-    let standard_errors = split(f64::from(target.standard_errors), parts);
-    let cloud = logits.right(Exit::Cloud, samples, class_prior);
-    // Whether an earlier exit took each sample.
-    let mut left = vec![false; samples.len()];
-    for exit in exits {
-        let here = logits.right(exit, samples, class_prior);
-        let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
-        let uncertainty = |sample| Some((policy.of(exit).uncertainty(logits.of(exit, sample))?, sample));
-        let mut sure: Vec<(f32, usize)> = seen.filter_map(uncertainty).collect();
-        sure.sort_by(|a, b| a.0.total_cmp(&b.0));
-
-        let count = samples.len().max(1) as f64;
-        let (mut gained, mut changed, mut threshold) = (0i64, 0u32, 0.0f32);
-        for (index, &(uncertainty, sample)) in sure.iter().enumerate() {
-            let wins = target.count_wins && !left[sample] && here[sample] && !cloud[sample];
-            let gain = i64::from(wins) - i64::from(cloud[sample] && !here[sample]);
-            gained += gain;
-            changed += u32::from(gain != 0);
-            // Each sample loses one, nothing, or wins one: mean and standard error of paired differences.
-            let loss = -gained as f64 / count;
-            let deviation = (f64::from(changed) / count - loss * loss).max(0.0).sqrt();
-            let bound = loss + standard_errors * deviation / count.sqrt();
-            let next = sure.get(index + 1).map_or(1.0, |next| next.0);
-            if bound > max_loss {
-                break;
-            }
-            if next > uncertainty {
-                threshold = if index + 1 == sure.len() { 1.0 } else { f32::midpoint(uncertainty, next) };
-            }
-        }
-        let threshold = threshold.clamp(0.0, 1.0);
-        for (uncertainty, sample) in sure {
-            left[sample] |= uncertainty <= threshold;
-        }
-        policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold)?);
-    }
-    Ok(())
-}
-
-/// Standard errors for each of `parts` tests, so that all tests hold together with the probability of `standard_errors`.
-///
-/// The tail of the normal distribution is `density(z) mills(z)` with a falling Mills ratio, and `density(sqrt(z² + 2 ln k))` is
-/// `density(z) / k`; so the tail beyond that point is at most a `k`-th of the tail beyond `z`. Zero stays zero: the target then holds
-/// for the measured part only.
-fn split(standard_errors: f64, parts: f64) -> f64 {
-    if standard_errors > 0.0 { (standard_errors * standard_errors + 2.0 * parts.ln()).sqrt() } else { 0.0 }
 }

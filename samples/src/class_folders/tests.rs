@@ -192,12 +192,12 @@ fn parts_are_drawn_for_data_without_parts_and_copies_stay_together() {
         write(dir.path(), &format!("car/copy{at:02}.png"), &png(2 * at));
     }
     let data = open(dir.path(), OpenOptions::default()).unwrap();
-    assert_eq!(Part::ALL.map(|part| data.len(part)), [56, 7, 7]);
-    let of_part = Part::ALL.map(|part| fills(&data, part));
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [56, 7, 7]);
+    let of_part = Part::REQUIRED.map(|part| fills(&data, part));
     for (one, other) in [(0, 1), (0, 2), (1, 2)] {
         assert!(of_part[one].iter().all(|fill| !of_part[other].contains(fill)), "{of_part:?}");
     }
-    for part in Part::ALL {
+    for part in Part::REQUIRED {
         let labels: Vec<u16> = (0..data.len(part)).map(|index| data.label(part, index)).collect();
         assert!(labels.contains(&0) && labels.contains(&1));
     }
@@ -216,7 +216,7 @@ fn folders_of_samples_need_no_parts() {
     let dir = directory(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let data = open(dir.path(), OpenOptions::default()).unwrap();
     assert_eq!(data.slots(), 2);
-    assert_eq!(Part::ALL.map(|part| data.len(part)).iter().sum::<usize>(), 13);
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)).iter().sum::<usize>(), 13);
 }
 
 #[test]

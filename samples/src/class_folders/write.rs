@@ -22,8 +22,8 @@ use crate::{DataError, Part, Shape, View, image_codec};
 /// Account of a written data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// Samples of train, validation and test.
-    pub samples: [usize; 3],
+    /// Samples of each part, in the order of [`Part::ALL`].
+    pub samples: [usize; Part::ALL.len()],
     /// Images.
     pub images: usize,
     /// Bytes of the images.

@@ -81,12 +81,28 @@ impl Fashion6Cam {
     /// Simple drawn figures seen by the same cameras, for tests without the files. Reports about `fashion-6cam` must not use them.
     #[must_use]
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
-        let (train, test) = (figures::drawn(1, train + validation), figures::drawn(2, test));
-        Self::new(mnist::single_slot(FASHION_LABELS, train, validation, test))
+        Self::drawn_with_calibration(train, [0, validation], test)
+    }
+
+    /// As [`Self::drawn`], with a calibration part; `counts` are the sizes of calibration and validation.
+    #[must_use]
+    pub fn drawn_with_calibration(train: usize, counts: [usize; 2], test: usize) -> Self {
+        let (train, test) = (figures::drawn(1, train + counts[0] + counts[1]), figures::drawn(2, test));
+        Self::new(mnist::single_slot(FASHION_LABELS, train, counts, test))
     }
 
     fn new(articles: InMemory) -> Self {
         Self { articles, projections: Camera::all().each_ref().map(Projection::new) }
+    }
+
+    /// Part and index in the random stream of a view. Articles of the calibration part were once the last ones of the train part: their views
+    /// are the same ever since.
+    fn key(&self, part: Part, index: usize) -> [u64; 2] {
+        let (part, index) = match part {
+            Part::Calibration => (Part::Train, self.articles.len(Part::Train) + index),
+            Part::Train | Part::Validation | Part::Test => (part, index),
+        };
+        [part as u64, index as u64]
     }
 }
 
@@ -115,7 +131,8 @@ impl DataSet for Fashion6Cam {
         assert_eq!(pixels.len(), SHAPE.bytes(), "a view of {SHAPE} needs a buffer of its size");
         let projection = &self.projections[slot];
         let article = self.articles.view(part, index, 0).expect("the only slot sees every article");
-        let mut random = RandomStream::keyed(&[SEED, part as u64, index as u64, slot as u64]);
+        let [part, index] = self.key(part, index);
+        let mut random = RandomStream::keyed(&[SEED, part, index, slot as u64]);
         if random.below(NOT_IN_VIEW.1) < NOT_IN_VIEW.0 {
             return false;
         }

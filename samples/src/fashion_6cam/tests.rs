@@ -72,9 +72,23 @@ fn parts_do_not_overlap() {
     assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [300, 100, 200]);
     // The validation part begins with the figure after the last one of the train part.
     let all = figures::drawn(1, 400);
-    let all = single_slot(LABELS, all, 0, figures::drawn(2, 200));
+    let all = single_slot(LABELS, all, [0, 0], figures::drawn(2, 200));
     assert_eq!(data.articles.view(Part::Train, 299, 0), all.view(Part::Train, 299, 0));
     assert_eq!(data.articles.view(Part::Validation, 0, 0), all.view(Part::Train, 300, 0));
+}
+
+#[test]
+fn views_of_the_calibration_part_are_those_of_the_end_of_a_longer_train_part() {
+    let (split, whole) = (Fashion6Cam::drawn_with_calibration(20, [10, 5], 5), Fashion6Cam::drawn(30, 5, 5));
+    let view = |data: &Fashion6Cam, part, index| {
+        let mut pixels = vec![0; SHAPE.bytes()];
+        let in_view = [0, 3].map(|slot| data.view_into(part, index, slot, &mut pixels));
+        (data.label(part, index), in_view, pixels)
+    };
+    for index in 0..10 {
+        assert_eq!(view(&split, Part::Calibration, index), view(&whole, Part::Train, 20 + index));
+    }
+    assert_eq!(view(&split, Part::Validation, 0), view(&whole, Part::Validation, 0));
 }
 
 // Hashes of the data set as it was when the first network was trained. They never change: a mismatch means that reported numbers no

@@ -72,7 +72,11 @@ impl LabelledFiles {
     ) -> Result<InMemory, DataError> {
         let parts = self.parts(options)?;
         let classes = self.class_names(&parts)?;
-        let mut stored = [(); 3].map(|()| InMemoryPart::default());
+        let mut stored = Part::ALL.map(|_| InMemoryPart::default());
+        for (part, stored) in Part::ALL.iter().zip(&mut stored) {
+            let of_part = self.samples.iter().zip(&parts).filter(|(_, of)| *of == part);
+            stored.set_groups(&of_part.map(|(sample, _)| sample.group.as_deref()).collect::<Vec<_>>());
+        }
         for (sample, part) in self.samples.iter().zip(parts) {
             let Some(class) = classes.iter().position(|known| *known == sample.class) else {
                 let expected = format!("a class of train ({})", classes.join(", "));
@@ -82,7 +86,9 @@ impl LabelledFiles {
             let view = |slot: usize| Some(sample.views.get(slot)?.as_ref()?.pixels.as_slice());
             stored[part as usize].push(class as u16, shape, (0..slots).map(view));
         }
-        Ok(InMemory::new(classes, slots, shape, stored).with_notes(self.notes))
+        let [train, validation, test, calibration] = stored;
+        let data = InMemory::new(classes, slots, shape, [train, validation, test]);
+        Ok(data.with_calibration(calibration).with_notes(self.notes))
     }
 
     /// Part of each sample. Every part has a sample.
@@ -110,7 +116,7 @@ impl LabelledFiles {
         if options.split.is_some() {
             return Err(Mismatch::new("no split", "one; the data has parts of its own").options(root));
         }
-        if let Some(part) = Part::ALL.into_iter().find(|part| !given.contains(part)) {
+        if let Some(part) = Part::REQUIRED.into_iter().find(|part| !given.contains(part)) {
             return empty(part);
         }
         self.notes.extend(leaks::check(&self.root, &self.samples, &given, options.leaks)?);

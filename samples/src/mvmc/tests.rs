@@ -71,7 +71,7 @@ fn every_view_of_a_numpy_file_is_read() {
     let dir = golden();
     let data = open(dir.path(), CAMERAS).unwrap();
     assert_eq!((data.labels(), data.slots()), (LABELS.map(str::to_owned).to_vec(), 6));
-    assert_eq!(Part::ALL.map(|part| data.len(part)), [7, 1, 3]);
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [7, 1, 3]);
     let mut view = vec![0; SHAPE.bytes()];
     // The last of twelve; the one before it is seen by no camera.
     let samples = (0..7).map(|at| (Part::Train, at, at)).chain([(Part::Validation, 0, 7)]);
@@ -94,7 +94,7 @@ fn every_view_of_a_numpy_file_is_read() {
 fn fewer_cameras_keep_all_samples() {
     let dir = golden();
     let data = open(dir.path(), 1).unwrap();
-    assert_eq!((data.slots(), Part::ALL.map(|part| data.len(part))), (1, [7, 1, 3]));
+    assert_eq!((data.slots(), Part::REQUIRED.map(|part| data.len(part))), (1, [7, 1, 3]));
     let mut view = vec![0; SHAPE.bytes()];
     assert!(!data.view_into(Part::Train, 0, 0, &mut view) && data.view_into(Part::Train, 1, 0, &mut view));
     for cameras in [0, 7] {
@@ -109,7 +109,7 @@ fn samples_that_share_an_image_are_in_one_part() {
     let mut samples: Vec<(u8, [u8; 6])> = (0..20).map(of).collect();
     samples[17].0 = 2;
     let data = open(written(&samples).path(), CAMERAS).unwrap();
-    assert_eq!(Part::ALL.map(|part| data.len(part)), [16, 1, 3]);
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [16, 1, 3]);
     assert_eq!(data.notes(), ["1 samples share an image with an earlier part and are moved to that part"]);
 }
 

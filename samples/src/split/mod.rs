@@ -141,7 +141,7 @@ impl Split {
                 Ok(part_of) => {
                     let mut parts = vec![Part::Train; classes.len()];
                     for (group, part) in groups.iter().zip(part_of) {
-                        group.members.iter().for_each(|&sample| parts[sample] = Part::ALL[part]);
+                        group.members.iter().for_each(|&sample| parts[sample] = Part::REQUIRED[part]);
                     }
                     return Ok(parts);
                 }

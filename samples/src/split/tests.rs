@@ -21,7 +21,7 @@ fn cut(split: Split, classes: &[usize], groups: &[usize]) -> Result<Vec<Part>, M
 }
 
 fn counts(parts: &[Part]) -> [usize; 3] {
-    Part::ALL.map(|part| parts.iter().filter(|found| **found == part).count())
+    Part::REQUIRED.map(|part| parts.iter().filter(|found| **found == part).count())
 }
 
 fn alone(samples: usize) -> Vec<usize> {

@@ -66,7 +66,7 @@ fn a_line_is_a_sample_in_a_directory_and_in_an_archive() {
     for path in [dir.path(), &archive] {
         let data = open(path, OpenOptions::default()).unwrap();
         assert_eq!((data.labels(), data.slots(), data.shape()), (vec!["bus".into(), "car".into()], 1, SHAPE));
-        assert_eq!(Part::ALL.map(|part| data.len(part)), [2, 1, 1]);
+        assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [2, 1, 1]);
         assert_eq!((0..2).map(|at| data.label(Part::Train, at)).collect::<Vec<_>>(), [1, 0]);
         assert_eq!((fill(&data, Part::Train, 1, 0), fill(&data, Part::Test, 0, 0)), (Some(1), Some(3)));
     }
@@ -81,7 +81,7 @@ fn cameras_are_columns_and_files_may_be_raw() {
     let data = open(dir.path(), with_shape()).unwrap();
     assert_eq!(data.slots(), 2);
     let seen = |part| [0, 1].map(|slot| fill(&data, part, 0, slot));
-    assert_eq!(Part::ALL.map(seen), [[Some(7), None], [None, Some(100)], [None, None]]);
+    assert_eq!(Part::REQUIRED.map(seen), [[Some(7), None], [None, Some(100)], [None, None]]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn groups_stay_together_when_parts_are_drawn() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let dir = directory(&format!("file,class,group\n{rows}"), &names);
     let data = open(dir.path(), OpenOptions::default()).unwrap();
-    assert_eq!(Part::ALL.map(|part| data.len(part)), [32, 4, 4]);
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [32, 4, 4]);
     let scenes = Part::ALL
         .map(|part| (0..data.len(part)).map(|at| fill(&data, part, at, 0).unwrap() / 4).collect::<Vec<_>>());
     for (one, other) in [(0, 1), (0, 2), (1, 2)] {
@@ -124,7 +124,7 @@ fn groups_stay_together_when_parts_are_drawn() {
         ..OpenOptions::default()
     };
     let data = open(dir.path(), options).unwrap();
-    assert_eq!(Part::ALL.map(|part| data.len(part)), [20, 12, 8]);
+    assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [20, 12, 8]);
 }
 
 #[test]

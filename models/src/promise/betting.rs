@@ -1,0 +1,73 @@
+//! The test of the net loss: capital of bets against "the loss is above the budget" (Waudby-Smith and Ramdas 2024, "Estimating means of bounded
+//! random variables by betting", section 4).
+//!
+//! Before each unit a bet `b >= 0` is laid on its gain `g = a size - loss`, where `a` is the budget; the capital grows by the factor `1 + b g`.
+//! If the true loss is above the budget, the mean gain is not positive and the capital is a supermartingale that begins at 1: it ever
+//! reaches `1 / delta` with probability at most `delta` (Ville's inequality). So capital of `1 / delta`, at any moment, refutes that the
+//! loss is above the budget, exactly and for any number of units.
+
+/// Loss of a unit of the calibration part: of a sample, or of the samples that share a scene or an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitLoss {
+    /// Sum over its samples of [last exit right] - [given answer right], each in `[-1, 1]`.
+    pub loss: f64,
+    /// Number of its samples.
+    pub size: f64,
+}
+
+/// Bets as multiples of the one that suits the spread of the losses best, and the shares of the first capital that are laid on them. The
+/// spread is a guess from other data; several bets forgive a wrong guess.
+const BETS: [(f64, f64); 3] = [(1.0, 0.6), (0.6, 0.2), (1.7, 0.2)];
+
+/// A test of the net loss of units that are independent of each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Betting {
+    /// Largest loss a sample, in `(0, 1)`.
+    pub budget: f64,
+    /// Probability with which the test may pass though the loss is above the budget, in `(0, 1)`.
+    pub delta: f64,
+    /// Samples of the largest unit that can occur, declared before any unit is seen.
+    pub largest_unit: f64,
+}
+
+impl Betting {
+    /// Whether the units, in this order, show that the loss is within the budget. `spread` is a guess of the variance of
+    /// `loss - budget size` from other data; a wrong one makes the test weaker, never wrong.
+    ///
+    /// # Panics
+    /// When a unit is larger than the declared largest one.
+    pub fn passes(&self, units: impl ExactSizeIterator<Item = UnitLoss>, spread: f64) -> bool {
+        let bets = self.bets(units.len(), spread);
+        let mut capital = BETS.map(|(_, share)| share);
+        for UnitLoss { loss, size } in units {
+            assert!(
+                size <= self.largest_unit,
+                "a unit of {size} samples, at most {} declared",
+                self.largest_unit
+            );
+            let gain = self.budget * size - loss;
+            capital.iter_mut().zip(bets).for_each(|(capital, bet)| *capital *= 1.0 + bet * gain);
+            if capital.iter().sum::<f64>() * self.delta >= 1.0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The bets for `units` units. A constant bet `b` on gains with mean `m` and variance `v` grows by about `b m - b² v / 2` a unit; the
+    /// least `m` that reaches `1 / delta` at the last unit takes `b = sqrt(2 ln(1 / delta) / (units v))`.
+    fn bets(&self, units: usize, spread: f64) -> [f64; BETS.len()] {
+        let suited = (-2.0 * self.delta.ln() / (units.max(1) as f64 * spread.max(f64::MIN_POSITIVE))).sqrt();
+        BETS.map(|(multiple, _)| (multiple * suited).min(self.largest_bet()))
+    }
+
+    /// The bet that loses everything when the largest unit loses all its samples.
+    fn largest_bet(&self) -> f64 {
+        1.0 / (self.largest_unit * (1.0 - self.budget))
+    }
+
+    /// Least number of units of `size` samples with which a test can pass: with fewer, not even no loss passes.
+    pub fn least_units(&self, size: f64) -> u64 {
+        (-self.delta.ln() / (self.largest_bet() * self.budget * size).ln_1p()).ceil() as u64
+    }
+}

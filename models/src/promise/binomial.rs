@@ -1,0 +1,71 @@
+//! The exact test of losses: a binomial count.
+
+/// Probability that a binomial count of `trials` with probability `p` in `(0, 1)` is at most `count`.
+///
+/// Terms are summed from the largest one downwards in logarithms, so that neither many trials nor a small `p` underflows.
+pub fn at_most(count: u64, trials: u64, p: f64) -> f64 {
+    if count >= trials {
+        return 1.0;
+    }
+    let (log_p, log_q) = (p.ln(), (-p).ln_1p());
+    let mut log_term = trials as f64 * log_q;
+    let mut log_terms = vec![log_term];
+    for i in 0..count {
+        log_term += ((trials - i) as f64).ln() - ((i + 1) as f64).ln() + log_p - log_q;
+        log_terms.push(log_term);
+    }
+    let largest = log_terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = log_terms.iter().map(|log_term| (log_term - largest).exp()).sum();
+    (largest + sum.ln()).exp().min(1.0)
+}
+
+/// Largest number of losses among `samples` with which a loss of at most `loss` is shown at risk `delta`; `None` where not even no
+/// loss shows it.
+pub fn most_losses(samples: u64, loss: f64, delta: f64) -> Option<u64> {
+    let passes = |count: u64| at_most(count, samples, loss) <= delta;
+    if samples == 0 || !passes(0) {
+        return None;
+    }
+    // The probability rises with the count: the last count that passes lies in `low..high`.
+    let (mut low, mut high) = (0, samples);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if passes(middle) { low = middle } else { high = middle }
+    }
+    Some(low)
+}
+
+/// Least number of samples with which a loss of at most `loss` can be shown at risk `delta`: with fewer, not even no loss shows it.
+pub fn least_samples(loss: f64, delta: f64) -> u64 {
+    (delta.ln() / (-loss).ln_1p()).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_few_trials_are_those_by_hand() {
+        // 4 trials at 1/4: 81/256 for none, 108/256 for one.
+        assert!((at_most(0, 4, 0.25) - 81.0 / 256.0).abs() < 1e-12);
+        assert!((at_most(1, 4, 0.25) - 189.0 / 256.0).abs() < 1e-12);
+        assert_eq!(at_most(4, 4, 0.25), 1.0);
+    }
+
+    #[test]
+    fn many_trials_neither_underflow_nor_exceed_one() {
+        // 2e6 trials at 0.01: (0.99)^2e6 is far below the least f64.
+        let below = at_most(20_000, 2_000_000, 0.01);
+        assert!((below - 0.5).abs() < 0.01, "{below}");
+        assert!(at_most(1_999_999, 2_000_000, 0.01) <= 1.0);
+    }
+
+    #[test]
+    fn half_a_point_at_95_percent_needs_598_samples_and_allows_16_losses_of_5000() {
+        assert_eq!(least_samples(0.005, 0.05), 598);
+        assert_eq!((most_losses(597, 0.005, 0.05), most_losses(598, 0.005, 0.05)), (None, Some(0)));
+        assert_eq!(most_losses(5000, 0.005, 0.05), Some(16));
+        // The least risk that the count can have at n = 5,000.
+        assert!((at_most(16, 5000, 0.005) - 0.0374).abs() < 5e-4, "{}", at_most(16, 5000, 0.005));
+    }
+}

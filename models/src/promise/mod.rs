@@ -1,0 +1,248 @@
+//! Promises: thresholds whose loss against the last exit is bounded, exactly and for a finite number of samples.
+//!
+//! ```text
+//! validation ──> temperatures, exit scores, path (thresholds, strictest first), spread of the losses
+//! calibration ─> the loss of each step is tested at the full risk, from the first step on; the last one before a failure is taken
+//! ```
+//!
+//! The risk is the mean over samples of [last exit right] - [given answer right], with the same views and the same presence. A promise says
+//! that it is at most `loss` with probability `confidence` over the draw of the calibration part, for data like that part. Each test
+//! of a step is wrong with probability at most `1 - confidence`, and a sequence that is fixed before and ends at the first failure is wrong
+//! no more often than one test (Angelopoulos et al. 2021, "Learn then Test", section 3.2). Nothing here is an approximation.
+
+pub mod betting;
+pub mod binomial;
+pub mod outcomes;
+pub mod path;
+pub mod presence;
+#[cfg(test)]
+mod simulation;
+
+use headwater_inference::policy::{Bound, Promise};
+use thiserror::Error;
+
+use self::betting::{Betting, UnitLoss};
+use self::outcomes::Outcomes;
+use self::path::Step;
+use crate::random::Random;
+
+/// Loss and confidence that are promised. [`Bound::Net`] is tested by betting, [`Bound::Losses`] by the binomial distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// What is bounded.
+    pub bound: Bound,
+    /// Largest loss as a share of the samples, in `(0, 1)`.
+    pub loss: f64,
+    /// Probability, in `(0, 1)`, over the draw of the calibration part.
+    pub confidence: f64,
+}
+
+/// Samples that a promise is made on, under the rules and temperatures of a policy. Nothing was chosen with them.
+#[derive(Clone, Debug)]
+pub struct CalibrationPart {
+    /// Outcomes of all samples, once for each mask of missing devices that was drawn for each sample; a sample counts as the mean over its masks.
+    pub masks: Vec<Outcomes>,
+    /// Which samples belong together.
+    pub units: Units,
+}
+
+/// Parts of the calibration part that are independent of each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// Each sample.
+    Samples,
+    /// Groups of samples that share a scene, an object or a recording: the group of each sample, from 0, and the size of the largest
+    /// group that can occur, declared beforehand.
+    Groups {
+        /// Group of each sample.
+        of: Vec<u32>,
+        /// Samples of the largest group.
+        largest: u32,
+    },
+}
+
+impl Units {
+    /// Number of groups; `None` for independent samples.
+    pub fn groups(&self) -> Option<u32> {
+        match self {
+            Self::Samples => None,
+            Self::Groups { of, .. } => Some(of.iter().max().map_or(0, |last| last + 1)),
+        }
+    }
+}
+
+/// A promise that cannot be tested.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PromiseError {
+    /// Losses of samples that depend on each other are no binomial count.
+    #[error(
+        "`losses` needs independent samples, and those of this data share scenes or objects: ask for `net`"
+    )]
+    GroupedLosses,
+    /// A sample whose loss is a mean over masks is no trial of a binomial count.
+    #[error("`losses` needs one mask of missing devices a sample, found {0}")]
+    SeveralMasks(usize),
+    /// Not even a part without any loss would show it.
+    #[error(
+        "the calibration part has {found} independent {unit}, and no promise can be made on fewer than {least}"
+    )]
+    TooFew {
+        /// Independent units of the part.
+        found: u64,
+        /// Least number with which a part without a loss shows the promise.
+        least: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// A group is larger than was declared.
+    #[error("a group has {found} samples, {declared} were declared as the most")]
+    GroupTooLarge {
+        /// Samples of the group.
+        found: usize,
+        /// Declared largest group.
+        declared: u32,
+    },
+}
+
+impl Target {
+    /// Probability with which a test may pass though the loss is larger.
+    pub fn delta(&self) -> f64 {
+        1.0 - self.confidence
+    }
+
+    /// The promise that a passed test on a part of a data set makes; `missing` is the probability with which each device was missing.
+    pub fn promise(&self, data: &str, part: &CalibrationPart, missing: f64) -> Promise {
+        Promise {
+            bound: self.bound,
+            loss: self.loss,
+            confidence: self.confidence,
+            data: data.to_owned(),
+            samples: part.masks.first().map_or(0, Outcomes::len) as u32,
+            groups: part.units.groups(),
+            missing,
+        }
+    }
+
+    /// The last step of the path up to which every test on the calibration part passes; `None` when the first one fails. `seed` gives the
+    /// order of the units, which must not depend on their content.
+    ///
+    /// # Errors
+    /// [`PromiseError`] when no result could be a promise.
+    pub fn last_step(
+        &self,
+        path: &[Step],
+        part: &CalibrationPart,
+        seed: u64,
+    ) -> Result<Option<usize>, PromiseError> {
+        let members = part.members()?;
+        let units = members.ends.len();
+        self.check(part, units as u64)?;
+        let order = Random::new(seed, &[units as u64]).permutation(units);
+        let passes = |step: &&Step| match self.bound {
+            Bound::Net => {
+                let losses =
+                    order.iter().map(|unit| part.unit_loss(members.of(*unit as usize), &step.thresholds));
+                self.betting(part).passes(losses, self.spread(step, part))
+            }
+            Bound::Losses => {
+                let lost = (0..part.masks[0].len())
+                    .filter(|sample| part.masks[0].outcome(*sample, &step.thresholds).loss() > 0);
+                binomial::at_most(lost.count() as u64, units as u64, self.loss) <= self.delta()
+            }
+        };
+        Ok(path.iter().take_while(passes).count().checked_sub(1))
+    }
+
+    /// About how many independent samples a promise needs for thresholds that lose and win these shares of the samples; `None` where the losses
+    /// leave no room below the target.
+    pub fn samples_needed(&self, lost: f64, won: f64) -> Option<u64> {
+        let (risk, spread) = match self.bound {
+            Bound::Net => (lost - won, lost + won),
+            Bound::Losses => (lost, lost),
+        };
+        let room = self.loss - risk;
+        let for_losses = -2.0 * self.delta().ln() * spread / (room * room);
+        let least = binomial::least_samples(self.loss, self.delta());
+        (room > 0.0).then_some((for_losses.ceil() as u64).max(least))
+    }
+
+    fn check(&self, part: &CalibrationPart, found: u64) -> Result<(), PromiseError> {
+        let (least, unit) = match (&part.units, self.bound) {
+            (Units::Groups { .. }, Bound::Losses) => return Err(PromiseError::GroupedLosses),
+            (Units::Samples, Bound::Losses) if part.masks.len() != 1 => {
+                return Err(PromiseError::SeveralMasks(part.masks.len()));
+            }
+            (Units::Samples, Bound::Losses | Bound::Net) => {
+                (binomial::least_samples(self.loss, self.delta()), "samples")
+            }
+            (Units::Groups { of, .. }, Bound::Net) => {
+                (self.betting(part).least_units(of.len() as f64 / found.max(1) as f64), "groups")
+            }
+        };
+        if found < least { Err(PromiseError::TooFew { found, least, unit }) } else { Ok(()) }
+    }
+
+    fn betting(&self, part: &CalibrationPart) -> Betting {
+        let largest = match part.units {
+            Units::Samples => 1,
+            Units::Groups { largest, .. } => largest,
+        };
+        Betting { budget: self.loss, delta: self.delta(), largest_unit: f64::from(largest) }
+    }
+
+    /// Variance of the gain of a unit as guessed from the validation part: as if all samples of a group were lost or won together.
+    fn spread(&self, step: &Step, part: &CalibrationPart) -> f64 {
+        let mean_size = match &part.units {
+            Units::Samples => 1.0,
+            Units::Groups { of, largest } => {
+                let groups = part.units.groups().unwrap_or_default().max(1);
+                (of.len() as f64 / f64::from(groups)).min(f64::from(*largest))
+            }
+        };
+        (step.lost + step.won).max(self.loss / 2.0) * mean_size * mean_size
+    }
+}
+
+/// Samples of each unit.
+struct Members {
+    /// Samples, those of a unit side by side.
+    samples: Vec<u32>,
+    /// End of each unit in `samples`.
+    ends: Vec<usize>,
+}
+
+impl Members {
+    fn of(&self, unit: usize) -> &[u32] {
+        let start = unit.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.samples[start..self.ends[unit]]
+    }
+}
+
+impl CalibrationPart {
+    fn members(&self) -> Result<Members, PromiseError> {
+        let samples = self.masks.first().map_or(0, Outcomes::len);
+        let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };
+        if let Units::Groups { of, largest } = &self.units {
+            members.samples.sort_by_key(|sample| of[*sample as usize]);
+            let is_end = |end: &usize| {
+                let group = |index: usize| members.samples.get(index).map(|sample| of[*sample as usize]);
+                group(end - 1) != group(*end)
+            };
+            members.ends = (1..=samples).filter(is_end).collect();
+            let sizes = (0..members.ends.len()).map(|unit| members.of(unit).len());
+            if let Some(found) = sizes.max().filter(|size| *size > *largest as usize) {
+                return Err(PromiseError::GroupTooLarge { found, declared: *largest });
+            }
+        }
+        Ok(members)
+    }
+
+    /// Loss of a unit, each sample as the mean over its masks.
+    fn unit_loss(&self, unit: &[u32], thresholds: &[f32]) -> UnitLoss {
+        let of_mask = |outcomes: &Outcomes| -> i64 {
+            unit.iter().map(|sample| i64::from(outcomes.outcome(*sample as usize, thresholds).loss())).sum()
+        };
+        let sum: i64 = self.masks.iter().map(of_mask).sum();
+        UnitLoss { loss: sum as f64 / self.masks.len().max(1) as f64, size: unit.len() as f64 }
+    }
+}

@@ -1,0 +1,130 @@
+//! What each exit makes of each sample of a part: how uncertain it is, and whether it is right.
+
+use headwater_inference::exit::argmax;
+use headwater_inference::policy::Policy;
+use headwater_protocol::Exit;
+
+use crate::data::Samples;
+use crate::evaluation::PartLogits;
+
+/// One exit before the last one.
+#[derive(Clone, Debug, PartialEq)]
+struct EarlyExit {
+    /// Uncertainty of each sample; infinite where it cannot be computed, so that the sample never leaves here.
+    uncertainty: Vec<f32>,
+    right: Vec<bool>,
+}
+
+/// Outcomes of the samples of a part at every exit, under the rules and temperatures of a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcomes {
+    /// Exits before the last one, shallowest first.
+    pub exits: Vec<Exit>,
+    early: Vec<EarlyExit>,
+    last_right: Vec<bool>,
+}
+
+/// Largest uncertainty at which a sample leaves, for each exit before the last one, shallowest first.
+pub type Thresholds = Vec<f32>;
+
+impl Outcomes {
+    /// The outcomes of a part.
+    ///
+    /// # Panics
+    /// When `logits` belong to another part, or to a network without an exit.
+    pub fn of(logits: &PartLogits, samples: &Samples, policy: &Policy) -> Self {
+        let mut exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+        let last = exits.pop().expect("a network has a last exit");
+        let right = |exit| -> Vec<bool> {
+            let rows = samples.labels.iter().enumerate();
+            rows.map(|(sample, label)| argmax(logits.of(exit, sample)) == *label).collect()
+        };
+        let is_seen = |sample: &usize| !samples.seen[*sample].is_empty();
+        let early = exits.iter().map(|&exit| {
+            let uncertainty = |sample: usize| {
+                let found = policy.of(exit).uncertainty(logits.of(exit, sample));
+                found.filter(|_| is_seen(&sample)).unwrap_or(f32::INFINITY)
+            };
+            EarlyExit { uncertainty: (0..samples.len()).map(uncertainty).collect(), right: right(exit) }
+        });
+        Self { early: early.collect(), last_right: right(last), exits }
+    }
+
+    /// Made-up outcomes of one or two exits that are right or wrong alike: for each sample the uncertainty at each exit, and the loss of
+    /// leaving early.
+    #[cfg(test)]
+    pub(super) fn made_up(exits: &[Exit], samples: impl Iterator<Item = ([f32; 2], i8)>) -> Self {
+        let (uncertainties, losses): (Vec<[f32; 2]>, Vec<i8>) = samples.unzip();
+        let early = (0..exits.len()).map(|exit| EarlyExit {
+            uncertainty: uncertainties.iter().map(|of| of[exit]).collect(),
+            right: losses.iter().map(|loss| *loss <= 0).collect(),
+        });
+        let last_right = losses.iter().map(|loss| *loss >= 0).collect();
+        Self { exits: exits.to_vec(), early: early.collect(), last_right }
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.last_right.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.last_right.is_empty()
+    }
+}
+
+/// The way of one sample: the exit at which it leaves, and whether the answer there and that of the last exit are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Exits that the sample passed, 0 when it leaves at the first one.
+    pub passed: usize,
+    /// Whether the answer is right.
+    pub is_right: bool,
+    /// Whether the last exit is right.
+    pub is_last_right: bool,
+}
+
+impl Outcomes {
+    /// The way of a sample under thresholds, one for each exit before the last one.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    pub fn outcome(&self, sample: usize, thresholds: &[f32]) -> Outcome {
+        let mut early = self.early.iter().zip(thresholds);
+        let is_last_right = self.last_right[sample];
+        let passed = early.position(|(exit, threshold)| exit.uncertainty[sample] <= *threshold);
+        let is_right = passed.map_or(is_last_right, |exit| self.early[exit].right[sample]);
+        Outcome { passed: passed.unwrap_or(self.early.len()), is_right, is_last_right }
+    }
+
+    /// Shares of samples with the last exit right and the given answer wrong, and the other way round, under the thresholds of a policy.
+    pub fn losses_and_wins(&self, policy: &Policy) -> (f64, f64) {
+        let threshold = |exit: &Exit| policy.of(*exit).threshold.at(u32::MAX).get();
+        let thresholds: Thresholds = self.exits.iter().map(threshold).collect();
+        let losses = (0..self.len()).map(|sample| self.outcome(sample, &thresholds).loss());
+        let (lost, won) =
+            losses.fold((0, 0), |(lost, won), loss| (lost + u64::from(loss > 0), won + u64::from(loss < 0)));
+        let share = |count: u64| count as f64 / self.len().max(1) as f64;
+        (share(lost), share(won))
+    }
+
+    /// Quantiles of the uncertainty at an exit, `levels` of them, ascending: thresholds at which equal shares of the samples are sure.
+    pub(super) fn quantiles(&self, exit: usize, levels: usize) -> Vec<f32> {
+        let mut sorted = self.early[exit].uncertainty.clone();
+        sorted.retain(|uncertainty| uncertainty.is_finite());
+        sorted.sort_by(f32::total_cmp);
+        let at = |level: usize| sorted[(level * sorted.len()).div_ceil(levels) - 1];
+        let mut quantiles: Vec<f32> =
+            if sorted.is_empty() { Vec::new() } else { (1..=levels).map(at).collect() };
+        quantiles.dedup();
+        quantiles
+    }
+}
+
+impl Outcome {
+    /// [last exit right] - [given answer right].
+    pub fn loss(self) -> i8 {
+        i8::from(self.is_last_right) - i8::from(self.is_right)
+    }
+}

@@ -1,0 +1,174 @@
+//! Draws of a calibration part whose risk is known: how often a promise is made for a risk at the budget.
+
+use headwater_protocol::Exit;
+
+use super::*;
+
+const DRAWS: u64 = 20_000;
+/// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
+const MOST_VIOLATIONS: u64 = 1_096;
+
+/// A world whose last step of the path has a risk of exactly the budget.
+#[derive(Clone, Copy, Debug)]
+struct World {
+    bound: Bound,
+    /// Independent units of a calibration part.
+    units: usize,
+    /// Samples of a unit, which are lost or won together.
+    unit_samples: usize,
+    exits: usize,
+    /// Losses and wins for each sample that a net loss takes from the samples that leave.
+    wins: f64,
+}
+
+const TARGET: Target = Target { bound: Bound::Net, loss: 0.005, confidence: 0.95 };
+
+impl World {
+    /// Thresholds of the steps: a quarter, a half and 0.8 of what is sure.
+    fn path(self) -> Vec<Step> {
+        let step = |threshold: f64| {
+            let leaving = self.leaving(threshold);
+            let (lost, won) = self.shares();
+            let thresholds = vec![threshold as f32; self.exits];
+            Step { thresholds, saved: leaving, lost: lost * leaving, won: won * leaving }
+        };
+        [0.25, 0.5, 0.8].map(step).into()
+    }
+
+    /// Share of samples that leave early, where uncertainties are uniform and independent.
+    fn leaving(self, threshold: f64) -> f64 {
+        1.0 - (1.0 - threshold).powi(self.exits as i32)
+    }
+
+    /// Shares of lost and won samples among those that leave: their difference makes the risk of the last step the budget.
+    fn shares(self) -> (f64, f64) {
+        let net = TARGET.loss / self.leaving(0.8);
+        (net * (1.0 + self.wins), net * self.wins)
+    }
+
+    fn draw(self, random: &mut Random) -> CalibrationPart {
+        let (lost, won) = self.shares();
+        let exits = &[Exit::Local, Exit::Edge][..self.exits];
+        let unit = |random: &mut Random| {
+            let drawn = random.next() as f64 / 2f64.powi(64);
+            let loss = i8::from(drawn < lost) - i8::from(drawn >= lost && drawn < lost + won);
+            ([random.unit(), random.unit()], loss)
+        };
+        let units = (0..self.units)
+            .map(|_| unit(random))
+            .flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
+        let masks = vec![Outcomes::made_up(exits, units)];
+        let groups = (0..self.units as u32).flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
+        let units = match self.unit_samples {
+            1 => Units::Samples,
+            largest => Units::Groups { of: groups.collect(), largest: largest as u32 },
+        };
+        CalibrationPart { masks, units }
+    }
+
+    /// Draws in which `makes_promise` promises the last step, whose risk is the budget.
+    fn violations(
+        self,
+        makes_promise: impl Fn(&[Step], &CalibrationPart, u64) -> Option<usize> + Sync,
+    ) -> u64 {
+        let path = self.path();
+        let count = |worker: u64| {
+            (worker..DRAWS).step_by(2).filter(|draw| {
+                let part = self.draw(&mut Random::new(20_261_123, &[*draw, self.units as u64]));
+                makes_promise(&path, &part, *draw) == Some(path.len() - 1)
+            })
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| count(1).count() as u64);
+            count(0).count() as u64 + other.join().expect("a worker counts")
+        })
+    }
+
+    fn promises(self) -> u64 {
+        let target = Target { bound: self.bound, ..TARGET };
+        self.violations(|path, part, seed| {
+            target.last_step(path, part, seed).expect("the part is large enough")
+        })
+    }
+}
+
+/// Worlds of one and two exits, with and without wins.
+fn worlds(bound: Bound, unit_samples: usize) -> Vec<World> {
+    let sizes = [598, 1_000, 5_000];
+    let wins: &[f64] = if bound == Bound::Net { &[0.0, 2.0] } else { &[0.0] };
+    let worlds = sizes.into_iter().flat_map(|units| {
+        [1, 2].into_iter().flat_map(move |exits| {
+            wins.iter().map(move |&wins| World { bound, units, unit_samples, exits, wins })
+        })
+    });
+    worlds.collect()
+}
+
+#[test]
+fn promises_of_the_net_loss_are_broken_no_more_often_than_they_say() {
+    for world in worlds(Bound::Net, 1) {
+        let violations = world.promises();
+        assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}
+
+#[test]
+fn promises_over_groups_of_four_are_broken_no_more_often_than_they_say() {
+    for world in worlds(Bound::Net, 4) {
+        let violations = world.promises();
+        assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}
+
+#[test]
+fn promises_of_the_losses_are_broken_as_often_as_the_binomial_distribution_says() {
+    for world in worlds(Bound::Losses, 1) {
+        let units = world.units as u64;
+        let most = binomial::most_losses(units, TARGET.loss, TARGET.delta()).expect("enough samples");
+        let exact = binomial::at_most(most, units, TARGET.loss);
+        let deviation = (DRAWS as f64 * exact * (1.0 - exact)).sqrt();
+        let violations = world.promises();
+        let surplus = violations as f64 - DRAWS as f64 * exact;
+        assert!(surplus.abs() <= 3.0 * deviation, "{world:?}: {violations} of {DRAWS}, exactly {exact}");
+        assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}
+
+#[test]
+fn promises_are_made_where_the_risk_leaves_room() {
+    // Twice the risk of the last step: half of the budget is left.
+    let target = Target { loss: 2.0 * TARGET.loss, ..TARGET };
+    // With wins the losses spread five times as far, and the room is 2.2 standard errors of their mean.
+    let cases = [
+        (Bound::Net, 1, 0.0, 0.9),
+        (Bound::Net, 2, 0.0, 0.9),
+        (Bound::Net, 1, 2.0, 0.4),
+        (Bound::Losses, 2, 0.0, 0.9),
+    ];
+    for (bound, exits, wins, least) in cases {
+        let world = World { bound, units: 5_000, unit_samples: 1, exits, wins };
+        let target = Target { bound, ..target };
+        let made =
+            world.violations(|path, part, seed| target.last_step(path, part, seed).expect("large enough"));
+        assert!(made as f64 >= least * DRAWS as f64, "{world:?}: {made} of {DRAWS}");
+    }
+}
+
+/// The bound that promises were made with before: measured losses and 1.64 standard errors.
+fn normal_approximation(path: &[Step], part: &CalibrationPart) -> Option<usize> {
+    let samples = part.masks[0].len();
+    let passes = |step: &&Step| {
+        let lost = (0..samples).filter(|sample| part.masks[0].outcome(*sample, &step.thresholds).loss() > 0);
+        let lost = lost.count() as f64 / samples as f64;
+        lost + 1.64 * (lost * (1.0 - lost) / samples as f64).sqrt() <= TARGET.loss
+    };
+    path.iter().take_while(passes).count().checked_sub(1)
+}
+
+#[test]
+fn the_normal_approximation_breaks_its_promise_too_often() {
+    for world in worlds(Bound::Losses, 1) {
+        let violations = world.violations(|path, part, _| normal_approximation(path, part));
+        assert!(violations > MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}

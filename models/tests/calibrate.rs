@@ -1,0 +1,108 @@
+//! `headwater-train calibrate` as a command: promises of the shipped network on drawn figures, and refusals.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::{Bound, PolicyChanges};
+use serde_json::Value;
+
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/shipped/fashion-6cam.hwb");
+
+fn calibrate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", "."])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = calibrate(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn is_refused(arguments: &[&str], part: &str) {
+    let output = calibrate(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(part), "{said}");
+}
+
+#[test]
+fn a_promise_is_made_and_written_and_ends_with_other_thresholds() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("calibrated.hwb");
+    let out = out.to_str().unwrap();
+    let found = json(&["--promise", "losses", "--loss", "2", "--out", out]);
+    assert_eq!(found["promise"]["bound"], "losses");
+    assert_eq!((&found["promise"]["loss"], &found["promise"]["confidence"]), (&0.02.into(), &0.95.into()));
+    assert_eq!((&found["promise"]["samples"], &found["promise"]["data"]), (&1000.into(), &"drawn".into()));
+    assert!(found["parts"]["calibration"]["lost"].as_f64().unwrap() <= 0.02, "{found}");
+
+    let (before, after) = (Bundle::open(Path::new(SHIPPED)).unwrap(), Bundle::open(Path::new(out)).unwrap());
+    assert_eq!(before.network_id(), after.network_id(), "the network stays");
+    let promise = after.policy().promise.clone().expect("a promise");
+    assert_eq!(promise.bound, Bound::Losses);
+    assert!(promise.to_string().contains("at most 2 % of answers"), "{promise}");
+
+    // A wait leaves the promise, a threshold ends it.
+    let policy =
+        |text: &str| PolicyChanges::parse(text).unwrap().apply_to(&after.calibrated_policy()).unwrap().0;
+    assert_eq!(policy("window_ms = 20\n").promise, Some(promise));
+    assert_eq!(policy("[local]\nthreshold = 0.9\n").promise, None);
+}
+
+#[test]
+fn equal_arguments_give_equal_promises_and_missing_devices_are_stated() {
+    let all = json(&["--loss", "2"]);
+    assert_eq!(all, json(&["--loss", "2"]));
+    assert_eq!(all["promise"]["missing"], 0.0);
+    let missing = json(&["--loss", "2", "--missing", "0.2"]);
+    assert_eq!(missing["promise"]["missing"], 0.2);
+    assert_ne!(missing["parts"]["calibration"], all["parts"]["calibration"]);
+}
+
+#[test]
+fn a_network_that_has_learnt_the_calibration_part_is_refused() {
+    let data = std::env::var_os("HEADWATER_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        std::path::PathBuf::from,
+    );
+    let folder = data.join("fashion-mnist");
+    if !folder.is_dir() {
+        println!(
+            "left out: no fashion-mnist found; set HEADWATER_DATA to the folder that holds `fashion-mnist`"
+        );
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["calibrate", SHIPPED, "--data", "fashion-6cam", "--data-dir"])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("expected a network that was trained with these 5000 calibration samples kept apart"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_cannot_be_promised_is_refused_with_what_is_needed() {
+    // ln 0.05 / ln 0.999 is 2994.2.
+    is_refused(
+        &["--loss", "0.1"],
+        "has 1000 independent samples, and no promise can be made on fewer than 2995",
+    );
+    is_refused(&["--loss", "0"], "--loss: expected points above 0 and below 100, found 0");
+    is_refused(&["--confidence", "1"], "--confidence: expected 0.5 to below 1, found 1");
+    is_refused(&["--missing", "1"], "--missing: expected 0 to below 1, found 1");
+    is_refused(&["--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");
+    is_refused(&["--largest-group", "4"], "expected data whose samples form groups");
+    // Two promises at 97.5 % each need more samples than one at 95 %.
+    is_refused(&["--loss", "0.35", "--simultaneous", "2"], "no promise can be made on fewer than 1053");
+}
