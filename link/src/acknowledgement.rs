@@ -54,7 +54,7 @@ impl Acknowledgement {
         Self { answer: Box::pin(answer), known: Delivery::Pending }
     }
 
-    /// What is known now, without waiting.
+    /// Returns the outcome that is known now, without waiting.
     pub fn poll(&mut self) -> Delivery {
         if self.known == Delivery::Pending {
             let mut context = Context::from_waker(Waker::noop());

@@ -109,7 +109,7 @@ pub struct Distillation {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitTarget {
-    /// What is bounded.
+    /// Measure that is bounded.
     pub promise: Bound,
     /// Largest loss of all exits together against the last exit, in points.
     pub loss_points: f64,

@@ -20,7 +20,7 @@ pub enum Bound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
-    /// What is bounded.
+    /// Measure that is bounded.
     pub bound: Bound,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,

@@ -29,7 +29,7 @@ pub(crate) struct Calibrate {
     bundle: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
-    /// What is bounded: `net`, the accuracy lost against the last exit; `losses`, the stricter one, answers that are wrong where the last exit is
+    /// Measure to bound: `net`, the accuracy lost against the last exit; `losses`, the stricter one, answers that are wrong where the last exit is
     /// right, whatever an earlier exit wins.
     #[arg(long, value_enum, default_value = "net")]
     promise: BoundName,

@@ -29,7 +29,7 @@ use crate::random::Random;
 /// Loss and confidence that are promised. [`Bound::Net`] is tested by betting, [`Bound::Losses`] by the binomial distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// What is bounded.
+    /// Measure that is bounded.
     pub bound: Bound,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,
@@ -91,7 +91,7 @@ pub enum PromiseError {
         found: u64,
         /// Least number with which a part without a loss shows the promise.
         least: u64,
-        /// What is counted.
+        /// Name of the units in the message: samples or groups.
         unit: &'static str,
     },
     /// A group is larger than was declared.

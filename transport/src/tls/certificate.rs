@@ -65,7 +65,7 @@ impl Certificate {
     /// Parses a certificate in DER.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A sentence that names the fault.
     pub fn parse(der: &[u8]) -> Result<Self, String> {
         let certificate =
             x509_cert::Certificate::from_der(der).map_err(|error| format!("certificate: {error}"))?;
