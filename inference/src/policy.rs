@@ -98,6 +98,17 @@ pub enum ExitRule {
     Margin,
 }
 
+impl ExitRule {
+    /// Name in policies and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Entropy => "entropy",
+            Self::MaxProbability => "max_probability",
+            Self::Margin => "margin",
+        }
+    }
+}
+
 /// One threshold, or one by number of present slots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "RawThreshold")]

@@ -129,8 +129,8 @@ impl PartLogits {
         }
         logits.exits = output.exits.map(|_, logits| {
             let mut logits = values(logits);
-            let rows = logits.chunks_exact_mut(classes).zip(&batch.present);
-            rows.filter(|(_, present)| **present == 0).for_each(|(row, _)| row.fill(0.0));
+            let rows = logits.chunks_exact_mut(classes).zip(&batch.seen);
+            rows.filter(|(_, seen)| seen.is_empty()).for_each(|(row, _)| row.fill(0.0));
             logits
         });
         logits

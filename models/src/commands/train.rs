@@ -120,7 +120,7 @@ pub(crate) fn export(
 }
 
 /// Commit of the working folder, marked when the folder has changes; `None` without git.
-fn commit() -> Option<String> {
+pub(crate) fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

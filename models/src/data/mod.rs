@@ -9,6 +9,7 @@ pub use batch::{Batch, SlotViews};
 pub use parts::{Parts, load};
 
 use headwater_protocol::{Slot, SlotSet};
+use serde::{Deserialize, Serialize};
 
 /// All samples of one part, pixels as `u8`.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,20 @@ pub struct Samples {
     pub seen: Vec<SlotSet>,
     /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
     pub pixels: Vec<u8>,
+    /// What the network gets from a slot that does not see a sample.
+    pub absent: AbsentView,
+}
+
+/// What a network gets from a slot that does not see a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbsentView {
+    /// Nothing: the slot is absent, for aggregations and for the presence mask.
+    #[default]
+    Absent,
+    /// A black image, as in DDNN's code: the slot takes part in every aggregation, and has no label of its own in the loss. For baselines: no
+    /// tier serves so.
+    Black,
 }
 
 impl Samples {

@@ -8,7 +8,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::Fashion6Cam;
 use headwater_samples::{DataError, DataSet, Part};
 
-use super::{Samples, class_shares};
+use super::{AbsentView, Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
@@ -75,6 +75,7 @@ impl Parts {
             groups: (0..count).filter_map(|index| self.data.group(part, index)).collect(),
             seen: vec![SlotSet::EMPTY; count],
             pixels: vec![0; count * slots * view_len],
+            absent: AbsentView::Absent,
         };
         let share = count.div_ceil(threads.max(1)).max(1);
         let chunks = samples.seen.chunks_mut(share).zip(samples.pixels.chunks_mut(share * slots * view_len));

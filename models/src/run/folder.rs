@@ -13,9 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{Experiment, RunInfo};
+use crate::number_file::write_whole;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::{EpochRecord, write_whole};
+use crate::training::EpochRecord;
 
 /// A run folder.
 #[derive(Clone, Debug)]

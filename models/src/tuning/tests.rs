@@ -5,6 +5,7 @@ use headwater_inference::policy::Bound;
 use headwater_protocol::SlotSet;
 
 use super::*;
+use crate::data::AbsentView;
 use crate::report::PartReport;
 
 /// Logits of two exits over two classes. Each sample has the margin at `local`, and whether `local` and `cloud` are right.
@@ -35,6 +36,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
         groups: Vec::new(),
         seen: vec![SlotSet::first(1); count],
         pixels: vec![0; count],
+        absent: AbsentView::Absent,
     };
     (logits, samples)
 }

@@ -43,6 +43,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
             or without that level; a directory or .tar.gz",
     licence: "yours",
     parts: PartsOrigin::Files,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, options| Ok(Box::new(open(dir, options)?)),
 };
 
