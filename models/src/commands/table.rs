@@ -34,7 +34,7 @@ pub(crate) struct Table {
     #[arg(value_name = "EXPERIMENT")]
     experiment: PathBuf,
     /// Folder of all data sets: the experiment names a folder or file below it.
-    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", default_value = "")]
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", default_value = ".")]
     data_root: PathBuf,
     /// Folder of the runs: spec, recipe, checkpoints and logits of each. Runs that are there are not trained again; one that was killed resumes from
     /// its newest checkpoint. `runs/tables/NAME` when left out.

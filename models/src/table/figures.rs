@@ -9,6 +9,7 @@ use super::metrics::{self, Hits};
 use super::plan::{Plan, Row, Run};
 use super::run::RunLogits;
 use crate::by_exit::ByExit;
+use crate::data::AbsentView;
 use crate::export::manifest;
 use crate::logits_file::PartFile;
 use crate::promise::Target;
@@ -180,7 +181,12 @@ fn mean_macs(row: &Row, account: &PartAccount) -> f64 {
         exits.iter().filter(|(other, _)| *other >= exit).map(|(_, samples)| *samples as u64).sum()
     };
     let seen = reached(Exit::Device) - account.no_view as u64;
-    let total = device.macs * account.views as u64
+    // A device without a view computes on a black image too.
+    let views = match row.absent {
+        AbsentView::Absent => account.views as u64,
+        AbsentView::Black => seen * row.spec.network.slots() as u64,
+    };
+    let total = device.macs * views
         + local.macs * seen
         + at_edges * reached(Exit::Edge)
         + cloud.macs * reached(Exit::Cloud);

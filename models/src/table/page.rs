@@ -26,8 +26,8 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     mean: f64,
-    /// Over runs, with `n - 1`; 0 for one run.
-    deviation: f64,
+    /// Over runs, with `n - 1`; `None` for one run.
+    deviation: Option<f64>,
 }
 
 impl Spread {
@@ -37,12 +37,18 @@ impl Spread {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (n > 0.0).then(|| Self { mean, deviation: (squares / (n - 1.0).max(1.0)).sqrt() })
+        let deviation = (n > 1.0).then(|| (squares / (n - 1.0)).sqrt());
+        (n > 0.0).then_some(Self { mean, deviation })
     }
 
     /// `97.4 ± 0.4`, of shares as percent.
     fn percent(self) -> String {
-        format!("{:.1} ± {:.1}", 100.0 * self.mean, 100.0 * self.deviation)
+        format!("{:.1}{}", 100.0 * self.mean, self.deviation())
+    }
+
+    /// ` ± 0.4`, of a share; empty for one run.
+    fn deviation(self) -> String {
+        self.deviation.map_or_else(String::new, |deviation| format!(" ± {:.1}", 100.0 * deviation))
     }
 }
 
@@ -175,9 +181,8 @@ impl Page<'_> {
             let count = |is: fn(&f64) -> bool| differences.iter().filter(|of| is(of)).count().to_string();
             let name = self.plan.rows[row].name.clone();
             let spread = Spread::of(differences.iter().copied());
-            let signed = spread.map_or_else(String::new, |of| {
-                format!("{:+.1} ± {:.1}", 100.0 * of.mean, 100.0 * of.deviation)
-            });
+            let signed =
+                spread.map_or_else(String::new, |of| format!("{:+.1}{}", 100.0 * of.mean, of.deviation()));
             vec![name, signed, count(|of| *of > 0.0), count(|of| *of == 0.0), count(|of| *of < 0.0)]
         });
         let about = format!(
@@ -336,7 +341,7 @@ mod tests {
     #[test]
     fn the_spread_is_over_runs_and_the_interval_is_wilsons() {
         assert_eq!(Spread::of([0.9, 1.0]).unwrap().percent(), "95.0 ± 7.1");
-        assert_eq!(Spread::of([0.5]).unwrap().percent(), "50.0 ± 0.0");
+        assert_eq!(Spread::of([0.5]).unwrap().percent(), "50.0");
         assert_eq!(Spread::of([]), None);
         // Wilson 1927: 8 of 10 at 95 % gives 0.490 to 0.943.
         assert_eq!(wilson(0.8, 10), "49.0 to 94.3");
