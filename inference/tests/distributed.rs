@@ -3,6 +3,7 @@
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
+use headwater_inference::exit::ExitInput;
 use headwater_inference::leader::{
     Action, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
@@ -110,7 +111,7 @@ impl Tiers {
             return self.sent.push(Sent::Input(slot, output.features));
         }
         if self.configuration.has(Exit::Device) {
-            let assessment = self.policy.device.assess(&output.scores, 1);
+            let assessment = self.policy.device.assess(ExitInput::of_device(&output.scores));
             if assessment.leaves {
                 let (class, confidence) = (assessment.class, assessment.confidence);
                 let decision = DeviceDecision { class, confidence, policy: PolicyId([9; 8]) };
