@@ -46,7 +46,7 @@ impl PartAccount {
         let mut account = Self { exits: counts, ..Self::default() };
         for (sample, (seen, label)) in samples.seen.iter().zip(&samples.labels).enumerate() {
             let present = seen.len();
-            let answer = cascade.answer(present as u32, |exit| logits.of(exit, sample));
+            let answer = cascade.answer(present as u32, |exit| logits.input(exit, sample, *seen));
             let count = account.exits.slot(answer.exit).get_or_insert_default();
             count.samples += 1;
             count.right += usize::from(answer.assessment.class == *label);
