@@ -7,6 +7,7 @@
 //! ```
 
 mod changes;
+mod learned;
 mod live;
 mod promise;
 mod values;
@@ -18,9 +19,10 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 pub use changes::{PolicyChanges, PolicyFileError};
+pub use learned::{LearnedWeights, Weight};
 pub use live::{LivePolicy, Reread};
 pub use promise::{Bound, Promise};
-pub use values::PolicyDifference;
+pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
 /// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
@@ -74,6 +76,9 @@ pub struct ExitPolicy {
     pub temperature: Temperature,
     /// A sample leaves when its uncertainty is at or below the threshold.
     pub threshold: Threshold,
+    /// Weights of the rule `learned`; other rules do not read them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<LearnedWeights>,
 }
 
 impl Default for ExitPolicy {
@@ -82,11 +87,13 @@ impl Default for ExitPolicy {
             rule: ExitRule::Entropy,
             temperature: Temperature::ONE,
             threshold: Threshold::One(ExitThreshold(0.5)),
+            weights: None,
         }
     }
 }
 
-/// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution.
+/// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution; `learned` reaches
+/// neither 0 nor 1 but by rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitRule {
@@ -96,6 +103,8 @@ pub enum ExitRule {
     MaxProbability,
     /// One minus the difference of the two largest probabilities.
     Margin,
+    /// Probability that the answer is wrong and that of the last exit right, by [`LearnedWeights`].
+    Learned,
 }
 
 impl ExitRule {
@@ -105,6 +114,7 @@ impl ExitRule {
             Self::Entropy => "entropy",
             Self::MaxProbability => "max_probability",
             Self::Margin => "margin",
+            Self::Learned => "learned",
         }
     }
 }
@@ -259,7 +269,7 @@ impl Policy {
         }
     }
 
-    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds.
+    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds, weights for a learned rule.
     ///
     /// # Errors
     /// The first broken rule, with its key and value.
@@ -276,6 +286,9 @@ impl Policy {
         for exit in Exit::ALL {
             if matches!(&self.of(exit).threshold, Threshold::ByPresent(list) if list.is_empty()) {
                 return Err(PolicyError::NoThreshold);
+            }
+            if self.of(exit).rule == ExitRule::Learned && self.of(exit).weights.is_none() {
+                return Err(PolicyError::NoWeights(exit));
             }
         }
         Ok(())
@@ -319,6 +332,14 @@ pub enum PolicyError {
     /// An empty list of thresholds.
     #[error("exit threshold: expected one number or a list by number of present slots, found an empty list")]
     NoThreshold,
+    /// A weight that is NaN or infinite.
+    #[error("weight: expected a finite number, found {0}")]
+    Weight(f32),
+    /// The rule `learned` at an exit without weights.
+    #[error(
+        "{exit}.rule: expected weights beside the rule \"learned\", found none: state {exit}.weights, or choose another rule", exit = .0.name()
+    )]
+    NoWeights(Exit),
 }
 
 #[cfg(test)]
@@ -349,6 +370,16 @@ mod tests {
         assert_eq!(policy.check(), Ok(()));
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+    }
+
+    #[test]
+    fn a_learned_rule_without_weights_is_refused_with_its_exit() {
+        let mut policy = Policy::default();
+        policy.edge.rule = ExitRule::Learned;
+        let error = policy.check().unwrap_err();
+        assert_eq!(error, PolicyError::NoWeights(Exit::Edge));
+        let expected = "edge.rule: expected weights beside the rule \"learned\", found none: state edge.weights, or choose another rule";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

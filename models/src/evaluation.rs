@@ -2,11 +2,11 @@
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
-use headwater_inference::exit::{Assessment, argmax};
+use headwater_inference::exit::{Assessment, ExitInput, argmax};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::sections::SectionError;
 use headwater_inference::whole::Whole;
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
@@ -95,6 +95,17 @@ impl PartLogits {
     /// When there is no such exit or sample.
     pub fn of(&self, exit: Exit, sample: usize) -> &[f32] {
         &self.exits[exit][sample * self.classes..][..self.classes]
+    }
+
+    /// The input of an exit for one sample that the slots `seen` see.
+    ///
+    /// # Panics
+    /// When there is no such exit, sample or slot.
+    pub fn input(&self, exit: Exit, sample: usize, seen: SlotSet) -> ExitInput<'_> {
+        // Devices without a section have no scores.
+        let scores = seen.iter().filter_map(|slot| self.devices.get(slot.index()));
+        let classes = scores.map(|scores| argmax(&scores[sample * self.classes..][..self.classes]));
+        ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
     }
 
     /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.

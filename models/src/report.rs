@@ -47,7 +47,8 @@ pub fn answers(
     let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
     let cascade = Cascade { exits: &exits, policy, class_prior };
     let seen = samples.seen.iter().enumerate();
-    seen.map(|(sample, seen)| cascade.answer(seen.len() as u32, |exit| logits.of(exit, sample))).collect()
+    seen.map(|(sample, seen)| cascade.answer(seen.len() as u32, |exit| logits.input(exit, sample, *seen)))
+        .collect()
 }
 
 impl PartAccount {

@@ -187,14 +187,36 @@ mod tests {
     #[test]
     fn the_example_file_takes_every_key() {
         let example = include_str!("../../../docs/policy.toml");
+        const WEIGHTS: &str =
+            "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.0, present = -0.1 }";
         for (key, value) in Policy::default().values() {
+            let value = if value.is_none() { WEIGHTS.to_owned() } else { value.to_string() };
             let edit = Edit::parse(&format!("{key}={value}")).unwrap();
             let changed = edit.apply_to(example).unwrap();
             assert!(changed.starts_with(example), "{changed}");
-            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key.as_str()]);
-            let back = Edit::unset(&key).unwrap().apply_to(&changed).unwrap();
+            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key]);
+            let back = Edit::unset(key).unwrap().apply_to(&changed).unwrap();
             assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
         }
+    }
+
+    #[test]
+    fn weights_are_one_key_as_an_inline_table_or_a_section() {
+        const WEIGHTS: &str = "{ bias = 1, disagreement = 2, entropy = 3, margin = 4, present = 5 }";
+        let section = format!(
+            "[local]\nthreshold = 0.5\n\n[local.weights]\n{}\n\n[edge]\nthreshold = 0.4\n",
+            WEIGHTS.trim_matches(['{', '}']).replace(", ", "\n").trim()
+        );
+        let changed = Edit::parse(&format!("local.weights={WEIGHTS}")).unwrap().apply_to(&section).unwrap();
+        let keys =
+            |text: &str| PolicyChanges::parse(text).unwrap().keys().map(str::to_owned).collect::<Vec<_>>();
+        assert!(changed.contains(&format!("weights = {WEIGHTS}")), "{changed}");
+        assert_eq!(keys(&changed), ["edge.threshold", "local.threshold", "local.weights"]);
+        for text in [&section, &changed] {
+            let without = Edit::unset("local.weights").unwrap().apply_to(text).unwrap();
+            assert_eq!(keys(&without), ["edge.threshold", "local.threshold"], "{without}");
+        }
+        check_refused("local.weights={ bias = 1 }", "local.weights={ bias = 1 }: missing field");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Outcomes {
         let is_seen = |sample: &usize| !samples.seen[*sample].is_empty();
         let early = exits.iter().map(|&exit| {
             let uncertainty = |sample: usize| {
-                let found = policy.of(exit).uncertainty(logits.of(exit, sample));
+                let found = policy.of(exit).uncertainty(logits.input(exit, sample, samples.seen[sample]));
                 found.filter(|_| is_seen(&sample)).unwrap_or(f32::INFINITY)
             };
             EarlyExit { uncertainty: (0..samples.len()).map(uncertainty).collect(), right: right(exit) }

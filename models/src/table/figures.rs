@@ -149,8 +149,7 @@ fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
         let policy = with_rule(policy, exit, ExitRule::MaxProbability);
         let seen = (0..part.samples.len()).filter(|sample| !part.samples.seen[*sample].is_empty());
         let answers = seen.map(|sample| {
-            let answer =
-                policy.of(exit).assess(part.logits.of(exit, sample), part.samples.seen[sample].len() as u32);
+            let answer = policy.of(exit).assess(part.logits.input(exit, sample, part.samples.seen[sample]));
             (answer.confidence, answer.class == part.samples.labels[sample])
         });
         Some((exit, metrics::calibration_error(answers.collect())?))

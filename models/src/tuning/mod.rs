@@ -1,6 +1,7 @@
 //! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
 //! calibration part with a promise, or from the validation part without one.
 
+mod learned;
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +14,9 @@ use crate::evaluation::PartLogits;
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
 use crate::promise::{CalibrationPart, PromiseError, Target, Units};
+use learned::with_learned_rules;
 
-/// Rules that are compared; they are the same at every exit.
+/// Rules that are compared, together with the learned one; they are the same at every exit.
 const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
 
 /// Seed of the order in which calibration samples are tested: fixed, so that nobody tries several.
@@ -40,15 +42,20 @@ impl Fitted {
         for (exit, logits) in logits.exits.iter() {
             policy.of_mut(exit).temperature = temperature(logits, validation)?;
         }
-        let fitted = |rule: ExitRule| {
+        let with_rule = |rule: ExitRule| {
             let mut policy = policy.clone();
             Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
+            policy
+        };
+        let learned = with_learned_rules(logits, validation, &policy);
+        let fitted = |policy: Policy| {
             let outcomes = Outcomes::of(logits, validation, &policy);
             let fitted = Self { policy, path: path(&outcomes, target.bound), exits: outcomes.exits.clone() };
             (fitted.saved_on(outcomes, target), fitted)
         };
-        let (mut best_saved, mut best) = fitted(RULES[0]);
-        for (saved, other) in RULES[1..].iter().map(|rule| fitted(*rule)) {
+        let (mut best_saved, mut best) = fitted(with_rule(RULES[0]));
+        for policy in RULES[1..].iter().map(|rule| with_rule(*rule)).chain(learned) {
+            let (saved, other) = fitted(policy);
             if saved > best_saved {
                 (best_saved, best) = (saved, other);
             }

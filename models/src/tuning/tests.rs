@@ -129,3 +129,38 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     };
     assert_eq!((few(148), few(149).is_some()), (None, true));
 }
+
+/// Two exits of which `local` is wrong on every tenth sample, at any margin. The device has the other class there, so that it alone tells.
+fn part_with_disagreement(count: usize) -> (PartLogits, Samples) {
+    let margin = |i: usize| 1.0 + (i * 7 % 100) as f32 / 25.0;
+    let rows: Vec<_> = (0..count).map(|i| (margin(i), i % 10 != 3, true)).collect();
+    let (mut logits, samples) = two_exit_part(&rows);
+    let device = rows.iter().flat_map(|(_, right, _)| if *right { [1.0, 0.0] } else { [0.0, 1.0] });
+    logits.devices = vec![device.collect()];
+    (logits, samples)
+}
+
+#[test]
+fn the_learned_rule_is_taken_where_devices_tell_more_than_the_logits() {
+    let (logits, samples) = part_with_disagreement(2000);
+    let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
+    assert_eq!(fitted.policy.local.rule, ExitRule::Learned);
+    assert!(fitted.policy.local.weights.unwrap().disagreement.get() > 1.0, "{:?}", fitted.policy.local);
+    assert_eq!((fitted.policy.cloud.rule, fitted.policy.cloud.weights), (ExitRule::Entropy, None));
+    let measured = fitted.measured(&target(0.5));
+    assert_eq!(measured.check(), Ok(()));
+    let share = report(&logits, &samples, &measured).share[Exit::Local];
+    // Nine of ten samples are right at `local`, and one in 200 may be lost.
+    assert!((0.9..0.906).contains(&share), "{share}");
+}
+
+#[test]
+fn the_learned_rule_is_not_offered_on_few_events() {
+    let (logits, samples) = part_with_disagreement(490);
+    let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
+    assert_ne!(fitted.policy.local.rule, ExitRule::Learned);
+    assert_eq!(fitted.policy.local.weights, None);
+    let (logits, samples) = part_with_disagreement(500);
+    let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
+    assert_eq!(fitted.policy.local.rule, ExitRule::Learned);
+}
