@@ -132,7 +132,12 @@ impl Inspection<'_> {
             "window {} ms, features {} ms, whole sample {} ms",
             self.exits.window_ms, self.exits.features_ms, self.exits.deadline_ms
         )?;
-        writeln!(f, "{}", self.exits.promise_line())
+        writeln!(f, "{}", self.exits.promise_line())?;
+        let origin = self.report.and_then(|report| report["thresholds"]["from"].as_str());
+        match origin.filter(|_| self.exits.promise.is_none()) {
+            Some(origin) => writeln!(f, "thresholds from {origin}"),
+            None => Ok(()),
+        }
     }
 
     fn links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

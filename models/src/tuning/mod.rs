@@ -100,6 +100,13 @@ impl Fitted {
         self.with_thresholds(self.measured_step(target))
     }
 
+    /// The step whose thresholds a policy has; `None` where it has those of no step.
+    pub fn step_of(&self, policy: &Policy) -> Option<&Step> {
+        let thresholds = self.exits.iter().map(|exit| policy.of(*exit).threshold.at(u32::MAX).get());
+        let thresholds: Vec<f32> = thresholds.collect();
+        self.path.iter().find(|step| step.thresholds == thresholds)
+    }
+
     fn measured_step(&self, target: &Target) -> Option<usize> {
         let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
         self.path.iter().take_while(is_within).count().checked_sub(1)
