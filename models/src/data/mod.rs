@@ -77,6 +77,15 @@ impl Samples {
         }
     }
 
+    /// Adds other samples of the same data set behind these, without their pixels. Their groups are other groups.
+    pub fn append(&mut self, other: Self) {
+        let next = self.groups.iter().max().map_or(0, |last| last + 1);
+        self.labels.extend(other.labels);
+        self.groups.extend(other.groups.into_iter().map(|group| next + group));
+        self.seen.extend(other.seen);
+        self.pixels.clear();
+    }
+
     /// The samples without their pixels, for choices from logits.
     #[must_use]
     pub fn without_pixels(self) -> Self {

@@ -51,6 +51,9 @@ impl Folds {
             classes.entry(*group).or_default().push(*label);
         }
         let count = count.min(classes.len() as u32);
+        if count < 2 {
+            return None;
+        }
         let has_one_class = |labels: &Vec<u16>| labels.iter().all(|label| *label == labels[0]);
         let by_class = classes.values().all(has_one_class);
         // Groups that are divided among the folds together, in their order.
@@ -66,9 +69,10 @@ impl Folds {
                 fold_of.insert(*group, (run + first as u32) % count);
             }
         }
-        (count >= 2)
-            .then(|| Self { of: groups.iter().map(|group| fold_of[group]).collect(), count })
-            .filter(|folds| (0..folds.count).all(|fold| folds.of.contains(&fold)))
+        let of = groups.iter().map(|group| fold_of[group]).collect();
+        let folds = Self { of, count };
+        // Few groups of many classes may leave a fold empty.
+        (0..count).all(|fold| folds.of.contains(&fold)).then_some(folds)
     }
 
     /// Number of folds, at least 2.

@@ -36,7 +36,7 @@ struct Header {
 ///
 /// # Errors
 /// Writing failed.
-pub fn write(file: &Path, run: &str, logits: &PartLogits) -> io::Result<()> {
+pub(super) fn write(file: &Path, run: &str, logits: &PartLogits) -> io::Result<()> {
     let header = Header {
         run: run.to_owned(),
         samples: logits.samples(),
@@ -59,7 +59,7 @@ pub fn write(file: &Path, run: &str, logits: &PartLogits) -> io::Result<()> {
 ///
 /// # Errors
 /// Reading failed, or the file is damaged or of another run (`InvalidData`).
-pub fn read(file: &Path, run: &str) -> io::Result<PartLogits> {
+pub(super) fn read(file: &Path, run: &str) -> io::Result<PartLogits> {
     let bytes = fs::read(file)
         .map_err(|error| io::Error::new(error.kind(), format!("reading {}: {error}", file.display())))?;
     decode(&bytes, run).map_err(|reason| {

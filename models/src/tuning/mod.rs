@@ -1,6 +1,7 @@
 //! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
 //! calibration part with a promise, or from the validation part without one.
 
+pub mod splits;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
+use crate::promise::by_missing::{Certificate, Certified};
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
 use crate::promise::{CalibrationPart, PromiseError, Target, Units};
@@ -112,17 +114,39 @@ impl Fitted {
         self.path.iter().take_while(is_within).count().checked_sub(1)
     }
 
-    /// The policy with the thresholds of a step; without one only certain samples leave.
+    /// The policy with the thresholds of a step; without one no sample leaves early.
     fn with_thresholds(&self, step: Option<usize>) -> Policy {
         let mut policy = self.policy.clone();
         for (index, exit) in self.exits.iter().enumerate() {
-            let threshold =
-                step.map_or(ExitThreshold::ONLY_CERTAIN.get(), |step| self.path[step].thresholds[index]);
-            let threshold = ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped");
-            policy.of_mut(*exit).threshold = Threshold::One(threshold);
+            let threshold = step.map(|step| self.path[step].thresholds[index]);
+            policy.of_mut(*exit).threshold = Threshold::One(stored(threshold));
         }
         policy
     }
+
+    /// The policy of certificates by number of slots without a view, from 0, for a network of `slots`. Where a number has no certificate, every
+    /// sample goes to the last exit. The policy has no promise yet: the caller knows the part.
+    pub fn by_missing(&self, slots: u32, certificates: &[Certificate]) -> Policy {
+        let mut policy = self.policy.clone();
+        for (index, exit) in self.exits.iter().enumerate() {
+            let of_present = |present: u32| {
+                let certificate = certificates.get((slots - present) as usize);
+                stored(certificate.and_then(|found| match &found.result {
+                    Certified::Promised(thresholds) => Some(thresholds[index]),
+                    Certified::TooFew { .. } | Certified::LosesTooMuch => None,
+                }))
+            };
+            policy.of_mut(*exit).threshold = Threshold::ByPresent((1..=slots).map(of_present).collect());
+        }
+        policy
+    }
+}
+
+/// A threshold of a path as the policy stores it; without one no sample leaves.
+fn stored(threshold: Option<f32>) -> ExitThreshold {
+    threshold.map_or(ExitThreshold::NEVER, |threshold| {
+        ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped")
+    })
 }
 
 /// The temperature with the least cross-entropy on samples that a slot sees (Guo et al. 2017, section 4.2).
