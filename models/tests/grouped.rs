@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     fn policy(&self, run: &str) -> Policy {
-        Bundle::open(&self.path(run).join("bundle.hwb")).unwrap().policy().clone()
+        Bundle::open(self.path(run).join("bundle.hwb")).unwrap().policy().clone()
     }
 
     /// What `calibrate` says of a bundle when it refuses the data.

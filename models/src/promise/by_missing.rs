@@ -35,7 +35,7 @@ pub struct Paths {
     by_missing: Vec<Vec<Step>>,
 }
 
-/// What the calibration samples of one number of slots without a view show.
+/// Result of the calibration samples with one number of slots without a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
     /// The number, with its calibration samples.

@@ -1,4 +1,4 @@
-//! What each exit makes of each sample of a part: how uncertain it is, and whether it is right.
+//! Outcomes of each sample of a part at each exit: its uncertainty, and whether the exit is right.
 
 use headwater_inference::exit::argmax;
 use headwater_inference::policy::Policy;

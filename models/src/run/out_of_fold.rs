@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use headwater_samples::Part;
 use serde::Serialize;
 
 use super::{Folds, RunFolder, logits_file};
@@ -11,7 +12,6 @@ use crate::evaluation::{PartLogits, evaluate};
 use crate::experiment::Experiment;
 use crate::promise::path::Step;
 use crate::training::{Diverged, Event, Trainer};
-use headwater_samples::Part;
 
 /// Name of the file in a run folder.
 const FILE: &str = "out-of-fold.hwlg";

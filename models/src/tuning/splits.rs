@@ -1,4 +1,4 @@
-//! How often a promise is broken on random splits of data whose logits are known.
+//! Share of random splits on which a promise is broken, for data whose logits are known.
 //!
 //! ```text
 //! validation + calibration ──┬─> half: temperatures, rule, path
