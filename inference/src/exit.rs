@@ -73,7 +73,7 @@ impl ExitPolicy {
         }
     }
 
-    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold.
+    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold, so 2 where no sample leaves.
     pub fn threshold_confidence(&self, present: u32) -> f32 {
         1.0 - self.threshold.at(present).get()
     }
@@ -381,6 +381,17 @@ mod tests {
         assert!(!policy.assess(input(&[1.0, 0.0])).leaves);
         assert!(policy.assess(ExitInput::new(&[1.0, 0.0], 2, [])).leaves);
         assert_eq!([1, 2].map(|present| policy.threshold_confidence(present)), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn not_even_a_certain_sample_leaves_at_the_threshold_never() {
+        for rule in RULES {
+            let certain = [100.0, -100.0];
+            assert_eq!(policy(rule, 1.0, 0.0).uncertainty(&certain), Some(0.0));
+            assert!(policy(rule, 1.0, 0.0).assess(&certain, 1).leaves);
+            let never = policy(rule, 1.0, ExitThreshold::NEVER.get());
+            assert!(!never.assess(&certain, 1).leaves && never.threshold_confidence(1) > 1.0);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use thiserror::Error;
 pub use changes::{PolicyChanges, PolicyFileError};
 pub use learned::{LearnedWeights, Weight};
 pub use live::{LivePolicy, Reread};
-pub use promise::{Bound, Promise};
+pub use promise::{Bound, MissingCount, Promise};
 pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
@@ -163,7 +163,7 @@ impl TryFrom<RawThreshold> for Threshold {
     }
 }
 
-/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`.
+/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`; -1 where no sample leaves.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f32")]
 pub struct ExitThreshold(f32);
@@ -173,11 +173,14 @@ impl ExitThreshold {
     pub const ALWAYS: Self = Self(1.0);
     /// Only a sample with an uncertainty of 0 leaves.
     pub const ONLY_CERTAIN: Self = Self(0.0);
+    /// No sample leaves, not even one with an uncertainty of 0.
+    pub const NEVER: Self = Self(-1.0);
 
     /// # Errors
-    /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]`.
+    /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]` but the -1 of [`ExitThreshold::NEVER`].
     pub fn new(value: f32) -> Result<Self, PolicyError> {
-        if (0.0..=1.0).contains(&value) { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
+        let is_in_range = (0.0..=1.0).contains(&value) || value == Self::NEVER.0;
+        if is_in_range { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
     }
 
     /// The number.
@@ -354,6 +357,8 @@ mod tests {
         let error = serde_json::from_str::<Policy>(r#"{"local":{"threshold":1.5}}"#).unwrap_err();
         assert!(error.to_string().contains("expected a number in [0, 1], found 1.5"), "{error}");
         assert!(ExitThreshold::new(0.0).is_ok() && ExitThreshold::new(1.0).is_ok());
+        let text = serde_json::to_string(&Threshold::One(ExitThreshold::NEVER)).unwrap();
+        assert_eq!(serde_json::from_str::<Threshold>(&text).unwrap(), Threshold::One(ExitThreshold::NEVER));
     }
 
     #[test]

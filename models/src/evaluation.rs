@@ -122,6 +122,27 @@ impl PartLogits {
         (0..samples.len()).map(right).collect()
     }
 
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.exits.iter().next().map_or(0, |(_, logits)| logits.len() / self.classes.max(1))
+    }
+
+    /// The rows of these samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        let rows = |all: &Vec<f32>| -> Vec<f32> {
+            samples.iter().flat_map(|sample| &all[sample * self.classes..][..self.classes]).copied().collect()
+        };
+        Self {
+            classes: self.classes,
+            devices: self.devices.iter().map(rows).collect(),
+            exits: self.exits.map(|_, all| rows(all)),
+        }
+    }
+
     fn of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> Self {
         let (network, spec) = (&experiment.network, &experiment.network.spec.network);
         let classes = spec.classes();
@@ -155,7 +176,8 @@ impl PartLogits {
         Self { classes, devices: vec![zeros; devices], exits }
     }
 
-    fn append(&mut self, other: Self) {
+    /// Adds the rows of other samples of the same network behind these.
+    pub fn append(&mut self, other: Self) {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
         self.devices.iter_mut().zip(other.devices).for_each(|(all, more)| all.extend(more));

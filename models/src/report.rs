@@ -10,6 +10,7 @@ use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::{ExitShares, PartLogits};
 use crate::experiment::Experiment;
+use crate::run::ThresholdOrigin;
 use crate::training::Progress;
 
 /// Counts of a part by exit, as in serving: a sample without a view leaves at the first exit with the class prior.
@@ -138,6 +139,8 @@ pub struct PartReports {
     pub test: PartReport,
     /// Samples of the calibration part, which the weights have not seen.
     pub calibration_samples: usize,
+    /// Origin of temperatures, rule and thresholds.
+    pub thresholds: ThresholdOrigin,
 }
 
 /// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch. `calibration_samples` is the size of the
@@ -161,6 +164,7 @@ pub fn run_report(
         "network": experiment.network.spec.network.network.name,
         "run": experiment.info,
         "calibration_samples": calibration_samples,
+        "thresholds": parts.thresholds,
         "recipe": experiment.recipe,
         "cost": cost,
         "policy": policy,

@@ -66,6 +66,42 @@ fn equal_arguments_give_equal_promises_and_missing_devices_are_stated() {
 }
 
 #[test]
+fn promises_by_number_of_missing_slots_name_the_numbers_and_send_the_rest_on() {
+    let found = json(&["--promise", "losses", "--loss", "3", "--by-missing", "2", "--missing", "0.05"]);
+    let counts = found["by_missing"].as_array().unwrap();
+    let missing: Vec<u64> = counts.iter().map(|count| count["missing"].as_u64().unwrap()).collect();
+    assert_eq!(missing, [0, 1, 2]);
+    let promised: Vec<&Value> = counts.iter().filter(|count| count["promised"] == true).collect();
+    assert!(!promised.is_empty(), "{found}");
+    let named = found["promise"]["by_missing"].as_array().unwrap();
+    assert_eq!(named.len(), promised.len());
+    let thresholds = found["policy"]["local"]["threshold"].as_array().unwrap();
+    assert_eq!(thresholds.len(), 6, "one for each number of present slots");
+    for (at, threshold) in thresholds.iter().enumerate() {
+        let missing = 5 - at as u64;
+        let is_promised = named.iter().any(|count| count["missing"] == missing);
+        assert_eq!(threshold.as_f64().unwrap() >= 0.0, is_promised, "{missing} missing: {found}");
+    }
+    let output = calibrate(&["--promise", "losses", "--loss", "3", "--by-missing", "1"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("--simultaneous 2 makes them hold together"), "{said}");
+    is_refused(
+        &["--by-missing", "6"],
+        "--by-missing: expected less than the 6 slots of the network, found 6",
+    );
+}
+
+#[test]
+fn splits_report_how_often_such_a_promise_is_broken() {
+    let found = json(&["--promise", "losses", "--loss", "3", "--splits", "6"]);
+    let splits = &found["splits"];
+    assert_eq!(splits["splits"], 6);
+    assert!(splits["violations"].as_u64().unwrap() <= splits["promised"].as_u64().unwrap());
+    assert!(splits["predicted"].as_f64().unwrap() <= 0.05, "{splits}");
+    is_refused(&["--splits", "0"], "--splits");
+}
+
+#[test]
 fn a_network_that_has_learnt_the_calibration_part_is_refused() {
     let data = std::env::var_os("HEADWATER_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),

@@ -8,8 +8,8 @@
 //! sample 0  cam   0           1           2           3             four cameras: four samples per object
 //! sample 1  cam      0           1           2           3
 //! ```
-//! There is no official division into parts. Six of the nine objects of a class are for training, one for validation, two for test. Beside that
-//! there are nine folds: each leaves three objects of every class out for test, and one validates.
+//! The samples of an object form a group. There is no official division into parts: six of the nine objects of a class are for training, one for
+//! validation, two for test. Beside that there are nine folds: each leaves three objects of every class out for test, and one validates.
 
 use std::path::Path;
 
@@ -104,6 +104,8 @@ fn open(dir: &Path, cameras: usize, fold: Option<usize>) -> Result<InMemory, Dat
             parts[part].push(u16::from(classes[object]), SHAPE, (0..cameras).map(view));
         }
     }
+    // Samples of one object follow each other.
+    parts.iter_mut().for_each(|part| part.group_every(distance));
     Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
 }
 
@@ -134,6 +136,11 @@ mod tests {
             let data = open(dir.path(), cameras, None).unwrap();
             let counts = [Part::Train, Part::Validation, Part::Test].map(|part| data.len(part));
             assert_eq!(counts, [6, 1, 2].map(|objects| objects * 8 * samples));
+            let groups = (0..counts[0]).map(|sample| data.group(Part::Train, sample));
+            assert!(
+                groups.eq((0..48).flat_map(|object| vec![Some(object); samples])),
+                "an object is a group"
+            );
             let mut seen = Vec::new();
             let mut view = vec![0; SHAPE.bytes()];
             for sample in 0..samples {

@@ -2,9 +2,10 @@
 
 use headwater_models::report::{PartReport, PartReports};
 
-/// Lines with the figures of the validation and the test part.
+/// Lines with the figures of the validation and the test part, and the origin of the thresholds.
 pub(crate) fn both(reports: &PartReports) -> String {
-    lines("validation", &reports.validation) + &lines("test", &reports.test)
+    let thresholds = format!("{}\n", reports.thresholds);
+    lines("validation", &reports.validation) + &lines("test", &reports.test) + &thresholds
 }
 
 /// Lines with the figures of a part.

@@ -12,11 +12,14 @@
 
 pub mod betting;
 pub mod binomial;
+pub mod by_missing;
 pub mod outcomes;
 pub mod path;
 pub mod presence;
 #[cfg(test)]
 mod simulation;
+
+use std::collections::BTreeSet;
 
 use headwater_inference::policy::{Bound, Promise};
 use thiserror::Error;
@@ -66,7 +69,17 @@ impl Units {
     pub fn groups(&self) -> Option<u32> {
         match self {
             Self::Samples => None,
-            Self::Groups { of, .. } => Some(of.iter().max().map_or(0, |last| last + 1)),
+            Self::Groups { of, .. } => Some(of.iter().collect::<BTreeSet<_>>().len() as u32),
+        }
+    }
+
+    /// The units of some samples, in their order.
+    fn subset(&self, samples: &[usize]) -> Self {
+        match self {
+            Self::Samples => Self::Samples,
+            Self::Groups { of, largest } => {
+                Self::Groups { of: samples.iter().map(|sample| of[*sample]).collect(), largest: *largest }
+            }
         }
     }
 }
@@ -120,6 +133,7 @@ impl Target {
             samples: part.masks.first().map_or(0, Outcomes::len) as u32,
             groups: part.units.groups(),
             missing,
+            by_missing: Vec::new(),
         }
     }
 
@@ -175,6 +189,9 @@ impl Target {
             (Units::Samples, Bound::Losses | Bound::Net) => {
                 (binomial::least_samples(self.loss, self.delta()), "samples")
             }
+            (Units::Groups { of, .. }, Bound::Net) if of.is_empty() => {
+                (binomial::least_samples(self.loss, self.delta()), "groups")
+            }
             (Units::Groups { of, .. }, Bound::Net) => {
                 (self.betting(part).least_units(of.len() as f64 / found.max(1) as f64), "groups")
             }
@@ -219,6 +236,16 @@ impl Members {
 }
 
 impl CalibrationPart {
+    /// The part of some samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        let masks = self.masks.iter().map(|outcomes| outcomes.subset(samples)).collect();
+        Self { masks, units: self.units.subset(samples) }
+    }
+
     fn members(&self) -> Result<Members, PromiseError> {
         let samples = self.masks.first().map_or(0, Outcomes::len);
         let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };

@@ -5,6 +5,7 @@
 //!     run.json                 identity, data, commit
 //!     metrics.jsonl            one line per epoch
 //!     checkpoint-*.hwck        the last two checkpoints
+//!     out-of-fold.hwlogits         out-of-fold logits, where thresholds come from them
 //!     bundle.hwb, report.json  after the last epoch
 //! ```
 

@@ -1,7 +1,7 @@
 //! Figures of one run, from its logits.
 
 use headwater_inference::cost::DeviceBody;
-use headwater_inference::policy::{ExitRule, Policy, PolicyError};
+use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError};
 use headwater_protocol::{Exit, SlotSet};
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::logits_file::PartFile;
 use crate::promise::Target;
 use crate::report::{PartAccount, PartReport, answers};
 use crate::spec::{Cost, SectionCost};
-use crate::tuning::Fitted;
+use crate::tuning::{Candidates, Fitted, candidates};
 
 /// Figures of one run.
 #[derive(Clone, Debug, Serialize)]
@@ -112,7 +112,7 @@ impl RunFigures {
             balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
             counted: counted.collect(),
             calibration_error: calibration_error(all, &policy),
-            auroc: auroc(all, &policy),
+            auroc: auroc(all, &candidates(&logits.validation.logits, &logits.validation.samples)?),
             macs: mean_macs(row, &PartAccount::of(&all.logits, &all.samples, &logits.class_prior, &policy)),
             missing: missing.collect(),
             policy,
@@ -157,18 +157,18 @@ fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
     errors.collect::<Option<ByExit<f64>>>().map(ExitValues)
 }
 
-fn auroc(part: &PartFile, policy: &Policy) -> Vec<ScoreAuroc> {
-    let exits: Vec<Exit> = part.logits.exits.iter().map(|(exit, _)| exit).collect();
+/// The area under the curve of each exit score, with temperatures and weights from the validation part.
+fn auroc(part: &PartFile, candidates: &Candidates) -> Vec<ScoreAuroc> {
+    let PartFile { samples, logits } = part;
+    let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
     let Some((&last, early)) = exits.split_last() else { return Vec::new() };
-    let of_exit = |exit: Exit| {
-        [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin].into_iter().filter_map(move |rule| {
-            let policy = with_rule(policy, exit, rule);
-            let score = |sample| policy.of(exit).uncertainty(part.logits.of(exit, sample));
-            let scores = metrics::scores_and_losses(&part.logits, &part.samples, [exit, last], score);
-            Some(ScoreAuroc { exit, rule, auroc: metrics::auroc(scores)? })
-        })
+    let of = |exit: Exit, policy: &ExitPolicy| {
+        let score = |sample: usize| policy.uncertainty(logits.input(exit, sample, samples.seen[sample]));
+        let scores = metrics::scores_and_losses(logits, samples, [exit, last], score);
+        Some(ScoreAuroc { exit, rule: policy.rule, auroc: metrics::auroc(scores)? })
     };
-    early.iter().flat_map(|exit| of_exit(*exit)).collect()
+    let policies: Vec<&Policy> = [&candidates.first].into_iter().chain(&candidates.others).collect();
+    early.iter().flat_map(|exit| policies.iter().filter_map(|policy| of(*exit, policy.of(*exit)))).collect()
 }
 
 /// Mean multiply-accumulates of a sample: the sections of the devices that see it, and of every tier that it reaches.

@@ -234,8 +234,10 @@ impl Page<'_> {
     }
 
     fn exit_scores(&self, text: &mut String) {
-        let Some(first) = self.runs.iter().find(|run| !run.auroc.is_empty()) else { return };
-        let scores: Vec<_> = first.auroc.iter().map(|score| (score.exit, score.rule)).collect();
+        // A score may be missing in a run: the learned one needs events to be fitted on.
+        let longest = self.runs.iter().max_by_key(|run| run.auroc.len());
+        let Some(longest) = longest.filter(|run| !run.auroc.is_empty()) else { return };
+        let scores: Vec<_> = longest.auroc.iter().map(|score| (score.exit, score.rule)).collect();
         let exits = self.exits();
         let has_errors = self.runs.iter().any(|run| run.calibration_error.is_some());
         let mut heads: Vec<String> =
