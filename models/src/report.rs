@@ -139,7 +139,7 @@ pub struct PartReports {
     pub test: PartReport,
     /// Samples of the calibration part, which the weights have not seen.
     pub calibration_samples: usize,
-    /// Origin of temperatures, rule and thresholds.
+    /// Origin of temperatures and rule, and of thresholds without a promise.
     pub thresholds: ThresholdOrigin,
 }
 

@@ -137,7 +137,8 @@ fn part() -> Samples {
 fn policy(logits: &PartLogits, samples: &Samples) -> Policy {
     let mut policy = Policy::default();
     let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
-    let uncertainty = |sample| policy.local.uncertainty(logits.input(Exit::Local, sample, samples.seen[sample]));
+    let uncertainty =
+        |sample| policy.local.uncertainty(logits.input(Exit::Local, sample, samples.seen[sample]));
     let mut uncertainties: Vec<f32> = seen.filter_map(uncertainty).collect();
     uncertainties.sort_by(f32::total_cmp);
     let middle = uncertainties.len() / 2;

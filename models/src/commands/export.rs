@@ -32,7 +32,7 @@ impl Export {
         let finished = export(&folder, &experiment, &checkpoint, &parts, self.dataset.identity())?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
-        let figures = part_report::both(&finished.reports);
+        let figures = part_report::both(&finished);
         print(&format!("{figures}{}: {} bytes\n", self.out.display(), finished.exported.bytes.len()))
     }
 }

@@ -76,7 +76,7 @@ impl Train {
         }
         let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
         let bundle = folder.file("bundle.hwb");
-        let figures = part_report::both(&finished.reports);
+        let figures = part_report::both(&finished);
         print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 

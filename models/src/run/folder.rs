@@ -41,7 +41,7 @@ impl RunFolder {
                 return Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
                     format!(
-                        "{path} holds run {found} of another spec, recipe, seed or data (this one is {expected}); choose another --out",
+                        "{path} holds run {found} of another spec, recipe, seed or data (this one is {expected}); choose another folder, or remove that one",
                     ),
                 ));
             }

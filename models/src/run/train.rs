@@ -4,6 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::policy::Policy;
 use headwater_samples::Part;
 use thiserror::Error;
 
@@ -106,6 +107,8 @@ impl EvaluationParts {
 pub struct Finished {
     /// The bundle.
     pub exported: Exported,
+    /// The policy that was chosen.
+    pub policy: Policy,
     /// Figures of both parts under the policy.
     pub reports: PartReports,
 }
@@ -147,5 +150,5 @@ pub fn finish(
     let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
     let network = TrainedNetwork { layers: network, state };
     let exported = export(&network, manifest, &policy, report, validation)?;
-    Ok(Finished { exported, reports })
+    Ok(Finished { exported, policy, reports })
 }
