@@ -159,8 +159,7 @@ fn newton_step(rows: &[Row], scale: &Scale, coefficients: &Vector) -> Option<Vec
 fn solve(mut matrix: [Vector; COEFFICIENTS], mut right: Vector) -> Option<Vector> {
     for pivot in 0..COEFFICIENTS {
         let row = matrix[pivot];
-        // Not `<=`: a NaN fails too.
-        if !(row[pivot] > f64::EPSILON) {
+        if row[pivot] <= f64::EPSILON {
             return None;
         }
         for below in pivot + 1..COEFFICIENTS {
