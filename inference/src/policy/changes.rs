@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_line_and_key_and_what_was_expected_and_found() {
         check_mistake("\n[device]\nthreshold = 1.5", &["line 3", "threshold", "[0, 1], found 1.5"]);
-        check_mistake("[local]\nthreshold = [0.5, -1]", &["line 2", "threshold", "[0, 1], found -1"]);
+        check_mistake("[local]\nthreshold = [0.5, -0.5]", &["line 2", "threshold", "[0, 1], found -0.5"]);
         check_mistake("[local]\nthreshold = []", &["line 2", "threshold", "found an empty list"]);
         check_mistake(
             "[local]\nthreshold = \"low\"",
