@@ -387,10 +387,10 @@ mod tests {
     fn not_even_a_certain_sample_leaves_at_the_threshold_never() {
         for rule in RULES {
             let certain = [100.0, -100.0];
-            assert_eq!(policy(rule, 1.0, 0.0).uncertainty(&certain), Some(0.0));
-            assert!(policy(rule, 1.0, 0.0).assess(&certain, 1).leaves);
+            assert_eq!(policy(rule, 1.0, 0.0).uncertainty(input(&certain)), Some(0.0));
+            assert!(policy(rule, 1.0, 0.0).assess(input(&certain)).leaves);
             let never = policy(rule, 1.0, ExitThreshold::NEVER.get());
-            assert!(!never.assess(&certain, 1).leaves && never.threshold_confidence(1) > 1.0);
+            assert!(!never.assess(input(&certain)).leaves && never.threshold_confidence(1) > 1.0);
         }
     }
 
