@@ -28,7 +28,7 @@ pub(super) enum DemoSite {
     InProcess(Box<InProcessGroup>),
     /// Each service as a program.
     Programs {
-        group: ProgramGroup,
+        group: Box<ProgramGroup>,
         /// Files of the run; removed when dropped.
         folder: TempDir,
     },
@@ -91,7 +91,7 @@ impl DemoSite {
             // The programs log to the demo's stderr, so only errors by default.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
         };
-        let mut group = ProgramGroup::new(settings)?;
+        let mut group = Box::new(ProgramGroup::new(settings)?);
         group.start_all(inputs.bundle.manifest()).await?;
         Ok(Self::Programs { group, folder })
     }

@@ -76,21 +76,19 @@ fn a_missing_device_and_its_class_of_an_earlier_sample_do_not_count() {
 #[test]
 fn a_late_sample_is_judged_by_its_own_devices() {
     let mut group = group(1.0);
-    for (index, class) in [(0, 2), (1, 1), (2, 2)] {
+    let mut late = |index, class| {
         group.event(Event::DeviceAnswer {
             slot: slot(index),
             sample: SampleId(1),
             age_ms: 0,
             late: true,
             answer: DeviceAnswer::Summary(&scores(class, 1.0)),
-        });
-    }
-    let decided = group.done.iter().find_map(|action| match action {
-        Action::Decide(decision) => Some(confidences(decision)),
-        Action::Open(_) => None,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(decided, Some(vec![confidence(3, 1)]));
+        })
+    };
+    late(0, 2);
+    late(1, 1);
+    let actions = late(2, 2);
+    assert_eq!(confidences(decision(&actions)), [confidence(3, 1)]);
 }
 
 #[test]
