@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn not_even_a_certain_sample_leaves_at_the_threshold_never() {
-        for rule in RULES {
+        for rule in SOFTMAX_RULES {
             let certain = [100.0, -100.0];
             assert_eq!(policy(rule, 1.0, 0.0).uncertainty(input(&certain)), Some(0.0));
             assert!(policy(rule, 1.0, 0.0).assess(input(&certain)).leaves);
