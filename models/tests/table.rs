@@ -15,10 +15,10 @@ changes = { recipe = { epochs = 1, workers = 1 } }
 rows = [{ name = "masked" }, { name = "black", absent = "black" }]
 "#;
 
-fn table(dir: &Path, arguments: &[&str]) -> Output {
+fn table(dir: &Path, out: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-train"));
     command.current_dir(dir).env_remove("HEADWATER_DATA");
-    command.args(["table", "small.toml", "--runs", "runs", "--out", "page.md"]).args(arguments);
+    command.args(["table", "small.toml", "--runs", "runs", "--out", out]);
     command.output().expect("the program starts")
 }
 
@@ -40,13 +40,13 @@ fn check(output: &Output, code: i32, expected: &str) {
 #[test]
 fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     let dir = experiment(EXPERIMENT);
-    let first = table(dir.path(), &[]);
+    let first = table(dir.path(), "page.md");
     check(&first, 0, "2 runs, 2 to train");
     let page = std::fs::read_to_string(dir.path().join("page.md")).unwrap();
     for expected in ["| masked |", "| black |", "without 5", "nearest neighbour in raw pixels (8 samples)"] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
-    let again = table(dir.path(), &[]);
+    let again = table(dir.path(), "page.md");
     check(&again, 0, "2 runs, 0 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
@@ -55,18 +55,18 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
-    check(&table(dir.path(), &[]), 1, "test-without-3.hwlogits: its SHA-256 does not fit");
+    check(&table(dir.path(), "page.md"), 1, "test-without-3.hwlogits: its SHA-256 does not fit");
     // Logits of another run are no logits of this one.
     std::fs::copy(dir.path().join("runs/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
-    check(&table(dir.path(), &[]), 1, "expected those of run");
+    check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // Without the file the run is completed again, from its checkpoint.
     std::fs::remove_file(&file).unwrap();
-    check(&table(dir.path(), &[]), 0, "2 runs, 1 to train");
+    check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
     // Another recipe is another run.
     std::fs::write(dir.path().join("small.toml"), EXPERIMENT.replace("epochs = 1", "epochs = 2")).unwrap();
-    check(&table(dir.path(), &[]), 1, "of another spec, recipe, seed or data");
+    check(&table(dir.path(), "page.md"), 1, "of another spec, recipe, seed or data");
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn mistakes_of_an_experiment_are_usage_errors() {
         ("network.toml", "nothing.toml", "nothing.toml"),
     ] {
         let dir = experiment(&EXPERIMENT.replace(from, to));
-        check(&table(dir.path(), &[]), 2, expected);
+        check(&table(dir.path(), "page.md"), 2, expected);
     }
     let dir = experiment(EXPERIMENT);
-    check(&table(dir.path(), &["--out", "nowhere/page.md"]), 2, "expected a file in a folder that exists");
+    check(&table(dir.path(), "nowhere/page.md"), 2, "expected a file in a folder that exists");
 }
