@@ -11,7 +11,7 @@ const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/shipped/fashion-6cam
 
 fn calibrate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", "."])
+        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", ".", "--kept-apart"])
         .args(arguments)
         .output()
         .unwrap()
@@ -157,6 +157,20 @@ fn a_network_that_may_have_learnt_the_calibration_part_is_refused() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
         said.contains("expected a network that was trained with these 5000 calibration samples kept apart, found one without a training report"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_network_that_was_trained_on_other_data_needs_the_word_of_its_user() {
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", "."])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("found one that was trained on fashion-6cam") && said.contains("--kept-apart"),
         "{said}"
     );
 }

@@ -50,7 +50,7 @@ pub struct CalibrationPart {
 }
 
 /// Parts of the calibration part that are independent of each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Units {
     /// Each sample.
     Samples,
@@ -61,6 +61,8 @@ pub enum Units {
         of: Vec<u32>,
         /// Samples of the largest group.
         largest: u32,
+        /// Mean size of a group in other data, such as the validation part: the bets are sized by it, and must not see the calibration part.
+        typical: f64,
     },
 }
 
@@ -77,9 +79,11 @@ impl Units {
     fn subset(&self, samples: &[usize]) -> Self {
         match self {
             Self::Samples => Self::Samples,
-            Self::Groups { of, largest } => {
-                Self::Groups { of: samples.iter().map(|sample| of[*sample]).collect(), largest: *largest }
-            }
+            Self::Groups { of, largest, typical } => Self::Groups {
+                of: samples.iter().map(|sample| of[*sample]).collect(),
+                largest: *largest,
+                typical: *typical,
+            },
         }
     }
 }
@@ -211,10 +215,7 @@ impl Target {
     fn spread(&self, step: &Step, part: &CalibrationPart) -> f64 {
         let mean_size = match &part.units {
             Units::Samples => 1.0,
-            Units::Groups { of, largest } => {
-                let groups = part.units.groups().unwrap_or_default().max(1);
-                (of.len() as f64 / f64::from(groups)).min(f64::from(*largest))
-            }
+            Units::Groups { largest, typical, .. } => typical.min(f64::from(*largest)),
         };
         (step.lost + step.won).max(self.loss / 2.0) * mean_size * mean_size
     }
@@ -249,7 +250,7 @@ impl CalibrationPart {
     fn members(&self) -> Result<Members, PromiseError> {
         let samples = self.masks.first().map_or(0, Outcomes::len);
         let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };
-        if let Units::Groups { of, largest } = &self.units {
+        if let Units::Groups { of, largest, .. } = &self.units {
             members.samples.sort_by_key(|sample| of[*sample as usize]);
             let is_end = |end: &usize| {
                 let group = |index: usize| members.samples.get(index).map(|sample| of[*sample as usize]);

@@ -66,7 +66,9 @@ impl World {
         let groups = (0..self.units as u32).flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
         let units = match self.unit_samples {
             1 => Units::Samples,
-            largest => Units::Groups { of: groups.collect(), largest: largest as u32 },
+            largest => {
+                Units::Groups { of: groups.collect(), largest: largest as u32, typical: largest as f64 }
+            }
         };
         CalibrationPart { masks, units }
     }

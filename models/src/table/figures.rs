@@ -33,6 +33,9 @@ pub struct RunFigures {
     pub policy: Policy,
     /// Test part with every device.
     pub test: PartReport,
+    /// Objects or scenes of the test part where its samples share them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<usize>,
     /// Mean accuracy over the named classes, of the given answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balanced_accuracy: Option<f64>,
@@ -109,6 +112,7 @@ impl RunFigures {
             fold: run.fold,
             commit: logits.commit.clone(),
             test: report(all),
+            groups: all.samples.group_count(),
             balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
             counted: counted.collect(),
             calibration_error: calibration_error(all, &policy),
@@ -152,7 +156,7 @@ fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
             let answer = policy.of(exit).assess(part.logits.input(exit, sample, part.samples.seen[sample]));
             (answer.confidence, answer.class == part.samples.labels[sample])
         });
-        Some((exit, metrics::calibration_error(answers.collect())?))
+        Some((exit, metrics::calibration_error(&answers.collect::<Vec<_>>())?))
     });
     errors.collect::<Option<ByExit<f64>>>().map(ExitValues)
 }
@@ -185,9 +189,12 @@ fn mean_macs(row: &Row, account: &PartAccount) -> f64 {
         AbsentView::Absent => account.views as u64,
         AbsentView::Black => seen * row.spec.network.slots() as u64,
     };
+    // The class prior answers a sample without a view, at the first exit.
+    let first = exits.first().map(|(exit, _)| *exit);
+    let computed = |exit: Exit| reached(exit) - if first >= Some(exit) { account.no_view as u64 } else { 0 };
     let total = device.macs * views
         + local.macs * seen
-        + at_edges * reached(Exit::Edge)
-        + cloud.macs * reached(Exit::Cloud);
+        + at_edges * computed(Exit::Edge)
+        + cloud.macs * computed(Exit::Cloud);
     total as f64 / reached(Exit::Device).max(1) as f64
 }

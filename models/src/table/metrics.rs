@@ -4,6 +4,7 @@ use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
+use crate::random::Random;
 
 /// Bins of the calibration error.
 const BINS: usize = 15;
@@ -39,10 +40,13 @@ pub fn balanced_accuracy(answers: &[u16], labels: &[u16], classes: &[u16]) -> Op
 
 /// Expected calibration error over bins of equal mass (Nixon et al. 2019, "Measuring Calibration in Deep Learning", section 3): mean absolute difference
 /// of accuracy and confidence. `None` for fewer than 1,000 samples.
-pub fn calibration_error(mut answers: Vec<(f32, bool)>) -> Option<f64> {
+pub fn calibration_error(answers: &[(f32, bool)]) -> Option<f64> {
     if answers.len() < LEAST_FOR_CALIBRATION {
         return None;
     }
+    // Equal confidences are in no order of their samples: data sorted by class would make bins of classes.
+    let order = Random::new(BINS as u64, &[]).permutation(answers.len());
+    let mut answers: Vec<(f32, bool)> = order.into_iter().map(|at| answers[at as usize]).collect();
     answers.sort_by(|a, b| a.0.total_cmp(&b.0));
     let bins = (0..BINS).map(|bin| &answers[bin * answers.len() / BINS..(bin + 1) * answers.len() / BINS]);
     let gap = |bin: &[(f32, bool)]| {
@@ -111,10 +115,11 @@ mod tests {
 
     #[test]
     fn a_calibrated_score_has_no_error_and_an_overconfident_one_has_its_gap() {
-        let answers =
-            |confidence: f32, right: usize| (0..1500).map(|at| (confidence, at % 100 < right)).collect();
-        assert!(calibration_error(answers(0.8, 80)).unwrap() < 1e-6);
-        assert!((calibration_error(answers(0.9, 70)).unwrap() - 0.2).abs() < 1e-6);
-        assert_eq!(calibration_error(vec![(0.5, true); 999]), None);
+        let answers = |confidence: f32, right: usize| {
+            (0..1500).map(|at| (confidence, at % 100 < right)).collect::<Vec<_>>()
+        };
+        assert!(calibration_error(&answers(0.8, 80)).unwrap() < 1e-6);
+        assert!((calibration_error(&answers(0.9, 70)).unwrap() - 0.2).abs() < 1e-6);
+        assert_eq!(calibration_error(&[(0.5, true); 999]), None);
     }
 }

@@ -120,8 +120,8 @@ impl Page<'_> {
                 self.plan.data.name,
                 if self.plan.data.folds.is_some() { " in each fold" } else { "" }
             ),
-            "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row: what \
-             another draw of so many test samples would change, apart from the seed."
+            "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
+             another draw of the test part would change, apart from the seed."
                 .to_owned(),
             format!("- Every run by itself, with its thresholds: [{0}]({0}).", origin.figures_file),
         ];
@@ -146,7 +146,8 @@ impl Page<'_> {
             cells.extend(exits.iter().map(|exit| percent(of(&|run| run.test.every.get(*exit).copied()))));
             let overall = of(&|run| Some(run.test.overall));
             cells.push(percent(overall));
-            let samples = self.row(row).next().map_or(0, |run| run.test.samples);
+            // Samples of one object or scene are taken as one.
+            let samples = self.row(row).next().map_or(0, |run| run.groups.unwrap_or(run.test.samples));
             cells.push(overall.map_or_else(String::new, |overall| wilson(overall.mean, samples)));
             cells.extend(early.iter().map(|exit| percent(of(&|run| run.test.share.get(*exit).copied()))));
             if !self.plan.metrics.balanced.is_empty() {

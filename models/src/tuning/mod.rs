@@ -119,7 +119,9 @@ impl Fitted {
         let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
         match self.promised(target, &part, ORDER_SEED) {
             Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
-            Ok(None) | Err(_) => self.measured(target),
+            // Calibration speaks against every step.
+            Ok(None) => self.with_thresholds(None),
+            Err(_) => self.measured(target),
         }
     }
 

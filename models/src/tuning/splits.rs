@@ -33,8 +33,8 @@ pub struct Pool {
     units: Vec<Vec<usize>>,
     /// Units of the real calibration part.
     calibration_units: usize,
-    /// Samples of the largest group that can occur; `None` for independent samples.
-    largest_group: Option<u32>,
+    /// Samples of the largest group that can occur, and of a typical one; `None` for independent samples.
+    group_sizes: Option<(u32, f64)>,
 }
 
 /// Result over all splits.
@@ -48,7 +48,7 @@ pub struct SplitReport {
     pub violations: u32,
     /// Interval of the share of violations with 95 % confidence (Clopper and Pearson 1934).
     pub interval: [f64; 2],
-    /// Share of violations that is expected: for `losses` the mean over splits of the exact probability that the first step above the target
+    /// Share of violations, at most: for `losses` the mean over splits of the exact probability that the first step above the target
     /// passes its test; for `net` the risk of the target, which bounds that probability.
     pub predicted: f64,
     /// Mean share of the population that leaves at the first exit; 0 in a split without a promise.
@@ -83,13 +83,13 @@ impl Pool {
         units: &Units,
     ) -> Self {
         logits.append(more_logits);
-        let largest_group = match units {
+        let group_sizes = match units {
             Units::Samples => None,
-            Units::Groups { largest, .. } => Some(*largest),
+            Units::Groups { largest, typical, .. } => Some((*largest, *typical)),
         };
         let calibration_units = units.groups().map_or(more_samples.len(), |groups| groups as usize);
         samples.append(more_samples.without_pixels());
-        let units = match largest_group {
+        let units = match group_sizes {
             None => (0..samples.len()).map(|sample| vec![sample]).collect(),
             Some(_) => {
                 let mut units =
@@ -103,7 +103,7 @@ impl Pool {
                 units
             }
         };
-        Self { logits, samples, units, calibration_units, largest_group }
+        Self { logits, samples, units, calibration_units, group_sizes }
     }
 
     /// Splits the pool `splits` times, each by a seed of its own, and counts broken promises.
@@ -194,9 +194,9 @@ impl Pool {
             groups.extend(range.clone().map(|_| unit as u32));
             drawn.extend(range);
         }
-        let units = match self.largest_group {
+        let units = match self.group_sizes {
             None => Units::Samples,
-            Some(largest) => Units::Groups { of: groups, largest },
+            Some((largest, typical)) => Units::Groups { of: groups, largest, typical },
         };
         CalibrationPart { masks: vec![population.subset(&drawn)], units }
     }

@@ -251,7 +251,7 @@ fn exits_that_are_never_wrong_break_no_promise_in_groups_either() {
         samples.groups = (0..4000).map(|sample| sample / 4).collect();
         (logits, samples)
     };
-    let units = Units::Groups { of: part().1.groups, largest: 4 };
+    let units = Units::Groups { of: part().1.groups, largest: 4, typical: 4.0 };
     let target = Target { bound: Bound::Net, ..target(1.0) };
     let found = Pool::new(part(), part(), &units).split(&target, 8).unwrap();
     assert_eq!((found.splits, found.promised, found.violations, found.leaves_first), (8, 8, 0, 1.0));

@@ -59,6 +59,10 @@ pub(crate) struct Calibrate {
     /// Report too how often such a promise is broken on N random splits of the validation and calibration samples. 200 take minutes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "by_missing")]
     splits: Option<u32>,
+    /// States that the network has learnt none of the calibration samples, where its report names other data than --data. Whoever is wrong here gets a
+    /// promise that means nothing.
+    #[arg(long)]
+    kept_apart: bool,
     /// File of the bundle with the new policy; without it nothing is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -95,7 +99,10 @@ impl Calibrate {
         let calibration = self.run_part(&bundle, &parts, Part::Calibration, masks)?;
         let outcomes =
             calibration.iter().map(|part| Outcomes::of(&part.logits, &part.samples, &fitted.policy));
-        let part = CalibrationPart { masks: outcomes.collect(), units: self.units(&calibration[0].samples)? };
+        let part = CalibrationPart {
+            masks: outcomes.collect(),
+            units: self.units(&calibration[0].samples, &validation.samples)?,
+        };
         let found = self.choose(&fitted, &target, validation, &part)?;
         let policy = found.policy.with_waits_of(bundle.policy());
         let pool = || {
@@ -176,7 +183,7 @@ impl Calibrate {
     }
 
     /// Units of the calibration part: samples, or groups where the data has them.
-    fn units(&self, calibration: &Samples) -> Result<Units, Failure> {
+    fn units(&self, calibration: &Samples, validation: &Samples) -> Result<Units, Failure> {
         match (self.largest_group, calibration.groups.is_empty()) {
             (None, true) => Ok(Units::Samples),
             (Some(_), true) => Err(Failure::usage(anyhow::anyhow!(
@@ -186,7 +193,12 @@ impl Calibrate {
                 "{}: samples of the calibration part share scenes or objects; give --largest-group N, the most samples that a group can have",
                 self.dataset.data
             ))),
-            (Some(largest), false) => Ok(Units::Groups { of: calibration.groups.clone(), largest }),
+            (Some(largest), false) => {
+                let typical = validation
+                    .group_count()
+                    .map_or(f64::from(largest), |groups| validation.len() as f64 / groups as f64);
+                Ok(Units::Groups { of: calibration.groups.clone(), largest, typical })
+            }
         }
     }
 
@@ -201,9 +213,11 @@ impl Calibrate {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut samples = parts.part(part, None, threads);
         let seen = samples.seen.clone();
+        // Masks differ from network to network and from part to part: nothing is chosen on those of a test.
+        let network = bundle.network_id().0.iter().take(8).fold(0, |bits, byte| bits << 8 | u64::from(*byte));
         let run = |mask| {
             if self.missing > 0.0 {
-                samples.seen = draw_masks(&seen, self.missing, mask);
+                samples.seen = draw_masks(&seen, self.missing, [network, part as u64, mask]);
             }
             let logits = bundle_logits(bundle, &TractEngine, &samples)?;
             let (labels, groups) = (samples.labels.clone(), samples.groups.clone());

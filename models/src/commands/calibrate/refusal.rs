@@ -77,8 +77,8 @@ impl Calibrate {
         ))
     }
 
-    /// Refuses a network whose weights may have seen the calibration part: one that was trained on the same data when it had no such part, or
-    /// another one.
+    /// Refuses a network whose weights may have seen the calibration part: one that was trained on the same data when it had no such part or
+    /// another one, and one that was trained on other data, unless its user states that these are other samples.
     fn check_kept_apart(&self, bundle: &Bundle, samples: usize) -> Result<(), Failure> {
         let report = bundle.report();
         let trained_on = report.and_then(|report| report["run"]["data"].as_str());
@@ -90,11 +90,20 @@ impl Calibrate {
                 self.bundle.display()
             )))
         };
+        // New views show the same samples.
+        let samples_of = |data: &str| data.split(", views of seed").next().unwrap_or_default().to_owned();
         match trained_on {
             None => refuse("one without a training report"),
-            Some(data) if data == self.dataset.identity() && kept_apart != Some(samples as u64) => {
-                refuse("one that was trained before they were")
-            }
+            Some(data) if samples_of(data) != samples_of(&self.dataset.identity()) => match self.kept_apart {
+                true => Ok(()),
+                false => Err(Failure::usage(anyhow::anyhow!(
+                    "{}: expected a network that was trained on {}, found one that was trained on {data}: whether it has learnt these samples cannot be \
+                     seen; add --kept-apart where it has not",
+                    self.bundle.display(),
+                    self.dataset.identity()
+                ))),
+            },
+            Some(_) if kept_apart != Some(samples as u64) => refuse("one that was trained before they were"),
             Some(_) => Ok(()),
         }
     }
