@@ -4,7 +4,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use headwater_group::start::{find_program, free_port};
-use headwater_inference::policy::Policy;
 use headwater_tests::group::patient;
 use headwater_tests::other_programs::{loopback, mosquitto, mosquitto_with};
 use headwater_tests::shipped;
@@ -13,9 +12,7 @@ fn check(qos: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
     let policy = folder.path().join("patient.toml");
-    // A policy file states no promise.
-    let values = Policy { promise: None, ..patient(shipped::bundle().policy().clone()) };
-    let text = toml::to_string(&values).expect("a policy becomes TOML");
+    let text = toml::to_string(&patient(shipped::bundle().policy().clone())).expect("a policy becomes TOML");
     std::fs::write(&policy, text).expect("the folder can be written");
     let output = Command::new(find_program("headwater").expect("the programs are built"))
         .args(["demo", "--processes", "--json", "--samples", "120", "--rate", "60", "--policy"])
