@@ -47,7 +47,7 @@ pub struct LogitsFileError {
 }
 
 impl LogitsFileError {
-    fn new(file: &Path, reason: impl ToString) -> Self {
+    fn new(file: &Path, reason: &dyn ToString) -> Self {
         Self { file: file.to_owned(), reason: reason.to_string() }
     }
 }
@@ -73,7 +73,7 @@ pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> 
     let lists: Vec<&[f32]> =
         devices.chain(logits.exits.iter().map(|(_, logits)| logits.as_slice())).collect();
     let bytes = number_file::encode(MAGIC, header, &lists);
-    write_whole(file, &bytes).map_err(|error| LogitsFileError::new(file, error))
+    write_whole(file, &bytes).map_err(|error| LogitsFileError::new(file, &error))
 }
 
 /// Reads the logits of the run `run`.
@@ -81,12 +81,12 @@ pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> 
 /// # Errors
 /// [`LogitsFileError`]: no such file, cut off, altered, or of another run.
 pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
-    let bytes = fs::read(file).map_err(|error| LogitsFileError::new(file, error))?;
+    let bytes = fs::read(file).map_err(|error| LogitsFileError::new(file, &error))?;
     let (header, mut lists): (Header, _) =
-        number_file::decode(MAGIC, &bytes).map_err(|error| LogitsFileError::new(file, error))?;
+        number_file::decode(MAGIC, &bytes).map_err(|error| LogitsFileError::new(file, &error))?;
     if header.run != run {
         let reason = format!("expected those of run {run}, found run {}", header.run);
-        return Err(LogitsFileError::new(file, reason));
+        return Err(LogitsFileError::new(file, &reason));
     }
     let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, .. } = header;
     let values = labels.len() * classes;
@@ -94,7 +94,7 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         && lists.iter().all(|list| list.len() == values)
         && seen.len() == labels.len();
     if !is_sound {
-        return Err(LogitsFileError::new(file, "its lists have other lengths than its header says"));
+        return Err(LogitsFileError::new(file, &"its lists have other lengths than its header says"));
     }
     let of_exits = lists.split_off(devices);
     let logits = PartLogits { classes, devices: lists, exits: exits.into_iter().zip(of_exits).collect() };

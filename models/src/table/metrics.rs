@@ -4,7 +4,6 @@ use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
-use crate::random::Random;
 
 /// Bins of the calibration error.
 const BINS: usize = 15;
@@ -44,16 +43,17 @@ pub fn calibration_error(answers: &[(f32, bool)]) -> Option<f64> {
     if answers.len() < LEAST_FOR_CALIBRATION {
         return None;
     }
-    // Equal confidences are in no order of their samples: data sorted by class would make bins of classes.
-    let order = Random::new(BINS as u64, &[]).permutation(answers.len());
-    let mut answers: Vec<(f32, bool)> = order.into_iter().map(|at| answers[at as usize]).collect();
+    let mut answers = answers.to_vec();
     answers.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let bins = (0..BINS).map(|bin| &answers[bin * answers.len() / BINS..(bin + 1) * answers.len() / BINS]);
-    let gap = |bin: &[(f32, bool)]| {
-        let confidence: f64 = bin.iter().map(|(confidence, _)| f64::from(*confidence)).sum();
-        let right = bin.iter().filter(|(_, right)| *right).count();
-        (confidence - right as f64).abs()
-    };
+    // A bin that ends among equal confidences gets its share of their right answers, in whatever order the samples stand.
+    let shared = answers.chunk_by(|a, b| a.0 == b.0).flat_map(|equal| {
+        let right = equal.iter().filter(|(_, right)| *right).count() as f64 / equal.len() as f64;
+        equal.iter().map(move |(confidence, _)| (f64::from(*confidence), right))
+    });
+    let shared: Vec<(f64, f64)> = shared.collect();
+    let bins = (0..BINS).map(|bin| &shared[bin * shared.len() / BINS..(bin + 1) * shared.len() / BINS]);
+    let gap =
+        |bin: &[(f64, f64)]| bin.iter().map(|(confidence, right)| confidence - right).sum::<f64>().abs();
     Some(bins.map(gap).sum::<f64>() / answers.len() as f64)
 }
 

@@ -406,11 +406,9 @@ mod tests {
         let mut identities: Vec<String> = runs.iter().map(|run| plan.identity(*run).1.identity).collect();
         let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.folder(&plan)).collect();
         assert_eq!(folders[0], Path::new("f-4-mean/fold-0-seed-1"));
-        for list in [&mut identities] {
-            list.sort();
-            list.dedup();
-            assert_eq!(list.len(), runs.len());
-        }
+        identities.sort();
+        identities.dedup();
+        assert_eq!(identities.len(), runs.len());
         folders.sort();
         folders.dedup();
         assert_eq!(folders.len(), runs.len());
