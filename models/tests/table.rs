@@ -59,6 +59,9 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     // Logits of another run are no logits of this one.
     std::fs::copy(dir.path().join("runs/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
+    // So are those of another presence pattern of the same run.
+    std::fs::copy(dir.path().join("runs/masked/seed-1/logits/test-without-4.hwlogits"), &file).unwrap();
+    check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // Without the file the run is completed again, from its checkpoint.
     std::fs::remove_file(&file).unwrap();
     check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
@@ -82,4 +85,5 @@ fn mistakes_of_an_experiment_are_usage_errors() {
     }
     let dir = experiment(EXPERIMENT);
     check(&table(dir.path(), "nowhere/page.md"), 2, "expected a file in a folder that exists");
+    check(&table(dir.path(), "small.toml"), 2, "expected a page, NAME.md, found small.toml");
 }

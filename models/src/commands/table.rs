@@ -64,6 +64,14 @@ impl Table {
                 out.display()
             )));
         };
+        // A page is written over a page alone.
+        let is_page = |file: &Path| std::fs::symlink_metadata(file).map_or(true, |found| found.is_file());
+        if out.extension().is_none_or(|extension| extension != "md") || !is_page(&out) {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--out: expected a page, NAME.md, found {}",
+                out.display()
+            )));
+        }
         self.train(&plan, &folder)?;
         let simple = self.simple(&plan, &folder)?;
         let figures: Vec<RunFigures> = plan

@@ -1,5 +1,6 @@
 //! The experiment file: rows, each a network and a recipe, for some seeds and folds.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Slot, SlotSet};
@@ -11,6 +12,9 @@ use crate::experiment::RunInfo;
 use crate::file_error::{self, FileError};
 use crate::recipe::Recipe;
 use crate::spec::Spec;
+
+/// Rows of an experiment, at most.
+const MAX_ROWS: usize = 1000;
 
 /// An experiment file, as written.
 #[derive(Clone, Debug, Deserialize)]
@@ -171,6 +175,16 @@ impl Plan {
         let text = file_error::read("experiment", file)?;
         let plan: PlanFile = toml::from_str(&text).map_err(|error| invalid(file, error.to_string()))?;
         let folder = file.parent().unwrap_or(Path::new(""));
+        let combinations = plan.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
+        let rows = combinations.filter(|combinations| *combinations <= MAX_ROWS);
+        if rows.is_none() {
+            let found =
+                combinations.map_or_else(|| "more than can be counted".to_owned(), |found| found.to_string());
+            return Err(invalid(
+                file,
+                format!("axes: expected at most {MAX_ROWS} combinations, found {found}"),
+            ));
+        }
         let mut planned = combined(&plan.axes);
         planned.extend(plan.rows.clone());
         if planned.is_empty() {
@@ -193,8 +207,15 @@ impl Plan {
                 return Err(invalid(file, format!("reference: expected the name of a row, found {name:?}")));
             }
         }
-        if plan.seeds.is_empty() {
-            return Err(invalid(file, "seeds: expected one or more, found none".into()));
+        let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
+        if seeds.is_empty() || seeds.len() < plan.seeds.len() {
+            let message = format!("seeds: expected one or more, each once, found {:?}", plan.seeds);
+            return Err(invalid(file, message));
+        }
+        for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
+            if found == Some(0) {
+                return Err(invalid(file, format!("{key}: expected 1 or more, found 0")));
+            }
         }
         let labels = rows[0].spec.network.network.labels.get_ref();
         if let Some(unknown) =
@@ -435,6 +456,8 @@ mod tests {
             ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
             ("epochs = 3", "epochs = 0", "row \"f = 4, mean\": default recipe: epochs: expected 1 to"),
             ("name = \"sum\"", "name = \"mean\"", "expected different names, found \"f = 4, mean\" twice"),
+            ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
+            ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "unknown field `mising`"),
             ("filters = 4", "filters = 0", "row \"f = 4, mean\""),
         ] {

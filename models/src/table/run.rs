@@ -134,7 +134,7 @@ pub fn complete(
     let identity = &experiment.info.identity;
     let write = |file: &Path, samples: &Samples| {
         let logits = evaluate(&experiment, &checkpoint.state, samples);
-        logits_file::write(file, identity, samples, &logits)
+        logits_file::write(file, &named(identity, file), samples, &logits)
     };
     write(&files.part(Part::Validation), &parts.validation)?;
     if !parts.calibration.is_empty() {
@@ -149,6 +149,15 @@ pub fn complete(
     Ok(())
 }
 
+/// Identity of one file of a run: no file of the same run stands in for another.
+fn named(identity: &str, file: &Path) -> String {
+    format!("{identity} {}", file.file_name().unwrap_or_default().to_string_lossy())
+}
+
+fn read_named(file: &Path, identity: &str) -> Result<PartFile, LogitsFileError> {
+    logits_file::read(file, &named(identity, file))
+}
+
 /// Reads the logits of a run below `folder` that is done.
 ///
 /// # Errors
@@ -160,11 +169,11 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableErro
     let info: RunInfo =
         serde_json::from_slice(&std::fs::read(folder.join("run.json"))?).map_err(io::Error::other)?;
     let class_prior = serde_json::from_slice(&std::fs::read(files.priors())?).map_err(io::Error::other)?;
-    let validation = logits_file::read(&files.part(Part::Validation), &identity)?;
+    let validation = read_named(&files.part(Part::Validation), &identity)?;
     let calibration = files.part(Part::Calibration);
-    let calibration = calibration.exists().then(|| logits_file::read(&calibration, &identity)).transpose()?;
+    let calibration = calibration.exists().then(|| read_named(&calibration, &identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
-    let test = patterns.map(|missing| Ok((missing, logits_file::read(&files.test(missing), &identity)?)));
+    let test = patterns.map(|missing| Ok((missing, read_named(&files.test(missing), &identity)?)));
     let test = test.collect::<Result<_, LogitsFileError>>()?;
     Ok(RunLogits { commit: info.commit, class_prior, validation, calibration, test })
 }

@@ -12,6 +12,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::policy::{Bound, MissingCount, Policy, Promise};
 use headwater_models::data::{Parts, Samples};
 use headwater_models::evaluation::{PartLogits, bundle_logits};
+use headwater_models::number_file::write_whole;
 use headwater_models::promise::by_missing::{Certificate, Certified, MissingRange, Paths};
 use headwater_models::promise::outcomes::Outcomes;
 use headwater_models::promise::presence::draw_masks;
@@ -115,7 +116,7 @@ impl Calibrate {
         let found = Found { policy, splits: splits.transpose().map_err(Failure::usage)?, ..found };
         if let Some(out) = &self.out {
             let bytes = bundle.with_policy(&found.policy).context("writing the bundle")?;
-            std::fs::write(out, bytes).with_context(|| format!("writing {}", out.display()))?;
+            write_whole(out, &bytes).with_context(|| format!("writing {}", out.display()))?;
         }
         self.print(&bundle, &found, [validation, &calibration[0]])
     }
