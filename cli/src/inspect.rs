@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::{Aggregation, NetworkManifest, SectionManifest};
-use headwater_inference::policy::{ExitPolicy, Policy, Threshold};
+use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_protocol::HEADER_BYTES;
 use serde::Serialize;
 
@@ -132,7 +132,12 @@ impl Inspection<'_> {
             "window {} ms, features {} ms, whole sample {} ms",
             self.exits.window_ms, self.exits.features_ms, self.exits.deadline_ms
         )?;
-        writeln!(f, "{}", self.exits.promise_line())
+        writeln!(f, "{}", self.exits.promise_line())?;
+        let origin = self.report.and_then(|report| report["thresholds"]["from"].as_str());
+        match origin.filter(|_| self.exits.promise.is_none()) {
+            Some(origin) => writeln!(f, "thresholds from {origin}"),
+            None => Ok(()),
+        }
     }
 
     fn links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,10 +164,14 @@ fn outputs(section: &SectionManifest) -> String {
 
 fn exit_line(name: &str, policy: &ExitPolicy) -> String {
     let rule = format!("{:?}", policy.rule);
+    let shown = |threshold: &ExitThreshold| match *threshold == ExitThreshold::NEVER {
+        true => "never".to_owned(),
+        false => threshold.get().to_string(),
+    };
     let threshold = match &policy.threshold {
-        Threshold::One(threshold) => threshold.get().to_string(),
+        Threshold::One(threshold) => shown(threshold),
         Threshold::ByPresent(list) => {
-            let all: Vec<_> = list.iter().map(|threshold| threshold.get().to_string()).collect();
+            let all: Vec<_> = list.iter().map(shown).collect();
             format!("{} (by present devices)", all.join(", "))
         }
     };

@@ -1,6 +1,7 @@
 //! The reply that a device sends for an output of its section.
 
 use headwater_inference::bundle::Bundle;
+use headwater_inference::exit::ExitInput;
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::TierOutput;
@@ -67,7 +68,7 @@ impl ReplyRule {
             return Err("the section gave features that are not finite".into());
         }
         let Some((exit, policy)) = &self.exit else { return Ok(Reply::Summary) };
-        let assessment = exit.assess(&output.scores, 1);
+        let assessment = exit.assess(ExitInput::of_device(&output.scores));
         if !assessment.leaves {
             return Ok(Reply::SummaryAndFeatures);
         }

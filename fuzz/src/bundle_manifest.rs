@@ -12,6 +12,7 @@
 
 use headwater_inference::bundle::{Bundle, BundleWriter, SigningKey};
 use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::exit::ExitInput;
 use headwater_inference::manifest::NetworkManifest;
 use headwater_inference::policy::Policy;
 use headwater_protocol::Exit;
@@ -52,7 +53,8 @@ fn read_policy(text: &[u8]) -> Option<Policy> {
     for exit in Exit::ALL {
         for present in [0, 1, 64, u32::MAX] {
             policy.of(exit).threshold.at(present);
-            policy.of(exit).assess(&[0.5, f32::MIN, f32::MAX], present);
+            let input = ExitInput::new(&[0.5, f32::MIN, f32::MAX], present, [2, 0]);
+            policy.of(exit).assess(input);
         }
     }
     Some(policy)

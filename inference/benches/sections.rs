@@ -7,6 +7,7 @@ use std::path::Path;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, TractEngine};
+use headwater_inference::exit::ExitInput;
 use headwater_inference::manifest::Aggregation;
 use headwater_inference::policy::ExitPolicy;
 use headwater_inference::sections::{CloudSection, DeviceSection, ScoresExit};
@@ -69,7 +70,10 @@ fn exits(criterion: &mut Criterion) {
             .iter(|| local.scores(black_box(&scores), SourceSet::from_bits(0b11_1011), &mut logits).unwrap());
     });
     let policy = ExitPolicy::default();
-    criterion.bench_function("exit/assess", |bencher| bencher.iter(|| policy.assess(black_box(&logits), 5)));
+    let classes = [3, 3, 1, 3, 7];
+    criterion.bench_function("exit/assess", |bencher| {
+        bencher.iter(|| policy.assess(ExitInput::new(black_box(&logits), 5, black_box(classes))));
+    });
 }
 
 criterion_group!(benches, bundle, sections, exits);

@@ -5,6 +5,7 @@ use std::error::Error;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::PackedEngine;
+use headwater_inference::exit::ExitInput;
 use headwater_inference::policy::Policy;
 use headwater_inference::sections::DeviceSection;
 use headwater_protocol::Slot;
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let view: Vec<u8> = (0..bundle.manifest().preprocessing.view_bytes()).map(|at| at as u8).collect();
     let output = section.run(&view, 1)?.remove(0);
     let Policy { local, .. } = bundle.policy();
-    let answer = local.assess(&output.scores, 1);
+    let answer = local.assess(ExitInput::of_device(&output.scores));
     println!("{}: confidence {:.2}", bundle.manifest().labels[usize::from(answer.class)], answer.confidence);
     println!("features: {} bytes", output.features.len());
     Ok(())

@@ -13,7 +13,7 @@
 
 use headwater_protocol::Exit;
 
-use crate::exit::Assessment;
+use crate::exit::{Assessment, ExitInput};
 use crate::policy::Policy;
 
 /// The exits of a network under a policy.
@@ -37,18 +37,17 @@ pub struct ExitAnswer {
 }
 
 impl Cascade<'_> {
-    /// The answer to a sample with views in `present` slots; `logits` gives the logits at an exit.
+    /// The answer to a sample with views in `present` slots; `input` gives the input of an exit.
     ///
     /// # Panics
     /// When the network has no exit.
-    pub fn answer<'l>(&self, present: u32, logits: impl Fn(Exit) -> &'l [f32]) -> ExitAnswer {
+    pub fn answer<'l>(&self, present: u32, input: impl Fn(Exit) -> ExitInput<'l>) -> ExitAnswer {
         let (&last, in_front) = self.exits.split_last().expect("a network has a last exit");
         if present == 0 {
             let exit = in_front.first().copied().unwrap_or(last);
             return ExitAnswer { exit, assessment: Assessment::of_prior(self.class_prior) };
         }
-        let answer =
-            |exit| ExitAnswer { exit, assessment: self.policy.of(exit).assess(logits(exit), present) };
+        let answer = |exit| ExitAnswer { exit, assessment: self.policy.of(exit).assess(input(exit)) };
         let mut in_front = in_front.iter().copied().map(answer);
         in_front.find(|answer| answer.assessment.leaves).unwrap_or_else(|| answer(last))
     }
@@ -68,7 +67,10 @@ mod tests {
             policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         }
         let exits = [Exit::Local, Exit::Edge, Exit::Cloud];
-        let at = |exit| &logits[exits.iter().position(|other| *other == exit).unwrap()][..];
+        let at = |exit| {
+            let logits = &logits[exits.iter().position(|other| *other == exit).unwrap()];
+            ExitInput::new(logits, present, [])
+        };
         let found = Cascade { exits: &exits, policy: &policy, class_prior: &PRIOR }.answer(present, at);
         assert_eq!((found.exit, found.assessment.class), expected);
     }

@@ -3,7 +3,42 @@
 //! Argmax and uncertainty exist here once; serving, evaluation and tuning call the same functions. Sums and exponentials are in `f64`
 //! and rounded once at the end, so that tiers with different maths libraries agree.
 
+mod learned;
+
+pub use learned::LearnedInputs;
+
 use crate::policy::{ExitPolicy, ExitRule};
+
+/// Input of one exit for one sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExitInput<'a> {
+    /// One logit a class.
+    pub logits: &'a [f32],
+    /// Number of present slots.
+    pub present: u32,
+    /// Share of the present devices with scores of their own whose most likely class is not that of the exit, in `[0, 1]`; 0 where no
+    /// device has scores of its own.
+    pub disagreement: f64,
+}
+
+impl<'a> ExitInput<'a> {
+    /// The input with `present` slots. `device_classes` has the class of the largest score, by [`argmax`], of each present device with scores
+    /// of its own; a device with NaN among its scores has a class too.
+    pub fn new(logits: &'a [f32], present: u32, device_classes: impl IntoIterator<Item = u16>) -> Self {
+        let class = argmax(logits);
+        let (mut devices, mut others) = (0u32, 0u32);
+        for device_class in device_classes {
+            devices += 1;
+            others += u32::from(device_class != class);
+        }
+        Self { logits, present, disagreement: f64::from(others) / f64::from(devices.max(1)) }
+    }
+
+    /// The input of an exit on a device: one slot is present, and its class is that of the exit.
+    pub fn of_device(logits: &'a [f32]) -> Self {
+        Self { logits, present: 1, disagreement: 0.0 }
+    }
+}
 
 /// Answer of one exit to one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,30 +59,47 @@ impl Assessment {
 }
 
 impl ExitPolicy {
-    /// Class and confidence of these logits, and whether a sample with `present` slots leaves.
+    /// Class and confidence of an input, and whether its sample leaves.
     ///
     /// Logits that include a NaN or `+inf` never leave and have confidence 0. Allocates nothing.
-    pub fn assess(&self, logits: &[f32], present: u32) -> Assessment {
-        let class = argmax(logits);
-        match self.uncertainty(logits) {
+    pub fn assess(&self, input: ExitInput<'_>) -> Assessment {
+        let class = argmax(input.logits);
+        match self.uncertainty(input) {
             Some(uncertainty) => {
-                let leaves = uncertainty <= self.threshold.at(present).get();
+                let leaves = uncertainty <= self.threshold.at(input.present).get();
                 Assessment { class, confidence: 1.0 - uncertainty, leaves }
             }
             None => Assessment { class, confidence: 0.0, leaves: false },
         }
     }
 
-    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold.
+    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold, so 2 where no sample leaves.
     pub fn threshold_confidence(&self, present: u32) -> f32 {
         1.0 - self.threshold.at(present).get()
     }
 
-    /// Uncertainty of these logits in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
+    /// Uncertainty of an input in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
     ///
-    /// `None` when the logits include a NaN or `+inf`, or when there are none. Such a sample never leaves.
-    pub fn uncertainty(&self, logits: &[f32]) -> Option<f32> {
-        logits_uncertainty(self.rule, &Exponents::new(logits, f64::from(self.temperature.get())))
+    /// `None` when the logits include a NaN or `+inf`, when there are none, and for a learned rule without weights, which [`Policy::check`]
+    /// refuses. Such a sample never leaves.
+    ///
+    /// [`Policy::check`]: crate::policy::Policy::check
+    pub fn uncertainty(&self, input: ExitInput<'_>) -> Option<f32> {
+        let softmax = Softmax::of(&Exponents::new(input.logits, f64::from(self.temperature.get())))?;
+        let value = match self.rule {
+            ExitRule::Entropy => softmax.entropy(),
+            ExitRule::MaxProbability => 1.0 - 1.0 / softmax.sum,
+            ExitRule::Margin => softmax.margin(),
+            ExitRule::Learned => self.weights?.probability(LearnedInputs::new(&softmax, input)),
+        };
+        // The sum is NaN when a logit is.
+        (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
+    }
+
+    /// Inputs of the rule `learned` at this temperature; `None` where the logits include a NaN or `+inf`, or there are none.
+    pub fn learned_inputs(&self, input: ExitInput<'_>) -> Option<LearnedInputs> {
+        let softmax = Softmax::of(&Exponents::new(input.logits, f64::from(self.temperature.get())))?;
+        (!softmax.sum.is_nan()).then(|| LearnedInputs::new(&softmax, input))
     }
 }
 
@@ -102,31 +154,47 @@ impl<'a> Exponents<'a> {
     }
 }
 
-/// Let `x = (logit - max) / T`, so that the largest `x` is 0, and `Z = sum exp x`. Then `p = exp x / Z`, the largest `p` is `1 / Z`, and
-/// the entropy is `-sum p ln p = ln Z - sum(x exp x) / Z`.
-fn logits_uncertainty(rule: ExitRule, exponents: &Exponents<'_>) -> Option<f32> {
-    if !exponents.max.is_finite() {
-        return None;
-    }
-    let (mut sum, mut weighted) = (0.0f64, 0.0f64);
-    for x in exponents.iter() {
-        let weight = x.exp();
-        sum += weight;
-        // A class of logit -inf has weight 0 and adds nothing; 0 * -inf would be NaN.
-        weighted += if weight > 0.0 { x * weight } else { 0.0 };
-    }
-    let classes = exponents.logits.len();
-    let value = match rule {
-        ExitRule::Entropy if classes < 2 => 0.0,
-        ExitRule::Entropy => (sum.ln() - weighted / sum) / (classes as f64).ln(),
-        ExitRule::MaxProbability => 1.0 - 1.0 / sum,
-        ExitRule::Margin => {
-            let [_, second] = two_largest(exponents.iter());
-            1.0 - (1.0 - second.exp()) / sum
+/// Sums over the exponents of a softmax. Let `x = (logit - max) / T`, so that the largest `x` is 0, and `Z = sum exp x`. Then `p = exp x / Z`,
+/// and the largest `p` is `1 / Z`.
+struct Softmax {
+    classes: usize,
+    /// `Z`; NaN when a logit is.
+    sum: f64,
+    /// `sum(x exp x)`.
+    weighted: f64,
+    /// The second largest `x`; `-inf` where there is only one class.
+    second: f64,
+}
+
+impl Softmax {
+    /// `None` where the largest logit is not finite.
+    fn of(exponents: &Exponents<'_>) -> Option<Self> {
+        if !exponents.max.is_finite() {
+            return None;
         }
-    };
-    // The sum is NaN when a logit is.
-    (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
+        let (mut sum, mut weighted) = (0.0f64, 0.0f64);
+        for x in exponents.iter() {
+            let weight = x.exp();
+            sum += weight;
+            // A class of logit -inf has weight 0 and adds nothing; 0 * -inf would be NaN.
+            weighted += if weight > 0.0 { x * weight } else { 0.0 };
+        }
+        let [_, second] = two_largest(exponents.iter());
+        Some(Self { classes: exponents.logits.len(), sum, weighted, second })
+    }
+
+    /// `-sum p ln p / ln C`, where `-sum p ln p = ln Z - sum(x exp x) / Z`; 0 for a single class.
+    fn entropy(&self) -> f64 {
+        match self.classes {
+            0 | 1 => 0.0,
+            classes => (self.sum.ln() - self.weighted / self.sum) / (classes as f64).ln(),
+        }
+    }
+
+    /// One minus the difference of the two largest probabilities.
+    fn margin(&self) -> f64 {
+        1.0 - (1.0 - self.second.exp()) / self.sum
+    }
 }
 
 /// The two largest values; the second is `-inf` where there is only one.
@@ -151,14 +219,23 @@ mod tests {
     /// Tolerance between the one-pass uncertainty and its definition: the rounding of `f32` probabilities.
     const PROBABILITY_ROUNDING: f32 = 1e-5;
 
-    const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
+    /// Rules of the softmax alone.
+    const SOFTMAX_RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
+    const RULES: [ExitRule; 4] =
+        [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin, ExitRule::Learned];
 
     fn policy(rule: ExitRule, temperature: f32, threshold: f32) -> ExitPolicy {
         ExitPolicy {
             rule,
             temperature: Temperature::new(temperature).unwrap(),
             threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
+            weights: (rule == ExitRule::Learned)
+                .then(|| learned::tests::weights([-3.0, 4.0, 1.0, -0.2, 2.0])),
         }
+    }
+
+    fn input(logits: &[f32]) -> ExitInput<'_> {
+        ExitInput::of_device(logits)
     }
 
     /// Class probabilities: `softmax(logits / temperature)`, stable for logits of any size.
@@ -191,6 +268,7 @@ mod tests {
             }
             ExitRule::MaxProbability => 1.0 - first,
             ExitRule::Margin => 1.0 - (first - second),
+            ExitRule::Learned => unreachable!("it has other inputs too"),
         };
         value.clamp(0.0, 1.0) as f32
     }
@@ -203,7 +281,7 @@ mod tests {
             "{rule:?}: expected {expected}, found {found}"
         );
         let logits: Vec<f32> = probabilities.iter().map(|p| p.ln()).collect();
-        let found = policy(rule, 1.0, 0.5).uncertainty(&logits).unwrap();
+        let found = policy(rule, 1.0, 0.5).uncertainty(input(&logits)).unwrap();
         assert!(
             (found - expected).abs() < PROBABILITY_ROUNDING,
             "{rule:?} of logits: expected {expected}, found {found}"
@@ -212,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_certain_answer_has_no_uncertainty() {
-        for rule in RULES {
+        for rule in SOFTMAX_RULES {
             check(rule, &[0.0, 1.0, 0.0], 0.0);
         }
     }
@@ -235,9 +313,9 @@ mod tests {
 
     #[test]
     fn a_single_class_is_always_certain_and_leaves() {
-        for rule in RULES {
+        for rule in SOFTMAX_RULES {
             check(rule, &[1.0], 0.0);
-            let assessment = policy(rule, 1.0, 0.0).assess(&[-3.0], 1);
+            let assessment = policy(rule, 1.0, 0.0).assess(input(&[-3.0]));
             assert_eq!(assessment, Assessment { class: 0, confidence: 1.0, leaves: true });
         }
     }
@@ -253,7 +331,7 @@ mod tests {
                 &[f32::NAN],
                 &[],
             ] {
-                let assessment = policy(rule, 1.0, 1.0).assess(logits, 1);
+                let assessment = policy(rule, 1.0, 1.0).assess(input(logits));
                 assert!(
                     !assessment.leaves && assessment.confidence == 0.0,
                     "{rule:?} {logits:?}: {assessment:?}"
@@ -265,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_class_of_logit_minus_infinity_adds_nothing() {
-        let assessment = policy(ExitRule::Entropy, 1.0, 0.0).assess(&[f32::NEG_INFINITY, 3.0], 1);
+        let assessment = policy(ExitRule::Entropy, 1.0, 0.0).assess(input(&[f32::NEG_INFINITY, 3.0]));
         assert_eq!(assessment, Assessment { class: 1, confidence: 1.0, leaves: true });
     }
 
@@ -274,7 +352,7 @@ mod tests {
         let mut probabilities = [0.0; 3];
         softmax(&[3e38, -3e38, 3e38], Temperature::ONE, &mut probabilities);
         assert_eq!(probabilities, [0.5, 0.0, 0.5]);
-        assert_eq!(policy(ExitRule::Margin, 1e-6, 1.0).uncertainty(&[3e38, -3e38, 3e38]), Some(1.0));
+        assert_eq!(policy(ExitRule::Margin, 1e-6, 1.0).uncertainty(input(&[3e38, -3e38, 3e38])), Some(1.0));
     }
 
     #[test]
@@ -300,15 +378,26 @@ mod tests {
     fn the_threshold_depends_on_how_many_are_present() {
         let list = [0.0, 1.0].map(|value| ExitThreshold::new(value).unwrap()).to_vec();
         let policy = ExitPolicy { threshold: Threshold::ByPresent(list), ..ExitPolicy::default() };
-        assert!(!policy.assess(&[1.0, 0.0], 1).leaves);
-        assert!(policy.assess(&[1.0, 0.0], 2).leaves);
+        assert!(!policy.assess(input(&[1.0, 0.0])).leaves);
+        assert!(policy.assess(ExitInput::new(&[1.0, 0.0], 2, [])).leaves);
         assert_eq!([1, 2].map(|present| policy.threshold_confidence(present)), [1.0, 0.0]);
     }
 
     #[test]
+    fn not_even_a_certain_sample_leaves_at_the_threshold_never() {
+        for rule in SOFTMAX_RULES {
+            let certain = [100.0, -100.0];
+            assert_eq!(policy(rule, 1.0, 0.0).uncertainty(input(&certain)), Some(0.0));
+            assert!(policy(rule, 1.0, 0.0).assess(input(&certain)).leaves);
+            let never = policy(rule, 1.0, ExitThreshold::NEVER.get());
+            assert!(!never.assess(input(&certain)).leaves && never.threshold_confidence(1) > 1.0);
+        }
+    }
+
+    #[test]
     fn a_sample_exactly_at_the_threshold_leaves() {
-        let at = policy(ExitRule::Entropy, 1.0, 1.0).uncertainty(&[1.0, 0.0, 0.5]).unwrap();
-        assert!(policy(ExitRule::Entropy, 1.0, at).assess(&[1.0, 0.0, 0.5], 1).leaves);
+        let at = policy(ExitRule::Entropy, 1.0, 1.0).uncertainty(input(&[1.0, 0.0, 0.5])).unwrap();
+        assert!(policy(ExitRule::Entropy, 1.0, at).assess(input(&[1.0, 0.0, 0.5])).leaves);
     }
 
     fn logits() -> impl Strategy<Value = Vec<f32>> {
@@ -329,11 +418,11 @@ mod tests {
         }
 
         #[test]
-        fn one_pass_over_logits_equals_the_definition(logits in logits(), temperature in 0.05f32..20.0, rule in rule()) {
+        fn one_pass_over_logits_equals_the_definition(logits in logits(), temperature in 0.05f32..20.0, rule in prop::sample::select(SOFTMAX_RULES.to_vec())) {
             let mut probabilities = vec![0.0; logits.len()];
             softmax(&logits, Temperature::new(temperature).unwrap(), &mut probabilities);
             let expected = uncertainty(rule, &probabilities);
-            let found = policy(rule, temperature, 0.5).uncertainty(&logits).unwrap();
+            let found = policy(rule, temperature, 0.5).uncertainty(input(&logits)).unwrap();
             prop_assert!((0.0..=1.0).contains(&found));
             prop_assert!((found - expected).abs() < PROBABILITY_ROUNDING, "expected {}, found {}", expected, found);
         }
@@ -349,7 +438,7 @@ mod tests {
 
         #[test]
         fn a_sample_that_leaves_at_a_threshold_leaves_at_a_higher_one(logits in logits(), rule in rule(), a in 0.0f32..=1.0, b in 0.0f32..=1.0) {
-            let leaves = |threshold| policy(rule, 1.0, threshold).assess(&logits, 1).leaves;
+            let leaves = |threshold| policy(rule, 1.0, threshold).assess(input(&logits)).leaves;
             prop_assert!(!leaves(a.min(b)) || leaves(a.max(b)));
             prop_assert!(leaves(1.0));
         }
@@ -357,7 +446,7 @@ mod tests {
         #[test]
         fn a_sample_leaves_from_the_threshold_as_a_confidence_on(logits in logits(), rule in rule(), threshold in 0.0f32..=1.0) {
             let policy = policy(rule, 1.0, threshold);
-            let Assessment { confidence, leaves, .. } = policy.assess(&logits, 1);
+            let Assessment { confidence, leaves, .. } = policy.assess(input(&logits));
             let least = policy.threshold_confidence(1);
             // Both differences from one are rounded, so they may be equal where the uncertainties differ.
             let is_on_its_side = if leaves { confidence >= least } else { confidence <= least };
@@ -366,14 +455,14 @@ mod tests {
 
         #[test]
         fn any_floats_give_a_class_in_range_and_a_confidence_in_range(logits in prop::collection::vec(any::<f32>(), 0..20), rule in rule()) {
-            let assessment = policy(rule, 1.0, 0.7).assess(&logits, 1);
+            let assessment = policy(rule, 1.0, 0.7).assess(input(&logits));
             prop_assert!(usize::from(assessment.class) < logits.len().max(1));
             prop_assert!((0.0..=1.0).contains(&assessment.confidence));
         }
 
         #[test]
         fn a_higher_temperature_is_less_sure_by_entropy(logits in logits(), low in 0.1f32..5.0, more in 1.0f32..5.0) {
-            let at = |temperature| policy(ExitRule::Entropy, temperature, 0.5).uncertainty(&logits).unwrap();
+            let at = |temperature| policy(ExitRule::Entropy, temperature, 0.5).uncertainty(input(&logits)).unwrap();
             prop_assert!(at(low) <= at(low * more) + f32::EPSILON);
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 
 mod changes;
+mod learned;
 mod live;
 mod promise;
 mod values;
@@ -18,9 +19,10 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 pub use changes::{PolicyChanges, PolicyFileError};
+pub use learned::{LearnedWeights, Weight};
 pub use live::{LivePolicy, Reread};
-pub use promise::{Bound, Promise};
-pub use values::PolicyDifference;
+pub use promise::{Bound, MissingCount, Promise};
+pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
 /// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
@@ -74,6 +76,9 @@ pub struct ExitPolicy {
     pub temperature: Temperature,
     /// A sample leaves when its uncertainty is at or below the threshold.
     pub threshold: Threshold,
+    /// Weights of the rule `learned`; other rules do not read them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<LearnedWeights>,
 }
 
 impl Default for ExitPolicy {
@@ -82,11 +87,13 @@ impl Default for ExitPolicy {
             rule: ExitRule::Entropy,
             temperature: Temperature::ONE,
             threshold: Threshold::One(ExitThreshold(0.5)),
+            weights: None,
         }
     }
 }
 
-/// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution.
+/// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution; `learned` reaches
+/// neither 0 nor 1 but by rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitRule {
@@ -96,6 +103,20 @@ pub enum ExitRule {
     MaxProbability,
     /// One minus the difference of the two largest probabilities.
     Margin,
+    /// Probability that the answer is wrong and that of the last exit right, by [`LearnedWeights`].
+    Learned,
+}
+
+impl ExitRule {
+    /// Name in policies and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Entropy => "entropy",
+            Self::MaxProbability => "max_probability",
+            Self::Margin => "margin",
+            Self::Learned => "learned",
+        }
+    }
 }
 
 /// One threshold, or one by number of present slots.
@@ -142,7 +163,7 @@ impl TryFrom<RawThreshold> for Threshold {
     }
 }
 
-/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`.
+/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`; -1 where no sample leaves.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f32")]
 pub struct ExitThreshold(f32);
@@ -152,11 +173,14 @@ impl ExitThreshold {
     pub const ALWAYS: Self = Self(1.0);
     /// Only a sample with an uncertainty of 0 leaves.
     pub const ONLY_CERTAIN: Self = Self(0.0);
+    /// No sample leaves, not even one with an uncertainty of 0.
+    pub const NEVER: Self = Self(-1.0);
 
     /// # Errors
-    /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]`.
+    /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]` but the -1 of [`ExitThreshold::NEVER`].
     pub fn new(value: f32) -> Result<Self, PolicyError> {
-        if (0.0..=1.0).contains(&value) { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
+        let is_in_range = (0.0..=1.0).contains(&value) || value == Self::NEVER.0;
+        if is_in_range { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
     }
 
     /// The number.
@@ -248,7 +272,7 @@ impl Policy {
         }
     }
 
-    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds.
+    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds, weights for a learned rule.
     ///
     /// # Errors
     /// The first broken rule, with its key and value.
@@ -265,6 +289,9 @@ impl Policy {
         for exit in Exit::ALL {
             if matches!(&self.of(exit).threshold, Threshold::ByPresent(list) if list.is_empty()) {
                 return Err(PolicyError::NoThreshold);
+            }
+            if self.of(exit).rule == ExitRule::Learned && self.of(exit).weights.is_none() {
+                return Err(PolicyError::NoWeights(exit));
             }
         }
         Ok(())
@@ -308,6 +335,14 @@ pub enum PolicyError {
     /// An empty list of thresholds.
     #[error("exit threshold: expected one number or a list by number of present slots, found an empty list")]
     NoThreshold,
+    /// A weight that is NaN or infinite.
+    #[error("weight: expected a finite number, found {0}")]
+    Weight(f32),
+    /// The rule `learned` at an exit without weights.
+    #[error(
+        "{exit}.rule: expected weights beside the rule \"learned\", found none: state {exit}.weights, or choose another rule", exit = .0.name()
+    )]
+    NoWeights(Exit),
 }
 
 #[cfg(test)]
@@ -322,6 +357,8 @@ mod tests {
         let error = serde_json::from_str::<Policy>(r#"{"local":{"threshold":1.5}}"#).unwrap_err();
         assert!(error.to_string().contains("expected a number in [0, 1], found 1.5"), "{error}");
         assert!(ExitThreshold::new(0.0).is_ok() && ExitThreshold::new(1.0).is_ok());
+        let text = serde_json::to_string(&Threshold::One(ExitThreshold::NEVER)).unwrap();
+        assert_eq!(serde_json::from_str::<Threshold>(&text).unwrap(), Threshold::One(ExitThreshold::NEVER));
     }
 
     #[test]
@@ -338,6 +375,16 @@ mod tests {
         assert_eq!(policy.check(), Ok(()));
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+    }
+
+    #[test]
+    fn a_learned_rule_without_weights_is_refused_with_its_exit() {
+        let mut policy = Policy::default();
+        policy.edge.rule = ExitRule::Learned;
+        let error = policy.check().unwrap_err();
+        assert_eq!(error, PolicyError::NoWeights(Exit::Edge));
+        let expected = "edge.rule: expected weights beside the rule \"learned\", found none: state edge.weights, or choose another rule";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

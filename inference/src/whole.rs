@@ -8,6 +8,7 @@ use crate::aggregate::AggregateError;
 use crate::bundle::Bundle;
 use crate::cascade::{Cascade, ExitAnswer};
 use crate::engine::Engine;
+use crate::exit::{ExitInput, argmax};
 use crate::leader::Exits;
 use crate::manifest::NetworkManifest;
 use crate::policy::Policy;
@@ -47,6 +48,13 @@ pub struct WholeAnswer {
     pub class: u16,
     /// Confidence at that exit.
     pub confidence: f32,
+}
+
+impl WholeAnswer {
+    /// The input of an exit for this sample.
+    pub fn input(&self, exit: Exit) -> ExitInput<'_> {
+        ExitInput::new(self.logits.of(exit), self.presence.present_count(), device_classes(&self.devices))
+    }
 }
 
 impl ExitLogits {
@@ -181,10 +189,17 @@ impl Whole {
             };
         }
         let cascade = Cascade { exits, policy: &self.policy, class_prior: &self.manifest.class_prior };
-        let ExitAnswer { exit, assessment } = cascade.answer(present, |exit| logits.of(exit));
+        let input = |exit| ExitInput::new(logits.of(exit), present, device_classes(&devices));
+        let ExitAnswer { exit, assessment } = cascade.answer(present, input);
         let (class, confidence) = (assessment.class, assessment.confidence);
         Ok(WholeAnswer { presence, devices, edges, logits, exit, class, confidence })
     }
+}
+
+/// The most likely class of each device with scores of its own, in the order of slots.
+fn device_classes(devices: &[Option<TierOutput>]) -> impl Iterator<Item = u16> {
+    let scores = devices.iter().flatten().map(|device| &device.scores[..]);
+    scores.filter(|scores| !scores.is_empty()).map(argmax)
 }
 
 /// Maps of the samples that at least one source sees, one after another.

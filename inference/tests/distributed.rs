@@ -3,11 +3,14 @@
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::{Collector, CollectorConfig, EdgeAction, EdgeEvent};
 use headwater_inference::engine::TractEngine;
+use headwater_inference::exit::ExitInput;
 use headwater_inference::leader::{
     Action, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
-use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
+use headwater_inference::policy::{
+    ExitPolicy, ExitRule, ExitThreshold, LearnedWeights, Policy, Threshold, Weight,
+};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
@@ -110,7 +113,7 @@ impl Tiers {
             return self.sent.push(Sent::Input(slot, output.features));
         }
         if self.configuration.has(Exit::Device) {
-            let assessment = self.policy.device.assess(&output.scores, 1);
+            let assessment = self.policy.device.assess(ExitInput::of_device(&output.scores));
             if assessment.leaves {
                 let (class, confidence) = (assessment.class, assessment.confidence);
                 let decision = DeviceDecision { class, confidence, policy: PolicyId([9; 8]) };
@@ -246,8 +249,33 @@ impl Tiers {
     }
 }
 
-fn any_threshold() -> impl Strategy<Value = f32> {
-    prop_oneof![Just(0.0f32), Just(1.0), 0.8f32..1.0]
+/// The entropy, or a learned rule that depends on every input.
+fn any_rule() -> impl Strategy<Value = (ExitRule, Option<LearnedWeights>)> {
+    let weights = [-2.0f32..2.0, -4.0..4.0, -4.0..4.0, -1.0..1.0, -4.0..4.0];
+    let learned = weights.prop_map(|values| {
+        let [bias, entropy, margin, present, disagreement] = values.map(|value| Weight::new(value).unwrap());
+        let weights = LearnedWeights { bias, entropy, margin, present, disagreement };
+        (ExitRule::Learned, Some(weights))
+    });
+    prop_oneof![Just((ExitRule::Entropy, None)), learned]
+}
+
+fn any_threshold_of(rule: ExitRule) -> impl Strategy<Value = f32> {
+    // Entropies of these networks are near 1, learned uncertainties anywhere.
+    let least = if rule == ExitRule::Learned { 0.0f32 } else { 0.8 };
+    prop_oneof![Just(0.0f32), Just(1.0), least..1.0]
+}
+
+fn any_exit() -> impl Strategy<Value = ExitPolicy> {
+    let exit = |(rule, weights): (ExitRule, Option<LearnedWeights>)| {
+        any_threshold_of(rule).prop_map(move |threshold| ExitPolicy {
+            rule,
+            weights,
+            threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
+            ..ExitPolicy::default()
+        })
+    };
+    any_rule().prop_flat_map(exit)
 }
 
 fn any_network() -> impl Strategy<Value = TinyNetwork> {
@@ -255,21 +283,18 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
     let aggregation = || prop::sample::select(vec![Aggregation::Mp, Aggregation::Ap, Aggregation::Cc]);
     let joins = (aggregation(), aggregation(), aggregation(), aggregation());
     let configuration = prop::sample::select(vec![A, B, C, D, E, F]);
-    let thresholds = (any_threshold(), any_threshold(), any_threshold());
-    (configuration, joins, thresholds, any::<bool>(), 0..4u64).prop_map(
-        |(configuration, (local, maps, scores, cloud), (device, first, edge), floats, seed)| {
-            let exit = |threshold| ExitPolicy {
-                threshold: Threshold::One(ExitThreshold::new(threshold).unwrap()),
-                ..ExitPolicy::default()
-            };
-            let policy =
-                Policy { device: exit(device), local: exit(first), edge: exit(edge), ..Policy::default() };
+    let exits = (any_exit(), any_exit(), any_exit(), any_exit());
+    (configuration, joins, exits, any::<bool>(), 0..4u64).prop_map(
+        |(configuration, (join, maps, scores, cloud), (device, local, edge, last), floats, seed)| {
+            // The last exit takes every sample; its rule makes the confidence.
+            let last = ExitPolicy { threshold: Policy::default().cloud.threshold, ..last };
+            let policy = Policy { device, local, edge, cloud: last, ..Policy::default() };
             let network = TinyNetwork::of(configuration);
             let encoding = match network.encoding {
                 FeatureEncoding::Bits if floats => FeatureEncoding::F32,
                 encoding => encoding,
             };
-            TinyNetwork { local, edge: [maps, scores], cloud, encoding, policy, seed, ..network }
+            TinyNetwork { local: join, edge: [maps, scores], cloud, encoding, policy, seed, ..network }
         },
     )
 }

@@ -13,8 +13,8 @@ const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fa
 const MAX_SHIPPED_BYTES: usize = 400_000;
 
 /// Ids of the bundle. A renamed serde field would change the ids.
-const NETWORK_ID: &str = "94123878dc1c9c3031e07d232241ce3fd606e1ceb78e138f1fc91ef1fd518614";
-const POLICY_ID: &str = "58979e162e7e8b9e";
+const NETWORK_ID: &str = "a9076af13109e227509626acf30e7a114d910cc8a1fa91fbbda468a5ba8d7bda";
+const POLICY_ID: &str = "29dda92e88634a4d";
 
 #[test]
 fn the_shipped_bundle_is_complete_and_small_and_answers() {

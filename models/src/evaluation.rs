@@ -2,11 +2,11 @@
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
-use headwater_inference::exit::{Assessment, argmax};
+use headwater_inference::exit::{Assessment, ExitInput, argmax};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::sections::SectionError;
 use headwater_inference::whole::Whole;
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
@@ -97,6 +97,17 @@ impl PartLogits {
         &self.exits[exit][sample * self.classes..][..self.classes]
     }
 
+    /// The input of an exit for one sample that the slots `seen` see.
+    ///
+    /// # Panics
+    /// When there is no such exit, sample or slot.
+    pub fn input(&self, exit: Exit, sample: usize, seen: SlotSet) -> ExitInput<'_> {
+        // Devices without a section have no scores.
+        let scores = seen.iter().filter_map(|slot| self.devices.get(slot.index()));
+        let classes = scores.map(|scores| argmax(&scores[sample * self.classes..][..self.classes]));
+        ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
+    }
+
     /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.
     ///
     /// # Panics
@@ -109,6 +120,27 @@ impl PartLogits {
             class == samples.labels[sample]
         };
         (0..samples.len()).map(right).collect()
+    }
+
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.exits.iter().next().map_or(0, |(_, logits)| logits.len() / self.classes.max(1))
+    }
+
+    /// The rows of these samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        let rows = |all: &Vec<f32>| -> Vec<f32> {
+            samples.iter().flat_map(|sample| &all[sample * self.classes..][..self.classes]).copied().collect()
+        };
+        Self {
+            classes: self.classes,
+            devices: self.devices.iter().map(rows).collect(),
+            exits: self.exits.map(|_, all| rows(all)),
+        }
     }
 
     fn of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> Self {
@@ -129,8 +161,8 @@ impl PartLogits {
         }
         logits.exits = output.exits.map(|_, logits| {
             let mut logits = values(logits);
-            let rows = logits.chunks_exact_mut(classes).zip(&batch.present);
-            rows.filter(|(_, present)| **present == 0).for_each(|(row, _)| row.fill(0.0));
+            let rows = logits.chunks_exact_mut(classes).zip(&batch.seen);
+            rows.filter(|(_, seen)| seen.is_empty()).for_each(|(row, _)| row.fill(0.0));
             logits
         });
         logits
@@ -144,7 +176,8 @@ impl PartLogits {
         Self { classes, devices: vec![zeros; devices], exits }
     }
 
-    fn append(&mut self, other: Self) {
+    /// Adds the rows of other samples of the same network behind these.
+    pub fn append(&mut self, other: Self) {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
         self.devices.iter_mut().zip(other.devices).for_each(|(all, more)| all.extend(more));

@@ -3,7 +3,7 @@
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
 //! [`tuning`] chooses temperatures and thresholds on the validation part, [`report`] counts where samples leave and writes
-//! the figures. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
+//! the figures. [`table`] trains the rows of an experiment and makes their table from files of logits. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
 //! survives a kill.
 //!
 //! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
@@ -16,8 +16,10 @@ pub mod export;
 pub mod file_error;
 pub mod fused;
 pub mod layers;
+pub mod logits_file;
 pub mod loss;
 pub mod network;
+pub mod number_file;
 pub mod promise;
 pub mod random;
 pub mod recipe;
@@ -26,5 +28,6 @@ pub mod report;
 pub mod run;
 pub mod single_camera;
 pub mod spec;
+pub mod table;
 pub mod training;
 pub mod tuning;

@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 use headwater_inference::exit::argmax;
-use headwater_protocol::Exit;
+use headwater_protocol::{Exit, Slot, SlotSet};
 
 use crate::by_exit::ByExit;
 use crate::data::Batch;
@@ -117,8 +117,8 @@ impl TermInputs<'_> {
 
     /// Weight of each sample in a term over an exit; 0 for a sample that no slot sees.
     fn sample_weights(&self, weight: f32) -> Vec<f32> {
-        let share = |present: &usize| if *present > 0 { self.share() } else { 0.0 };
-        self.batch.present.iter().map(|present| share(present) * weight).collect()
+        let share = |seen: &SlotSet| if seen.is_empty() { 0.0 } else { self.share() };
+        self.batch.seen.iter().map(|seen| share(seen) * weight).collect()
     }
 
     /// Exits and their logits, deepest first.
@@ -157,13 +157,25 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     }
     let (recipe, classes) = (inputs.recipe, inputs.classes);
     let distillation = &recipe.distillation;
-    for device in inputs.output.devices.iter().flatten() {
+    for (slot, device) in Slot::first(inputs.output.devices.len()).zip(&inputs.output.devices) {
+        let Some(device) = device else { continue };
         let Some(scores) = device.flat_scores() else { continue };
         let targets = |of: &[f32]| -> Vec<f32> {
             device.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
         };
-        // A mean over the views with a label: a device that sees little weighs as much as one that sees everything.
-        let weights = |weight: f32| vec![weight / device.rows.len() as f32; device.rows.len()];
+        // A mean over the views with a label: a device that sees little weighs as much as one that sees everything. A black image has none.
+        let has_label = |row: &u32| inputs.batch.seen[*row as usize].contains(slot);
+        let labelled = device.rows.iter().filter(|row| has_label(row)).count();
+        if labelled == 0 {
+            continue;
+        }
+        let weights = |weight: f32| -> Vec<f32> {
+            device
+                .rows
+                .iter()
+                .map(|row| if has_label(row) { weight / labelled as f32 } else { 0.0 })
+                .collect()
+        };
         terms.push(soft_target_loss(scores.clone(), &targets(&inputs.labels), &weights(recipe.device), 1.0));
         if distillation.device > 0.0 {
             let weights = weights(distillation.device * recipe.distillation_scale());

@@ -115,10 +115,18 @@ pub struct ExitTarget {
     pub loss_points: f64,
     /// Probability with which the promise holds over the draw of the calibration part.
     pub confidence: f64,
+    /// Folds of the train part whose out-of-fold logits the thresholds come from; 0 for none. Left out, the data decides
+    /// ([`crate::run::Folds::of`]).
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folds: Option<u32>,
 }
 
+/// Most folds of a train part: each costs a training.
+const MAX_FOLDS: u32 = 64;
+
 impl From<ExitTarget> for Target {
-    fn from(ExitTarget { promise, loss_points, confidence }: ExitTarget) -> Self {
+    fn from(ExitTarget { promise, loss_points, confidence, .. }: ExitTarget) -> Self {
         Self { bound: promise, loss: loss_points / 100.0, confidence }
     }
 }
@@ -231,6 +239,9 @@ impl Recipe {
         number("exit.loss_points", self.exit.loss_points as f32, 0.001, 99.0);
         number("exit.confidence", self.exit.confidence as f32, 0.5, 0.999_999);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
+        if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
+            mistakes.push(format!("exit.folds: expected 0 for none, or 2 to {MAX_FOLDS}, found {found}"));
+        }
         if self.workers > self.batch {
             mistakes
                 .push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
@@ -265,8 +276,25 @@ mod tests {
         let recipe = Recipe::read(None).unwrap();
         let written = serde_json::to_string(&recipe.loss).unwrap();
         assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");
+        assert!(!serde_json::to_string(&recipe).unwrap().contains("folds"));
         assert_eq!(Exit::ALL.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
         assert_eq!(Exit::ALL.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn folds_are_none_or_at_least_two() {
+        let with = |folds: &str| {
+            let text = DEFAULT.replace("confidence = 0.95", &format!("folds = {folds}\nconfidence = 0.95"));
+            Recipe::parse(Path::new("r.toml"), &text).map(|recipe| recipe.exit.folds)
+        };
+        assert_eq!([with("0").unwrap(), with("4").unwrap()], [Some(0), Some(4)]);
+        for folds in ["1", "65"] {
+            let error = with(folds).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("exit.folds: expected 0 for none, or 2 to 64, found {folds}")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

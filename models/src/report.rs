@@ -1,6 +1,6 @@
 //! Reports: where the samples of a part leave under a policy, the figures of a part, and the report of a run.
 
-use headwater_inference::cascade::Cascade;
+use headwater_inference::cascade::{Cascade, ExitAnswer};
 use headwater_inference::cost::{DeviceBody, LinkBytes};
 use headwater_inference::policy::Policy;
 use headwater_protocol::Exit;
@@ -10,6 +10,7 @@ use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::evaluation::{ExitShares, PartLogits};
 use crate::experiment::Experiment;
+use crate::run::ThresholdOrigin;
 use crate::training::Progress;
 
 /// Counts of a part by exit, as in serving: a sample without a view leaves at the first exit with the class prior.
@@ -34,25 +35,41 @@ pub struct ExitCount {
     pub right: usize,
 }
 
+/// Answer to each sample of a part under a policy, with the exit at which it leaves.
+///
+/// # Panics
+/// When `logits` belong to another part.
+pub fn answers(
+    logits: &PartLogits,
+    samples: &Samples,
+    class_prior: &[f32],
+    policy: &Policy,
+) -> Vec<ExitAnswer> {
+    let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+    let cascade = Cascade { exits: &exits, policy, class_prior };
+    let seen = samples.seen.iter().enumerate();
+    seen.map(|(sample, seen)| cascade.answer(seen.len() as u32, |exit| logits.input(exit, sample, *seen)))
+        .collect()
+}
+
 impl PartAccount {
     /// The account of a part under a policy.
     ///
     /// # Panics
     /// When `logits` belong to another part.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
-        let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
-        let cascade = Cascade { exits: &exits, policy, class_prior };
+        let first = logits.exits.iter().next().map(|(exit, _)| exit);
         let counts = logits.exits.map(|_, _| ExitCount::default());
         let mut account = Self { exits: counts, ..Self::default() };
-        for (sample, (seen, label)) in samples.seen.iter().zip(&samples.labels).enumerate() {
+        let answers = answers(logits, samples, class_prior, policy);
+        for ((seen, label), answer) in samples.seen.iter().zip(&samples.labels).zip(answers) {
             let present = seen.len();
-            let answer = cascade.answer(present as u32, |exit| logits.of(exit, sample));
             let count = account.exits.slot(answer.exit).get_or_insert_default();
             count.samples += 1;
             count.right += usize::from(answer.assessment.class == *label);
             account.no_view += usize::from(present == 0);
             account.views += present;
-            account.unsure_views += if answer.exit == exits[0] { 0 } else { present };
+            account.unsure_views += if Some(answer.exit) == first { 0 } else { present };
         }
         account
     }
@@ -122,6 +139,8 @@ pub struct PartReports {
     pub test: PartReport,
     /// Samples of the calibration part, which the weights have not seen.
     pub calibration_samples: usize,
+    /// Origin of temperatures and rule, and of thresholds without a promise.
+    pub thresholds: ThresholdOrigin,
 }
 
 /// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch. `calibration_samples` is the size of the
@@ -145,6 +164,7 @@ pub fn run_report(
         "network": experiment.network.spec.network.network.name,
         "run": experiment.info,
         "calibration_samples": calibration_samples,
+        "thresholds": parts.thresholds,
         "recipe": experiment.recipe,
         "cost": cost,
         "policy": policy,

@@ -5,7 +5,7 @@ use std::path::Path;
 use headwater_inference::exit::argmax;
 use headwater_protocol::{Exit, Slot, SlotSet};
 use rayon::ThreadPoolBuildError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::data::{Augment, Samples};
@@ -17,7 +17,7 @@ use crate::spec::Spec;
 use crate::training::{Diverged, Trainer};
 
 /// Accuracy of one camera alone.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraResult {
     /// Device slot.
     pub slot: usize,

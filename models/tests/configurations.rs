@@ -85,21 +85,22 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
-    let checkpoint = &trainer.checkpoint;
+    let checkpoint = trainer.checkpoint;
     let parts = EvaluationParts {
-        validation: &validation,
-        calibration: &calibration,
-        data: "drawn",
-        test: &test,
         class_prior: train.prior(),
+        validation,
+        calibration,
+        test,
+        data: "drawn".into(),
+        out_of_fold: None,
     };
-    let finished = finish(&experiment, checkpoint, parts).unwrap();
+    let finished = finish(&experiment, &checkpoint, &parts).unwrap();
     assert_eq!(finished.exported.parity.samples, 256);
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     let exits = bundle.manifest().configuration.exits();
     assert!(finished.reports.test.every.iter().map(|(exit, _)| exit).eq(exits.iter().copied()));
-    let patterns = every_presence_pattern(&test);
+    let patterns = every_presence_pattern(&parts.test);
     let trained = evaluate(&experiment, &checkpoint.state, &patterns);
     let shipped = bundle_logits(&bundle, &TractEngine, &patterns).unwrap();
     compare(&trained, &shipped, patterns.len());

@@ -7,7 +7,9 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::{
     Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::policy::{
+    ExitPolicy, ExitRule, ExitThreshold, LearnedWeights, Policy, Threshold, Weight,
+};
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_models::data::{Parts, Samples};
 use headwater_models::evaluation::{PartLogits, bundle_logits, evaluate};
@@ -134,16 +136,30 @@ fn part() -> Samples {
 }
 
 /// The median uncertainty at the exit `local` as its threshold, so that samples leave at both exits.
-fn policy(logits: &PartLogits, samples: &Samples) -> Policy {
-    let mut policy = Policy::default();
+fn with_threshold(mut policy: Policy, logits: &PartLogits, samples: &Samples) -> Policy {
     let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
-    let uncertainty = |sample| policy.local.uncertainty(logits.of(Exit::Local, sample));
+    let uncertainty =
+        |sample| policy.local.uncertainty(logits.input(Exit::Local, sample, samples.seen[sample]));
     let mut uncertainties: Vec<f32> = seen.filter_map(uncertainty).collect();
     uncertainties.sort_by(f32::total_cmp);
     let middle = uncertainties.len() / 2;
     let threshold = f32::midpoint(uncertainties[middle], uncertainties[middle + 1]);
     policy.local.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
     policy
+}
+
+/// The rule `learned` at the first exit, with a weight for every input.
+fn learned() -> Policy {
+    let weight = |value| Weight::new(value).unwrap();
+    let weights = LearnedWeights {
+        bias: weight(-2.0),
+        entropy: weight(1.5),
+        margin: weight(1.0),
+        present: weight(-0.25),
+        disagreement: weight(2.0),
+    };
+    let local = ExitPolicy { rule: ExitRule::Learned, weights: Some(weights), ..ExitPolicy::default() };
+    Policy { local, ..Policy::default() }
 }
 
 #[test]
@@ -153,20 +169,22 @@ fn the_account_of_training_equals_the_live_account_exit_by_exit() {
     let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap();
     let state = experiment.network.layout.initial(1);
     let trained = evaluate(&experiment, &state, &samples);
-    let policy = policy(&trained, &samples);
     // The class of sample 0, which no slot sees, is the most frequent one.
     let mut class_prior = vec![0.05; 10];
     class_prior[usize::from(samples.labels[0])] = 0.55;
 
-    let network = TrainedNetwork { layers: &experiment.network, state: &state };
-    let manifest = manifest(&experiment.network.spec, class_prior.clone());
-    let writer = bundle_writer(&network, manifest, policy.clone());
-    let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+    for policy in [Policy::default(), learned()] {
+        let policy = with_threshold(policy, &trained, &samples);
+        let network = TrainedNetwork { layers: &experiment.network, state: &state };
+        let manifest = manifest(&experiment.network.spec, class_prior.clone());
+        let writer = bundle_writer(&network, manifest, policy.clone());
+        let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
 
-    let live = Group::new(&bundle).account(&samples);
-    assert!(live.exits.iter().all(|(_, count)| count.samples > 30 && count.right > 0), "{live:?}");
-    assert_eq!(live.no_view, 2);
-    let shipped = bundle_logits(&bundle, &TractEngine, &samples).unwrap();
-    assert_eq!(PartAccount::of(&shipped, &samples, &class_prior, &policy), live);
-    assert_eq!(PartAccount::of(&trained, &samples, &class_prior, &policy), live);
+        let live = Group::new(&bundle).account(&samples);
+        assert!(live.exits.iter().all(|(_, count)| count.samples > 30 && count.right > 0), "{live:?}");
+        assert_eq!(live.no_view, 2);
+        let shipped = bundle_logits(&bundle, &TractEngine, &samples).unwrap();
+        assert_eq!(PartAccount::of(&shipped, &samples, &class_prior, &policy), live);
+        assert_eq!(PartAccount::of(&trained, &samples, &class_prior, &policy), live);
+    }
 }

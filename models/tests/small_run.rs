@@ -35,20 +35,22 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
+    let checkpoint = trainer.checkpoint;
     let parts = EvaluationParts {
-        validation: &validation,
-        calibration: &calibration,
-        data: "drawn",
-        test: &test,
         class_prior: train.prior(),
+        validation,
+        calibration,
+        test,
+        data: "drawn".into(),
+        out_of_fold: None,
     };
-    let finished = finish(&experiment, &trainer.checkpoint, parts).unwrap();
+    let finished = finish(&experiment, &checkpoint, &parts).unwrap();
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
-    let logits = bundle_logits(&bundle, &TractEngine, &test).unwrap();
+    let logits = bundle_logits(&bundle, &TractEngine, &parts.test).unwrap();
     let manifest = bundle.manifest();
     let body = DeviceBody::of(manifest);
-    let shipped = PartReport::of(&logits, &test, &manifest.class_prior, bundle.policy(), body);
+    let shipped = PartReport::of(&logits, &parts.test, &manifest.class_prior, bundle.policy(), body);
     let trained = &finished.reports.test;
     for (shipped, trained) in [
         (shipped.every[Exit::Local], trained.every[Exit::Local]),

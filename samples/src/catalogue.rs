@@ -41,6 +41,17 @@ pub fn open(name: &str, dir: &Path, options: OpenOptions) -> Result<Box<dyn Data
         let mismatch = Mismatch::new("no split", "one; the data set has parts of its own");
         return Err(mismatch.options(format!("data set {name}")));
     }
+    if let Some(fold) = options.fold.filter(|fold| *fold >= info.folds) {
+        let expected = match info.folds {
+            0 => "no fold".to_owned(),
+            folds => format!("a fold from 0 to {}", folds - 1),
+        };
+        return Err(Mismatch::new(expected, fold.to_string()).options(format!("data set {name}")));
+    }
+    if let Some(seed) = options.view_seed.filter(|_| !info.has_view_seed) {
+        let mismatch = Mismatch::new("no seed of views", format!("{seed}; its views are photographs"));
+        return Err(mismatch.options(format!("data set {name}")));
+    }
     (info.open)(dir, options).map_err(|error| DataError::DataSet { name: info.name, source: Box::new(error) })
 }
 
@@ -74,6 +85,17 @@ mod tests {
         let error = open("imagenet", Path::new("."), OpenOptions::default()).err().unwrap().to_string();
         for info in CATALOGUE {
             assert!(error.contains(info.name) && error.ends_with("found `imagenet`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_fold_or_a_view_seed_that_a_data_set_does_not_have_is_refused() {
+        let error = |options, name| open(name, Path::new("/nowhere"), options).err().unwrap().to_string();
+        for info in CATALOGUE {
+            let fold = OpenOptions { fold: Some(info.folds), ..OpenOptions::default() };
+            assert!(error(fold, info.name).contains(&format!("found {}", info.folds)), "{}", info.name);
+            let seed = OpenOptions { view_seed: Some(3), ..OpenOptions::default() };
+            assert_eq!(error(seed, info.name).contains("expected no seed of views"), !info.has_view_seed);
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     files: FILES,
     licence: "none stated by the authors; cite Krizhevsky 2009",
     parts: PartsOrigin::Fixed,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, _| Ok(Box::new(open(dir)?)),
 };
 

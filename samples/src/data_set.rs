@@ -71,6 +71,11 @@ pub struct OpenOptions {
     pub leaks: Leaks,
     /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
+    /// Number of a division into parts, from 0, where the data set has several ([`DataSetInfo::folds`]); its usual parts when `None`.
+    pub fold: Option<usize>,
+    /// Seed of the views where they are simulated ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples once more. The data set
+    /// itself when `None`.
+    pub view_seed: Option<u64>,
 }
 
 /// Whether two parts may share an image or a group.
@@ -96,6 +101,10 @@ pub struct DataSetInfo {
     pub licence: &'static str,
     /// Origin of the parts.
     pub parts: PartsOrigin,
+    /// Number of divisions into parts beside the usual one.
+    pub folds: usize,
+    /// Whether the views are simulated, so that another seed gives new ones.
+    pub has_view_seed: bool,
     /// Opens the files in a folder.
     pub(crate) open: OpenFunction,
 }

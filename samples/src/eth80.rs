@@ -8,7 +8,8 @@
 //! sample 0  cam   0           1           2           3             four cameras: four samples per object
 //! sample 1  cam      0           1           2           3
 //! ```
-//! There is no official division into parts. Six of the nine objects of a class are for training, one for validation, two for test.
+//! The samples of an object form a group. There is no official division into parts: six of the nine objects of a class are for training, one for
+//! validation, two for test. Beside that there are nine folds: each leaves three objects of every class out for test, and one validates.
 
 use std::path::Path;
 
@@ -24,7 +25,9 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     files: FILES,
     licence: "none stated by the authors, published for research; cite Leibe and Schiele 2003",
     parts: PartsOrigin::Fixed,
-    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(DEFAULT_CAMERAS))?)),
+    folds: FOLDS,
+    has_view_seed: false,
+    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(DEFAULT_CAMERAS), options.fold)?)),
 };
 
 const FILES: &str = "eth80-views-idx5-ubyte and eth80-labels-idx1-ubyte, each plain or .gz";
@@ -43,11 +46,35 @@ const TRAIN: usize = 6;
 /// Objects of a class in the validation part. The others are the test part.
 const VALIDATION: usize = 1;
 
-/// Opens the data set as `cameras` see it.
+/// Orders of the objects of each class. Three objects that follow one another are the test part of a fold, the one after them validates.
+const ORDERS: [[usize; OBJECTS_PER_CLASS]; 3] =
+    [[2, 5, 1, 7, 0, 6, 4, 3, 8], [5, 7, 0, 1, 4, 8, 3, 6, 2], [0, 2, 5, 6, 8, 1, 3, 7, 4]];
+/// Objects of a class in the test part of a fold.
+const FOLD_TEST: usize = 3;
+const FOLDS: usize = ORDERS.len() * OBJECTS_PER_CLASS / FOLD_TEST;
+
+/// Part of each object of a class, as an index into train, validation, test.
+fn parts_of_objects(fold: Option<usize>) -> [usize; OBJECTS_PER_CLASS] {
+    let mut parts = [0; OBJECTS_PER_CLASS];
+    match fold {
+        None => {
+            parts[TRAIN..].fill(2);
+            parts[TRAIN..][..VALIDATION].fill(1);
+        }
+        Some(fold) => {
+            let (order, first) = (&ORDERS[fold / FOLD_TEST], FOLD_TEST * (fold % FOLD_TEST));
+            let from_first = order.iter().cycle().skip(first);
+            from_first.zip([2, 2, 2, 1]).for_each(|(object, part)| parts[*object] = part);
+        }
+    }
+    parts
+}
+
+/// Opens the data set as `cameras` see it, in its usual parts or those of a fold.
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.
-fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
+fn open(dir: &Path, cameras: usize, fold: Option<usize>) -> Result<InMemory, DataError> {
     if cameras == 0 || !RING_VIEWS.is_multiple_of(cameras) {
         let expected = "1, 2, 4, 8 or 16 cameras around an object";
         return Err(Mismatch::new(expected, cameras.to_string()).options("eth80"));
@@ -66,13 +93,9 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
     let views = idx::read(&path, &[OBJECTS, VIEWS, channels, height, width])?;
 
     let mut parts = [(); 3].map(|()| InMemoryPart::default());
-    let distance = RING_VIEWS / cameras;
+    let (distance, parts_of_objects) = (RING_VIEWS / cameras, parts_of_objects(fold));
     for (object, views) in views.chunks_exact(VIEWS * SHAPE.bytes()).enumerate() {
-        let part = match object % OBJECTS_PER_CLASS {
-            of_class if of_class < TRAIN => 0,
-            of_class if of_class < TRAIN + VALIDATION => 1,
-            _ => 2,
-        };
+        let part = parts_of_objects[object % OBJECTS_PER_CLASS];
         for step in 0..distance {
             let view = |camera: usize| {
                 let photograph = RING_START + step + camera * distance;
@@ -81,6 +104,8 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
             parts[part].push(u16::from(classes[object]), SHAPE, (0..cameras).map(view));
         }
     }
+    // Samples of one object follow each other.
+    parts.iter_mut().for_each(|part| part.group_every(distance));
     Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
 }
 
@@ -108,9 +133,14 @@ mod tests {
     fn every_photograph_of_the_ring_is_in_one_sample_and_every_object_in_one_part() {
         let dir = written();
         for (cameras, samples) in [(4, 4), (8, 2), (1, 16)] {
-            let data = open(dir.path(), cameras).unwrap();
+            let data = open(dir.path(), cameras, None).unwrap();
             let counts = [Part::Train, Part::Validation, Part::Test].map(|part| data.len(part));
             assert_eq!(counts, [6, 1, 2].map(|objects| objects * 8 * samples));
+            let groups = (0..counts[0]).map(|sample| data.group(Part::Train, sample));
+            assert!(
+                groups.eq((0..48).flat_map(|object| vec![Some(object); samples])),
+                "an object is a group"
+            );
             let mut seen = Vec::new();
             let mut view = vec![0; SHAPE.bytes()];
             for sample in 0..samples {
@@ -126,9 +156,23 @@ mod tests {
     }
 
     #[test]
+    fn each_object_is_in_the_test_part_of_three_folds_and_never_in_two_parts() {
+        assert_eq!(parts_of_objects(None), [0, 0, 0, 0, 0, 0, 1, 2, 2]);
+        assert_eq!(parts_of_objects(Some(0)), [0, 2, 2, 0, 0, 2, 0, 1, 0]);
+        // The last triple of an order is followed by the first object of the order.
+        assert_eq!(parts_of_objects(Some(2)), [0, 0, 1, 2, 2, 0, 0, 0, 2]);
+        let mut tested = [0; OBJECTS_PER_CLASS];
+        for parts in (0..FOLDS).map(|fold| parts_of_objects(Some(fold))) {
+            tested.iter_mut().zip(parts).for_each(|(count, part)| *count += usize::from(part == 2));
+            assert_eq!([0, 1, 2].map(|of| parts.iter().filter(|part| **part == of).count()), [5, 1, 3]);
+        }
+        assert_eq!(tested, [3; OBJECTS_PER_CLASS]);
+    }
+
+    #[test]
     fn a_number_of_cameras_that_does_not_divide_the_ring_is_refused() {
         for cameras in [0, 3, 5, 32] {
-            let error = open(Path::new("/nowhere"), cameras).unwrap_err().to_string();
+            let error = open(Path::new("/nowhere"), cameras, None).unwrap_err().to_string();
             assert!(error.ends_with(&format!("found {cameras}")), "{error}");
         }
     }
@@ -136,13 +180,13 @@ mod tests {
     #[test]
     fn a_missing_file_and_a_wrong_order_of_objects_are_named() {
         let dir = written();
-        let error = open(Path::new("/nowhere"), 4).unwrap_err().to_string();
+        let error = open(Path::new("/nowhere"), 4, None).unwrap_err().to_string();
         assert!(error.contains("eth80-labels-idx1-ubyte.gz") && error.contains("/nowhere"), "{error}");
         let path = dir.path().join("eth80-labels-idx1-ubyte");
         let mut labels = std::fs::read(&path).unwrap();
         labels[8 + 20] = 7;
         std::fs::write(&path, labels).unwrap();
-        let error = open(dir.path(), 4).unwrap_err().to_string();
+        let error = open(dir.path(), 4, None).unwrap_err().to_string();
         assert!(error.contains("object 20: expected class 2, found 7"), "{error}");
     }
 }

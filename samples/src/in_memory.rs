@@ -1,6 +1,6 @@
 //! Data set whose views are all in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::data_set::DataSet;
 use crate::{Part, Shape};
@@ -58,23 +58,21 @@ impl InMemoryPart {
     }
 
     /// Puts samples of the same name into one group, and each sample without a name into its own. Without any name samples are independent.
+    /// Groups are numbered in the order of their names, so that frames of a recording are in the order of time.
     pub(crate) fn set_groups(&mut self, names: &[Option<&str>]) {
         if names.iter().all(Option::is_none) {
             return;
         }
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
-        let mut count = 0;
-        let mut new = || {
-            count += 1;
-            count - 1
-        };
-        for name in names {
-            let number = match *name {
-                Some(name) => *numbers.entry(name).or_insert_with(&mut new),
-                None => new(),
-            };
-            self.groups.push(number);
-        }
+        let known: BTreeSet<&str> = names.iter().copied().flatten().collect();
+        let numbers: HashMap<&str, u32> = known.into_iter().zip(0..).collect();
+        let mut unnamed = numbers.len() as u32..;
+        let number = |name: &Option<&str>| name.map(|name| numbers[name]).or_else(|| unnamed.next());
+        self.groups = names.iter().filter_map(number).collect();
+    }
+
+    /// Puts every `size` samples that follow each other into one group.
+    pub(crate) fn group_every(&mut self, size: usize) {
+        self.groups = (0..self.len()).map(|sample| (sample / size) as u32).collect();
     }
 
     /// Cuts the part of independent samples in two; the second one begins with sample `at`.
@@ -167,6 +165,15 @@ impl DataSet for InMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_numbered_in_the_order_of_their_names_and_samples_without_a_name_are_alone() {
+        let mut part = InMemoryPart::default();
+        part.set_groups(&[Some("0007"), None, Some("0002"), Some("0007"), None]);
+        assert_eq!(part.groups, [1, 2, 0, 1, 3]);
+        part.set_groups(&[None, None]);
+        assert_eq!(part.groups, [1, 2, 0, 1, 3], "without a name nothing changes");
+    }
 
     #[test]
     fn a_part_is_cut_between_two_samples() {

@@ -21,6 +21,8 @@ pub(crate) const MNIST: DataSetInfo = DataSetInfo {
     files: FILES,
     licence: "usually stated as CC BY-SA 3.0",
     parts: PartsOrigin::Fixed,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, _| Ok(Box::new(digits(dir)?)),
 };
 /// Declaration of Fashion-MNIST.

@@ -53,8 +53,7 @@ fn with_thresholds(mut network: TinyNetwork) -> TinyNetwork {
     for &exit in network.configuration.exits().iter().filter(|exit| **exit != Exit::Cloud) {
         let policy = network.policy.of_mut(exit);
         let seen = answers.iter().filter(|answer| answer.presence.present_count() > 0);
-        let mut unsure: Vec<f32> =
-            seen.filter_map(|answer| policy.uncertainty(answer.logits.of(exit))).collect();
+        let mut unsure: Vec<f32> = seen.filter_map(|answer| policy.uncertainty(answer.input(exit))).collect();
         unsure.sort_by(f32::total_cmp);
         let middle = ExitThreshold::new(unsure[unsure.len() / 2]).expect("in [0, 1]");
         policy.threshold = Threshold::One(middle);

@@ -50,9 +50,8 @@ fn expected(whole: &mut Whole, decision: &Decision) -> (u16, f32) {
         .map(|(slot, view)| view.as_deref().filter(|_| decision.presence.present().contains(slot)))
         .collect();
     let answer = whole.run(&[views]).expect("the sample fits").remove(0);
-    let logits = answer.logits.of(decision.exit);
     let policy = Policy::default();
-    let assessment = policy.of(decision.exit).assess(logits, decision.presence.present_count());
+    let assessment = policy.of(decision.exit).assess(answer.input(decision.exit));
     (assessment.class, assessment.confidence)
 }
 

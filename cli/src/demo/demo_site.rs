@@ -25,10 +25,10 @@ pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);
 /// The running services of the demo.
 pub(super) enum DemoSite {
     /// All services in this process.
-    InProcess(InProcessGroup),
+    InProcess(Box<InProcessGroup>),
     /// Each service as a program.
     Programs {
-        group: ProgramGroup,
+        group: Box<ProgramGroup>,
         /// Files of the run; removed when dropped.
         folder: TempDir,
     },
@@ -74,7 +74,7 @@ impl DemoSite {
             settings.policy = Some(policy);
             let group = InProcessGroup::start(settings).await?;
             group.wait_until_ready(READY_LIMIT).await?;
-            return Ok(Self::InProcess(group));
+            return Ok(Self::InProcess(Box::new(group)));
         }
         let folder = tempfile::tempdir().context("making a folder for the files of the run")?;
         site.journal = Some(folder.path().join("journal.jsonl"));
@@ -91,7 +91,7 @@ impl DemoSite {
             // The programs log to the demo's stderr, so only errors by default.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
         };
-        let mut group = ProgramGroup::new(settings)?;
+        let mut group = Box::new(ProgramGroup::new(settings)?);
         group.start_all(inputs.bundle.manifest()).await?;
         Ok(Self::Programs { group, folder })
     }

@@ -110,8 +110,9 @@ fn remove(text: &str, key: &str) -> Result<String, String> {
     let table = section.map_or(Some(document.as_item()), |section| document.as_item().get(section));
     let found = table.and_then(Item::as_table_like).and_then(|table| table.get_key_value(name));
     let Some((found, item)) = found else { return Ok(text.to_owned()) };
-    if let (Some(section), true) = (section, table.is_some_and(Item::is_inline_table)) {
-        // Other keys may stand on the line of an inline table.
+    let is_dotted = item.as_table().is_some_and(Table::is_dotted);
+    if let (Some(section), true) = (section, is_dotted || table.is_some_and(Item::is_inline_table)) {
+        // Other keys may stand on the line of an inline table, or between the lines of dotted keys.
         let mut document = document.into_mut();
         document[section].as_table_like_mut().map(|table| table.remove(name));
         return Ok(document.to_string());
@@ -119,8 +120,11 @@ fn remove(text: &str, key: &str) -> Result<String, String> {
     let (Some(first), Some(last)) = (found.span(), item.span()) else {
         return Err(format!("{key}: its lines are not known; take it out by hand"));
     };
+    // The span of a section is that of its header.
+    let inner = item.as_table().into_iter().flat_map(Table::iter).filter_map(|(_, value)| value.span());
+    let last_end = inner.map(|span| span.end).fold(last.end, usize::max);
     let begin = text[..first.start].rfind('\n').map_or(0, |at| at + 1);
-    let end = text[last.end..].find('\n').map_or(text.len(), |at| last.end + at + 1);
+    let end = text[last_end..].find('\n').map_or(text.len(), |at| last_end + at + 1);
     Ok(format!("{}{}", &text[..begin], &text[end..]))
 }
 
@@ -187,14 +191,38 @@ mod tests {
     #[test]
     fn the_example_file_takes_every_key() {
         let example = include_str!("../../../docs/policy.toml");
+        const WEIGHTS: &str =
+            "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.0, present = -0.1 }";
         for (key, value) in Policy::default().values() {
+            let value = if value.is_none() { WEIGHTS.to_owned() } else { value.to_string() };
             let edit = Edit::parse(&format!("{key}={value}")).unwrap();
             let changed = edit.apply_to(example).unwrap();
             assert!(changed.starts_with(example), "{changed}");
-            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key.as_str()]);
-            let back = Edit::unset(&key).unwrap().apply_to(&changed).unwrap();
+            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key]);
+            let back = Edit::unset(key).unwrap().apply_to(&changed).unwrap();
             assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
         }
+    }
+
+    #[test]
+    fn weights_are_one_key_as_an_inline_table_or_a_section() {
+        const WEIGHTS: &str = "{ bias = 1, disagreement = 2, entropy = 3, margin = 4, present = 5 }";
+        let section = format!(
+            "[local]\nthreshold = 0.5\n\n[local.weights]\n{}\n\n[edge]\nthreshold = 0.4\n",
+            WEIGHTS.trim_matches(['{', '}']).replace(", ", "\n").trim()
+        );
+        let changed = Edit::parse(&format!("local.weights={WEIGHTS}")).unwrap().apply_to(&section).unwrap();
+        let keys =
+            |text: &str| PolicyChanges::parse(text).unwrap().keys().map(str::to_owned).collect::<Vec<_>>();
+        assert!(changed.contains(&format!("weights = {WEIGHTS}")), "{changed}");
+        assert_eq!(keys(&changed), ["edge.threshold", "local.threshold", "local.weights"]);
+        let dotted = WEIGHTS.trim_matches(['{', '}']).trim().replace(", ", "\nlocal.weights.");
+        let dotted = format!("local.weights.{dotted}\nlocal.threshold = 0.5\nedge.threshold = 0.4\n");
+        for text in [&section, &changed, &dotted] {
+            let without = Edit::unset("local.weights").unwrap().apply_to(text).unwrap();
+            assert_eq!(keys(&without), ["edge.threshold", "local.threshold"], "{without}");
+        }
+        check_refused("local.weights={ bias = 1 }", "local.weights={ bias = 1 }: missing field");
     }
 
     #[test]

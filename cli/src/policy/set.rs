@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_inference::policy::{Policy, PolicyChanges, PolicyValue};
 use headwater_protocol::{Exit, PolicyId};
 use headwater_transport::{lock_within, read_bounded};
 use toml_edit::{Document, Item};
@@ -131,7 +131,7 @@ struct Change {
     /// Key, earlier and later value as the file states them; `None` for the calibrated one.
     values: Vec<(String, Option<String>, Option<String>)>,
     /// Values of the calibrated policy, where a bundle is known.
-    calibrated: Vec<(String, String)>,
+    calibrated: Vec<(&'static str, PolicyValue)>,
     /// Policy in effect with the changed file, where a bundle is known.
     policy: Option<(Policy, PolicyId)>,
 }
@@ -156,7 +156,7 @@ impl Change {
         let mut seen = BTreeSet::new();
         let keys = edits.iter().map(|edit| &edit.key).filter(|key| seen.insert(*key));
         let values = keys.map(|key| (key.clone(), stated(old, key), stated(&text, key)));
-        let calibrated = calibrated.map(|(policy, _)| policy.values()).unwrap_or_default();
+        let calibrated = calibrated.map(|(policy, _)| policy.values().to_vec()).unwrap_or_default();
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
@@ -164,7 +164,7 @@ impl Change {
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {
-            let calibrated = self.calibrated.iter().find(|(known, _)| known == key);
+            let calibrated = self.calibrated.iter().find(|(known, _)| *known == key);
             let calibrated =
                 calibrated.map_or("calibrated".into(), |(_, value)| format!("{value} (calibrated)"));
             let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| calibrated.clone());
@@ -198,7 +198,9 @@ impl Change {
 fn stated(text: &str, key: &str) -> Option<String> {
     let document = Document::parse(text.to_owned()).ok()?;
     let item = key.split('.').try_fold(document.as_item(), |item, part| item.get(part))?;
-    item.as_value().map(|value| value.clone().decorated("", "").to_string()).or_else(|| {
+    // Weights may be a section of their own.
+    let value = if item.is_table() { item.clone().into_value().ok() } else { item.as_value().cloned() };
+    value.map(|value| value.decorated("", "").to_string()).or_else(|| {
         // Something else in the place of a value was a mistake.
         (!matches!(item, Item::None)).then(|| "a mistake".into())
     })

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{Policy, PolicyChanges, Promise};
+use headwater_inference::policy::{Policy, PolicyChanges, PolicyValue, Promise};
 use headwater_protocol::{Exit, PolicyId};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::{ShowArgs, check_readable};
 use crate::{BadUsage, shipped};
@@ -48,9 +47,9 @@ struct ShownPolicy {
 /// A value of a policy.
 #[derive(Serialize)]
 struct ShownValue {
-    key: String,
-    value: Box<RawValue>,
-    calibrated: Box<RawValue>,
+    key: &'static str,
+    value: PolicyValue,
+    calibrated: PolicyValue,
     /// Line of the file that states the value; `None` for a value of the bundle.
     line: Option<usize>,
     /// Whether an exit of this network needs the value.
@@ -66,9 +65,8 @@ impl ShownPolicy {
         let configuration = bundle.manifest().configuration;
         let values = policy.values().into_iter().zip(calibrated.0.values());
         let values = values.map(|((key, value), (_, calibrated))| {
-            let (line, is_used) = (changes.line(&key), is_used(configuration, &key));
-            let (value, calibrated) = (RawValue::from_string(value)?, RawValue::from_string(calibrated)?);
-            Ok(ShownValue { key, value, calibrated, line, is_used })
+            let (line, is_used) = (changes.line(key), is_used(configuration, key));
+            ShownValue { key, value, calibrated, line, is_used }
         });
         Ok(Self {
             network: bundle.network_id().to_string(),
@@ -80,7 +78,7 @@ impl ShownPolicy {
                 (_, _) => policy.promise_line(),
             },
             promise: policy.promise,
-            values: values.collect::<Result<_, serde_json::Error>>()?,
+            values: values.collect(),
         })
     }
 }
@@ -110,14 +108,13 @@ impl Display for ShownPolicy {
             let unused = if *is_used { "" } else { "; this network does not use it" };
             match (line, file) {
                 (Some(line), Some(file)) => {
-                    let calibrated = calibrated.get();
-                    writeln!(
-                        f,
-                        "{key:<20} {:<22} {file}:{line} (calibrated {calibrated}){unused}",
-                        value.get()
-                    )?;
+                    let value = value.to_string();
+                    writeln!(f, "{key:<20} {value:<22} {file}:{line} (calibrated {calibrated}){unused}")?;
                 }
-                (_, _) if *is_used => writeln!(f, "{key:<20} {:<22} bundle", value.get())?,
+                (_, _) if *is_used && !value.is_none() => {
+                    let value = value.to_string();
+                    writeln!(f, "{key:<20} {value:<22} bundle")?;
+                }
                 (_, _) => {}
             }
         }
@@ -148,6 +145,18 @@ mod tests {
             assert!(lines.iter().any(|found| found == line), "{line} in\n{text}");
         }
         assert!(!text.contains("edge.rule") && !text.contains("cloud.threshold"), "{text}");
+    }
+
+    #[test]
+    fn weights_are_shown_where_there_are_some() {
+        assert!(!shown("").to_string().contains("weights"));
+        let weights = "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.0, present = -0.1 }";
+        let shown = shown(&format!("[local]\nrule = \"learned\"\nweights = {weights}\n"));
+        let text = shown.to_string();
+        assert!(text.contains(&format!("{weights} p.toml:3 (calibrated none)")), "{text}");
+        let json = serde_json::to_value(&shown).unwrap();
+        let found = json["values"].as_array().unwrap().iter().find(|value| value["key"] == "local.weights");
+        assert_eq!(found.unwrap()["value"]["disagreement"], 2.0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use headwater_protocol::{Decision, Dropped, SampleId, Settled, SettledNotice};
 use super::Micros;
 use super::id_ranges::IdRanges;
 use super::journal::{Entry, Recovered};
+use super::open_sample::DeviceClasses;
 
 /// Largest number of ranges of closed samples; beyond it the lowest range is forgotten. Devices send their spools from the lowest id up,
 /// so the low ids are done first.
@@ -47,9 +48,16 @@ pub(super) struct ClosedSamples {
     pub(super) late: BTreeSet<SampleId>,
     /// Dropped samples that are not among the ranges: implausible or below the floor. Oldest first.
     refused: VecDeque<SampleId>,
-    revisable: VecDeque<Decision>,
+    revisable: VecDeque<Revisable>,
     pub(super) settled: Settled,
     published: PublishedNotices,
+}
+
+/// A decision that the cloud's answer may still revise.
+pub(super) struct Revisable {
+    /// The decision; its present slots are those whose features the cloud has.
+    pub(super) decision: Decision,
+    pub(super) device_classes: DeviceClasses,
 }
 
 /// Times of the latest published notices.
@@ -167,20 +175,20 @@ impl ClosedSamples {
         }
     }
 
-    pub(super) fn keep_revisable(&mut self, decision: Decision) {
+    pub(super) fn keep_revisable(&mut self, revisable: Revisable) {
         if self.revisable.len() == MAX_REVISABLE {
             self.revisable.pop_front();
         }
-        self.revisable.push_back(decision);
+        self.revisable.push_back(revisable);
     }
 
     /// Decisions that may still be revised.
     pub(super) fn revisable(&self) -> impl Iterator<Item = &Decision> {
-        self.revisable.iter()
+        self.revisable.iter().map(|revisable| &revisable.decision)
     }
 
-    pub(super) fn take_revisable(&mut self, sample: SampleId) -> Option<Decision> {
-        let at = self.revisable.iter().position(|decision| decision.sample == sample)?;
+    pub(super) fn take_revisable(&mut self, sample: SampleId) -> Option<Revisable> {
+        let at = self.revisable().position(|decision| decision.sample == sample)?;
         self.revisable.remove(at)
     }
 
@@ -359,11 +367,14 @@ mod tests {
     #[test]
     fn a_bounded_number_of_decisions_can_be_revised_each_once() {
         let mut closed = ClosedSamples::default();
-        (0..=MAX_REVISABLE as u64).for_each(|sample| closed.keep_revisable(decision(sample)));
-        assert_eq!(closed.take_revisable(SampleId(0)), None);
+        let revisable =
+            |sample| Revisable { decision: decision(sample), device_classes: DeviceClasses::default() };
+        (0..=MAX_REVISABLE as u64).for_each(|sample| closed.keep_revisable(revisable(sample)));
+        let mut take = |sample| closed.take_revisable(SampleId(sample)).map(|revisable| revisable.decision);
+        assert_eq!(take(0), None);
         for sample in [1, 2, MAX_REVISABLE as u64] {
-            assert_eq!(closed.take_revisable(SampleId(sample)), Some(decision(sample)));
-            assert_eq!(closed.take_revisable(SampleId(sample)), None);
+            assert_eq!(take(sample), Some(decision(sample)));
+            assert_eq!(take(sample), None);
         }
     }
 

@@ -4,6 +4,7 @@ use headwater_protocol::{
     AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, RESULT_SCHEMA, SampleId, Stages,
 };
 
+use super::closed::Revisable;
 use super::open_sample::OpenSample;
 use super::{Action, Leader};
 use crate::cascade::ExitAnswer;
@@ -79,7 +80,9 @@ impl Leader {
         if decision.degraded.contains(&Degraded::CloudTimeout) {
             // The cloud's answer is about the slots whose features came.
             open.set_undelivered_missing();
-            self.closed.keep_revisable(Decision { presence: open.presence, ..decision.clone() });
+            let decision = Decision { presence: open.presence, ..decision.clone() };
+            let device_classes = open.device_classes.clone();
+            self.closed.keep_revisable(Revisable { decision, device_classes });
         }
         self.closed.decided(sample, self.now);
         // The devices of a group with a clock name no trigger: decisions are what confirms their ids.
@@ -90,14 +93,15 @@ impl Leader {
 
     /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
     pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
-        let Some(mut decision) = self.closed.take_revisable(sample) else {
+        let Some(Revisable { mut decision, device_classes }) = self.closed.take_revisable(sample) else {
             self.counts.unawaited += 1;
             return;
         };
         let decided_by = self.networks.iter().find(|(_, network)| network.config.network == decision.network);
         let Some((_, network)) = decided_by else { return };
         let policy = network.earlier_policies.find(&network.config, decision.policy);
-        let assessment = policy.cloud.assess(logits, decision.presence.present_count());
+        let input = device_classes.input(logits, decision.presence.present());
+        let assessment = policy.cloud.assess(input);
         let confidence = assessment.confidence;
         decision.exits.push(AppliedExit { exit: Exit::Cloud, confidence, threshold_confidence: None });
         (decision.exit, decision.left) = (Exit::Cloud, LeaveReason::LastExit);

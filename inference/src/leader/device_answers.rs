@@ -53,7 +53,7 @@ impl Leader {
         match answer {
             DeviceAnswer::Summary(scores) => {
                 open.presence.set(slot, SlotPresence::Present);
-                open.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
+                open.put_scores(slot, scores);
                 open.bytes.device_edge += 4 * scores.len() as u64;
             }
             DeviceAnswer::Input(pixels) => {

@@ -163,7 +163,7 @@ impl Leader {
         let policy = &network.earlier_policies.find(&network.config, open.policy).edge;
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
-            Some(policy.assess(&network.logits, present))
+            Some(policy.assess(open.device_classes.input(&network.logits, open.delivered)))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(sample) };
         let best = ExitAnswer { exit: Exit::Edge, assessment };
@@ -214,7 +214,7 @@ impl Leader {
         open.stages.cloud_us = open.elapsed(self.now);
         open.set_undelivered_missing();
         let policy = network.earlier_policies.find(&network.config, open.policy);
-        let assessment = policy.cloud.assess(logits, open.delivered.len() as u32);
+        let assessment = policy.cloud.assess(open.device_classes.input(logits, open.delivered));
         let answer = ExitAnswer { exit: Exit::Cloud, assessment };
         open.note_exit(answer, None);
         self.decide(sample, answer, LeaveReason::LastExit);

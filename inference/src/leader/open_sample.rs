@@ -7,6 +7,7 @@ use headwater_protocol::{
 
 use super::{Generation, LeaderConfig, Micros};
 use crate::cascade::ExitAnswer;
+use crate::exit::{ExitInput, argmax};
 
 /// State of one open sample. Its buffers are reused for later samples.
 #[derive(Default)]
@@ -36,6 +37,7 @@ pub(super) struct OpenSample {
     pub(super) presence: Presence,
     /// `[slots, classes]`.
     pub(super) scores: Vec<f32>,
+    pub(super) device_classes: DeviceClasses,
     /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
     pub(super) maps: Vec<u8>,
     /// Slots whose features came, or had a part in the answer of their edge.
@@ -55,6 +57,37 @@ pub(super) struct OpenSample {
     /// Every exit that was applied, shallowest first.
     pub(super) exits: Vec<AppliedExit>,
     pub(super) degraded: Vec<Degraded>,
+}
+
+/// The most likely class of each device that sent scores.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceClasses {
+    /// By slot; only those in `known` are of this sample.
+    classes: Vec<u16>,
+    known: SlotSet,
+}
+
+impl DeviceClasses {
+    fn new(slots: usize) -> Self {
+        Self { classes: vec![0; slots], known: SlotSet::EMPTY }
+    }
+
+    /// Takes the scores of a slot of the network.
+    fn put(&mut self, slot: Slot, scores: &[f32]) {
+        self.classes[slot.index()] = argmax(scores);
+        self.known.insert(slot);
+    }
+
+    /// No class of any device, in the same buffer.
+    fn cleared(self) -> Self {
+        Self { known: SlotSet::EMPTY, ..self }
+    }
+
+    /// The input of an exit over `slots`, whose views reached the exit.
+    pub(super) fn input<'a>(&self, logits: &'a [f32], slots: SlotSet) -> ExitInput<'a> {
+        let classes = (slots & self.known).iter().map(|slot| self.classes[slot.index()]);
+        ExitInput::new(logits, slots.len() as u32, classes)
+    }
 }
 
 /// Stage of an open sample: each variant says what the sample waits for.
@@ -78,6 +111,7 @@ impl OpenSample {
             generation,
             presence: Presence::missing(config.slots),
             scores: vec![0.0; config.slots * config.classes()],
+            device_classes: DeviceClasses::new(config.slots),
             maps: vec![0; config.cloud_sources() * config.cloud_map_bytes],
             edge_scores: vec![0.0; config.edges.len() * config.classes()],
             ..Self::default()
@@ -95,6 +129,7 @@ impl OpenSample {
             captured,
             presence: Presence::missing(self.presence.slots()),
             scores: std::mem::take(&mut self.scores),
+            device_classes: std::mem::take(&mut self.device_classes).cleared(),
             maps: std::mem::take(&mut self.maps),
             edge_scores: std::mem::take(&mut self.edge_scores),
             ..Self::default()
@@ -123,6 +158,12 @@ impl OpenSample {
     /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
+    }
+
+    /// Takes the scores of a slot.
+    pub(super) fn put_scores(&mut self, slot: Slot, scores: &[f32]) {
+        self.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
+        self.device_classes.put(slot, scores);
     }
 
     /// Takes the map of a slot.

@@ -18,6 +18,7 @@ mod bounds;
 mod edges;
 mod ids;
 mod late;
+mod learned;
 mod networks;
 mod policies;
 mod properties;

@@ -69,8 +69,8 @@ impl Leader {
             Exit::Edge | Exit::Cloud => None,
         };
         let policy = network.earlier_policies.find(&network.config, open.policy).of(first);
-        open.best =
-            logits.map(|logits| ExitAnswer { exit: first, assessment: policy.assess(logits, present) });
+        let input = logits.map(|logits| open.device_classes.input(logits, open.presence.present()));
+        open.best = input.map(|input| ExitAnswer { exit: first, assessment: policy.assess(input) });
         if let Some(answer) = open.best {
             open.note_exit(answer, Some(policy.threshold_confidence(present)));
         }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
 use super::waits::WAITS;
-use super::{ExitPolicy, ExitRule, Policy, PolicyError, Temperature, Threshold, check_wait};
+use super::{ExitPolicy, ExitRule, LearnedWeights, Policy, PolicyError, Temperature, Threshold, check_wait};
 use crate::regular_file;
 
 /// Largest policy file in bytes.
@@ -45,6 +45,7 @@ struct StatedExit {
     rule: Option<ExitRule>,
     temperature: Option<Temperature>,
     threshold: Option<Threshold>,
+    weights: Option<LearnedWeights>,
 }
 
 impl PolicyChanges {
@@ -137,7 +138,11 @@ impl PolicyChanges {
             PolicyError::DeadlineBeforeWindow { .. } => {
                 self.line("deadline_ms").or_else(|| self.line("window_ms"))
             }
-            PolicyError::Threshold(_) | PolicyError::Temperature(_) | PolicyError::NoThreshold => None,
+            PolicyError::NoWeights(exit) => self.line(&format!("{}.rule", exit.name())),
+            PolicyError::Threshold(_)
+            | PolicyError::Temperature(_)
+            | PolicyError::Weight(_)
+            | PolicyError::NoThreshold => None,
         };
         PolicyFileError { line, ..PolicyFileError::new(error.to_string()) }
     }
@@ -161,6 +166,7 @@ impl StatedExit {
         if let Some(threshold) = &self.threshold {
             exit.threshold = threshold.clone();
         }
+        exit.weights = self.weights.or(exit.weights);
     }
 }
 
@@ -230,11 +236,11 @@ fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Collects the line of every value, by its key with its section.
+/// Collects the line of every value, by its key with its section. The weights of an exit are one value.
 fn find_lines(table: &DeTable<'_>, section: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
     for (key, value) in table {
         let name = format!("{section}{}", key.get_ref());
-        if let DeValue::Table(inner) = value.get_ref() {
+        if let (DeValue::Table(inner), false) = (value.get_ref(), Policy::KEYS.contains(&name.as_str())) {
             find_lines(inner, &format!("{name}."), text, lines);
         } else {
             lines.insert(name, line_at(text, key.span().start));
@@ -302,7 +308,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_line_and_key_and_what_was_expected_and_found() {
         check_mistake("\n[device]\nthreshold = 1.5", &["line 3", "threshold", "[0, 1], found 1.5"]);
-        check_mistake("[local]\nthreshold = [0.5, -1]", &["line 2", "threshold", "[0, 1], found -1"]);
+        check_mistake("[local]\nthreshold = [0.5, -0.5]", &["line 2", "threshold", "[0, 1], found -0.5"]);
         check_mistake("[local]\nthreshold = []", &["line 2", "threshold", "found an empty list"]);
         check_mistake(
             "[local]\nthreshold = \"low\"",
@@ -320,6 +326,42 @@ mod tests {
         check_mistake("window_ms = 9\ndeadline_ms = 8", &["line 2", "deadline_ms (8)"]);
         check_mistake("window_ms = 1\nwindow_ms = 2", &["line 2", "window_ms"]);
         check_mistake("[device", &["line 1"]);
+    }
+
+    const WEIGHTS: &str = "{ bias = -4.5, entropy = 3, margin = 0, present = -0.1, disagreement = 2 }";
+
+    #[test]
+    fn a_learned_rule_takes_the_weights_of_the_file_or_the_calibrated_ones() {
+        let inline =
+            PolicyChanges::parse(&format!("[local]\nrule = \"learned\"\nweights = {WEIGHTS}")).unwrap();
+        assert_eq!(inline.keys().collect::<Vec<_>>(), ["local.rule", "local.weights"]);
+        let (learned, id) = inline.apply_to(&calibrated()).unwrap();
+        let weights = learned.local.weights.unwrap();
+        assert_eq!(
+            (learned.local.rule, weights.bias.get(), weights.entropy.get()),
+            (ExitRule::Learned, -4.5, 3.0)
+        );
+        assert_eq!(learned.edge.weights, None);
+
+        let inner = WEIGHTS.trim_matches(['{', '}']).replace(", ", "\n");
+        let table =
+            PolicyChanges::parse(&format!("local.rule = \"learned\"\n[local.weights]\n{inner}")).unwrap();
+        assert_eq!(table.apply_to(&calibrated()).unwrap(), (learned.clone(), id));
+        assert_eq!((table.line("local.weights"), table.keys().count()), (Some(2), 2));
+
+        let threshold = PolicyChanges::parse("local.threshold = 0.25").unwrap();
+        let found = threshold.apply_to(&(learned.clone(), id)).unwrap().0.local;
+        assert_eq!((found.rule, found.weights), (ExitRule::Learned, Some(weights)));
+
+        check_mistake(
+            "[local]\nrule = \"learned\"",
+            &["line 2: local.rule: expected weights", "found none", "state local.weights"],
+        );
+        check_mistake(
+            &format!("[local]\nweights = {}", WEIGHTS.replace('3', "inf")),
+            &["line 2", "weights = ", "expected a finite number, found inf"],
+        );
+        check_mistake("[local]\nweights = { bias = 1 }", &["line 2", "missing field `entropy`"]);
     }
 
     #[test]

@@ -35,6 +35,32 @@ pub struct Promise {
     pub groups: Option<u32>,
     /// Probability that a device is missing, for each device by itself; 0 promises for samples with all devices.
     pub missing: f64,
+    /// Numbers of slots without a view for which the promise holds, each by itself; every other sample goes to the last exit. Empty where
+    /// the promise holds over all samples of the part together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_missing: Vec<MissingCount>,
+}
+
+/// Calibration samples with one number of slots without a view: a device is missing, or does not see the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MissingCount {
+    /// Slots without a view.
+    pub missing: u32,
+    /// Samples.
+    pub samples: u32,
+    /// Groups that they form where samples share a scene, an object or a recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u32>,
+}
+
+impl fmt::Display for MissingCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, samples, groups } = self;
+        write!(f, "{missing} missing ({samples} samples")?;
+        groups.map_or(Ok(()), |groups| write!(f, " in {groups} groups"))?;
+        write!(f, ")")
+    }
 }
 
 impl Policy {
@@ -49,8 +75,10 @@ impl Policy {
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bound, loss, confidence, data, samples, groups, missing } = self;
-        let points = loss * 100.0;
+        let Self { bound, loss, confidence, data, samples, groups, missing, by_missing } = self;
+        // Rounded for the eye: a share of the risk leaves digits that say nothing.
+        let rounded = |number: f64| (number * 1e4).round() / 1e4;
+        let points = rounded(loss * 100.0);
         match bound {
             Bound::Net => write!(f, "at most {points} points less accurate than the last exit")?,
             Bound::Losses => write!(f, "at most {points} % of answers wrong that the last exit has right")?,
@@ -58,14 +86,63 @@ impl fmt::Display for Promise {
         write!(
             f,
             ", with {} % confidence, for data like the calibration part of {data} ({samples} samples",
-            confidence * 100.0
+            rounded(confidence * 100.0)
         )?;
         if let Some(groups) = groups {
             write!(f, " in {groups} groups")?;
         }
         match *missing > 0.0 {
-            true => write!(f, ", each device missing with probability {missing})"),
-            false => write!(f, ", no device missing)"),
+            true => write!(f, ", each device missing with probability {missing})")?,
+            false => write!(f, ", no device missing)")?,
         }
+        if by_missing.is_empty() {
+            return Ok(());
+        }
+        let counts: Vec<String> = by_missing.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "; for each number of slots without a view by itself: {}; all other samples go to the last exit",
+            counts.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn promise() -> Promise {
+        Promise {
+            bound: Bound::Net,
+            loss: 0.005,
+            confidence: 1.0 - 0.05 / 2.0,
+            data: "drawn".into(),
+            samples: 5000,
+            groups: None,
+            missing: 0.0,
+            by_missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_promise_without_numbers_of_missing_slots_is_stored_as_before() {
+        let text = serde_json::to_string(&promise()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"bound":"net","loss":0.005,"confidence":0.975,"data":"drawn","samples":5000,"missing":0.0}"#
+        );
+        assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise());
+    }
+
+    #[test]
+    fn a_promise_by_number_of_missing_slots_names_the_numbers() {
+        let counts =
+            [(0, 1912), (1, 1420)].map(|(missing, samples)| MissingCount { missing, samples, groups: None });
+        let promise = Promise { by_missing: counts.to_vec(), ..promise() };
+        let said = promise.to_string();
+        assert!(said.contains("with 97.5 % confidence"), "{said}");
+        assert!(said.ends_with("by itself: 0 missing (1912 samples), 1 missing (1420 samples); all other samples go to the last exit"), "{said}");
+        let text = serde_json::to_string(&promise).unwrap();
+        assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::Policy;
@@ -17,6 +18,11 @@ pub struct PolicyDifference {
     pub new: String,
 }
 
+/// A value of a policy. Its text is that of a policy file, `none` where there is no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PolicyValue(Value);
+
 impl fmt::Display for PolicyDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} -> {}", self.key, self.old, self.new)
@@ -24,38 +30,34 @@ impl fmt::Display for PolicyDifference {
 }
 
 impl Policy {
-    /// Every key that a policy file can state, with its value, such as `("local.threshold", "0.5")`: waits first, then the exits in their order.
+    /// Every key of [`Policy::KEYS`] with its value, such as `local.threshold` and 0.5.
     ///
     /// # Panics
     /// Never: numbers and names become JSON.
-    pub fn values(&self) -> Vec<(String, String)> {
+    pub fn values(&self) -> [(&'static str, PolicyValue); Self::KEYS.len()] {
         // The shortest text of a number is made from the `f32`; a JSON value holds all digits of its `f64`.
         let text = serde_json::to_string(self).expect("numbers and names become JSON");
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
-        let mut found = Vec::new();
-        let is_set_by_files = |(key, _): &(&String, &Value)| *key != "promise";
-        for (key, value) in policy.as_object().into_iter().flatten().filter(is_set_by_files) {
-            match value.as_object() {
-                Some(exit) => {
-                    found.extend(exit.iter().map(|(name, value)| (format!("{key}.{name}"), shown(value))));
-                }
-                None => found.push((key.clone(), shown(value))),
-            }
-        }
-        let place = |key: &str| Self::KEYS.iter().position(|known| *known == key);
-        found.sort_by_key(|(key, _)| place(key));
-        found
+        Self::KEYS.map(|key| {
+            let value = key.split('.').fold(&policy, |value, name| &value[name]);
+            (key, PolicyValue(value.clone()))
+        })
     }
 
     /// Values that differ in `later`.
     pub fn differences(&self, later: &Self) -> Vec<PolicyDifference> {
         let pairs = self.values().into_iter().zip(later.values());
         let changed = pairs.filter(|((_, old), (_, new))| old != new);
-        changed.map(|((key, old), (_, new))| PolicyDifference { key, old, new }).collect()
+        let difference = |((key, old), (_, new)): ((&str, PolicyValue), (_, PolicyValue))| PolicyDifference {
+            key: key.to_owned(),
+            old: old.to_string(),
+            new: new.to_string(),
+        };
+        changed.map(difference).collect()
     }
 
     /// Every key of a policy file.
-    pub const KEYS: [&str; 16] = [
+    pub const KEYS: [&'static str; 20] = [
         "window_ms",
         "features_ms",
         "deadline_ms",
@@ -63,35 +65,88 @@ impl Policy {
         "device.rule",
         "device.temperature",
         "device.threshold",
+        "device.weights",
         "local.rule",
         "local.temperature",
         "local.threshold",
+        "local.weights",
         "edge.rule",
         "edge.temperature",
         "edge.threshold",
+        "edge.weights",
         "cloud.rule",
         "cloud.temperature",
         "cloud.threshold",
+        "cloud.weights",
     ];
 }
 
-/// A value as in a policy file: numbers, words and lists look alike in JSON and TOML.
-fn shown(value: &Value) -> String {
-    match value.as_array() {
-        Some(list) => format!("[{}]", list.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")),
-        None => value.to_string(),
+impl PolicyValue {
+    /// Whether the policy has no such value: weights of an exit whose rule is not learned.
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl fmt::Display for PolicyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |all: Vec<String>| all.join(", ");
+        match &self.0 {
+            Value::Array(values) => write!(f, "[{}]", list(values.iter().map(Value::to_string).collect())),
+            Value::Object(values) => {
+                let values = values.iter().map(|(name, value)| format!("{name} = {value}"));
+                write!(f, "{{ {} }}", list(values.collect()))
+            }
+            Value::Null => f.write_str("none"),
+            // Numbers and words look alike in JSON and TOML.
+            value @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => write!(f, "{value}"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ExitRule, ExitThreshold, Threshold};
+    use headwater_protocol::Exit;
+
+    use super::super::{ExitRule, ExitThreshold, LearnedWeights, Threshold, Weight};
     use super::*;
 
+    fn with_weights() -> Policy {
+        let weight = |value| Weight::new(value).unwrap();
+        let weights = LearnedWeights {
+            bias: weight(-4.5),
+            entropy: weight(3.0),
+            margin: weight(0.1),
+            present: weight(-0.1),
+            disagreement: weight(2.0),
+        };
+        let mut policy = Policy::default();
+        Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).weights = Some(weights));
+        policy
+    }
+
     #[test]
-    fn every_value_has_a_known_key_in_order() {
-        let keys: Vec<_> = Policy::default().values().into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, Policy::KEYS);
+    fn every_value_of_a_policy_has_a_key_and_every_key_a_value() {
+        assert!(with_weights().values().iter().all(|(_, value)| !value.is_none()));
+        let policy = serde_json::to_value(with_weights()).unwrap();
+        let mut known = 0;
+        for (key, value) in policy.as_object().unwrap() {
+            let names: Vec<String> = match value.as_object() {
+                Some(exit) => exit.keys().map(|name| format!("{key}.{name}")).collect(),
+                None => vec![key.clone()],
+            };
+            known += names.len();
+            assert!(names.iter().all(|name| Policy::KEYS.contains(&name.as_str())), "{names:?}");
+        }
+        assert_eq!(known, Policy::KEYS.len());
+    }
+
+    #[test]
+    fn weights_are_one_value() {
+        let (old, new) = (Policy::default(), with_weights());
+        let found = old.differences(&new)[1].to_string();
+        let expected = "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.1, present = -0.1 }";
+        assert_eq!(found, format!("local.weights none -> {expected}"));
     }
 
     #[test]

@@ -34,13 +34,21 @@ pub(crate) struct Dataset {
     /// Seed of the split for `folders` or `table` without parts; 0 when left out.
     #[arg(long, value_name = "N")]
     split_seed: Option<u64>,
+    /// Other division into parts, from 0, for data with several (`eth80`: 0 to 8); its usual parts when left out.
+    #[arg(long, value_name = "N")]
+    fold: Option<usize>,
+    /// New views of the same samples by the same cameras, for data whose views are simulated (`fashion-6cam`); results on them are not results on the
+    /// data set, and carry the seed in its name.
+    #[arg(long, value_name = "N")]
+    view_seed: Option<u64>,
 }
 
 impl Dataset {
     /// Opens the data set and prints its notes on stderr.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
-        let options = OpenOptions { leaks, split: self.split(), ..options };
+        let (fold, view_seed) = (self.fold, self.view_seed);
+        let options = OpenOptions { leaks, split: self.split(), fold, view_seed, ..options };
         let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
         for note in parts.data.notes() {
             print_error(&format!("warning: {}: {note}", self.data));
@@ -82,12 +90,13 @@ impl Dataset {
         })
     }
 
-    /// Name of the data set with its split; a run resumes only with the same identity.
+    /// Name of the data set with its split, fold and seed of views; a run resumes only with the same identity.
     pub(crate) fn identity(&self) -> String {
-        match self.split() {
-            None => self.data.clone(),
-            Some(Split { shares, seed }) => format!("{}, split {shares} by seed {seed}", self.data),
-        }
+        let split = self.split().map(|Split { shares, seed }| format!(", split {shares} by seed {seed}"));
+        let fold = self.fold.map(|fold| format!(", fold {fold}"));
+        let views = self.view_seed.map(|seed| format!(", views of seed {seed}"));
+        let parts = [Some(self.data.clone()), split, fold, views];
+        parts.into_iter().flatten().collect()
     }
 
     /// Opens the data set for a network, and checks slots, shape and classes.

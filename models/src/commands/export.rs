@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_models::run::EvaluationParts;
-use headwater_samples::Part;
 
 use super::dataset::Dataset;
 use super::output::print;
@@ -31,23 +29,10 @@ impl Export {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
-        let threads = experiment.recipe.workers;
-        let validation = parts.part(Part::Validation, None, threads);
-        let test = parts.part(Part::Test, None, threads);
-        let class_prior = parts.prior(Part::Train, experiment.info.limit_train);
-        let calibration = parts.part(Part::Calibration, None, threads);
-        let data = self.dataset.identity();
-        let parts = EvaluationParts {
-            validation: &validation,
-            calibration: &calibration,
-            data: &data,
-            test: &test,
-            class_prior,
-        };
-        let finished = export(&folder, &experiment, &checkpoint, parts)?;
+        let finished = export(&folder, &experiment, &checkpoint, &parts, self.dataset.identity())?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
-        let figures = part_report::both(&finished.reports);
+        let figures = part_report::both(&finished);
         print(&format!("{figures}{}: {} bytes\n", self.out.display(), finished.exported.bytes.len()))
     }
 }

@@ -11,6 +11,7 @@ mod part_report;
 mod progress;
 mod saved;
 mod single_camera;
+mod table;
 mod train;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ Examples:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+  Train what is missing of an experiment, and write docs/results/street.md:
+    headwater-train table experiments/street.toml --data-root \"$HEADWATER_DATA\"
   Write a data set as folders of images:
     headwater-train convert --data eth80 --data-dir \"$HEADWATER_DATA/eth80\" --out eth80-images
 
@@ -58,6 +61,8 @@ enum Command {
     Parity(parity::Compare),
     /// Measure how hard the data set is: a plain float network on each camera alone.
     SingleCamera(single_camera::SingleCamera),
+    /// Train the rows of an experiment, and write the page with their table.
+    Table(table::Table),
     /// Write a data set as folders of images, PART/CLASS/SAMPLE, that `--data folders` reads.
     Convert(convert::Convert),
 }
@@ -72,6 +77,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Export(command) => command.run(),
         Command::Parity(command) => command.run(),
         Command::SingleCamera(command) => command.run(),
+        Command::Table(command) => command.run(),
         Command::Convert(command) => command.run(),
     };
     match result {

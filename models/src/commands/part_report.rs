@@ -1,10 +1,15 @@
 //! Figures of a part as text.
 
-use headwater_models::report::{PartReport, PartReports};
+use headwater_models::report::PartReport;
+use headwater_models::run::Finished;
 
-/// Lines with the figures of the validation and the test part.
-pub(crate) fn both(reports: &PartReports) -> String {
-    lines("validation", &reports.validation) + &lines("test", &reports.test)
+/// Lines with the figures of the validation and the test part, and what the exits promise, or the origin of their thresholds.
+pub(crate) fn both(Finished { policy, reports, .. }: &Finished) -> String {
+    let mut promise = format!("{}\n", policy.promise_line());
+    if policy.promise.is_none() {
+        promise += &format!("{}\n", reports.thresholds);
+    }
+    lines("validation", &reports.validation) + &lines("test", &reports.test) + &promise
 }
 
 /// Lines with the figures of a part.

@@ -11,6 +11,8 @@ use super::output::{print_error, print_status};
 /// Prints the events of a run.
 pub(crate) struct Reporter {
     epochs: u32,
+    /// Text before each line of a fold: `fold 2 of 4  `.
+    fold: String,
     pub(crate) status: StatusLine,
     /// Time and number of the first step since this start.
     first: Option<(Instant, u64)>,
@@ -19,12 +21,18 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// A reporter for a run of `epochs`.
     pub(crate) fn new(epochs: u32) -> Self {
-        Self { epochs, status: StatusLine::new(), first: None }
+        Self { epochs, fold: String::new(), status: StatusLine::new(), first: None }
+    }
+
+    /// The reporter of the training of a fold, with its name.
+    pub(crate) fn of_fold(self, name: String) -> Self {
+        Self { fold: name + "  ", ..self }
     }
 
     /// Prints one event; a step only if the last one was printed some time ago.
     pub(crate) fn show(&mut self, event: &Event<'_>) {
-        let epochs = self.epochs;
+        let Self { epochs, fold, .. } = self;
+        let epochs = *epochs;
         match event {
             Event::Resumed { progress, skipped } => {
                 skipped.iter().for_each(|error| self.status.line(&format!("warning: {error}")));
@@ -46,7 +54,7 @@ impl Reporter {
                         format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples)
                     });
                     format!(
-                        "epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}  loss {:.3}{}{pace}",
+                        "{fold}epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}  loss {:.3}{}{pace}",
                         progress.epoch + 1,
                         progress.step_in_epoch,
                         progress.sums.loss / samples,
@@ -56,7 +64,7 @@ impl Reporter {
             }
             Event::Checkpoint(_) => {}
             Event::Epoch(record) => self.status.line(&format!(
-                "epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}",
+                "{fold}epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}",
                 record.epoch,
                 record.loss,
                 percents(&record.train),

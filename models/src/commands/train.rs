@@ -5,10 +5,12 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_models::data::Parts;
+use headwater_models::data::{Parts, Samples};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
-use headwater_models::run::{EvaluationParts, Finished, RunFolder, finish, train};
+use headwater_models::run::{
+    EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold, train,
+};
 use headwater_models::spec::Spec;
 use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
@@ -74,7 +76,7 @@ impl Train {
         }
         let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
         let bundle = folder.file("bundle.hwb");
-        let figures = part_report::both(&finished.reports);
+        let figures = part_report::both(&finished);
         print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
@@ -85,34 +87,55 @@ impl Train {
         reporter.status.line(&format!("run {identity} in {out}: computing the views"));
         let samples = parts.part(Part::Train, self.limit_train, threads);
         let validation = parts.part(Part::Validation, None, threads);
+        self.train_folds(experiment, folder, &samples, parts)?;
         let parameters = experiment.network.layout.parameter_count();
         reporter.status.line(&format!("training {parameters} parameters on {} samples", samples.len()));
         let checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
-        let class_prior = samples.prior();
-        drop(samples);
+        drop((samples, validation));
         reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
-        let test = parts.part(Part::Test, None, threads);
-        let calibration = parts.part(Part::Calibration, None, threads);
-        let data = self.dataset.identity();
-        let parts = EvaluationParts {
-            validation: &validation,
-            calibration: &calibration,
-            data: &data,
-            test: &test,
-            class_prior,
-        };
-        export(folder, experiment, &checkpoint, parts)
+        export(folder, experiment, &checkpoint, parts, self.dataset.identity())
+    }
+
+    /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet.
+    fn train_folds(
+        &self,
+        experiment: &Experiment,
+        folder: &RunFolder,
+        train: &Samples,
+        parts: &Parts,
+    ) -> Result<(), Failure> {
+        let [validation, calibration] =
+            [Part::Validation, Part::Calibration].map(|part| parts.data.len(part));
+        let folds = Folds::of(experiment.recipe.exit, train, OtherParts { validation, calibration });
+        let Some(folds) = folds.filter(|_| !out_of_fold::is_in(folder)) else { return Ok(()) };
+        let epochs = experiment.recipe.epochs;
+        let mut reporter = Reporter::new(epochs);
+        let mut shown = None;
+        let logits = out_of_fold::train(experiment, train, &folds, |fold, event| {
+            if shown.replace(fold) != Some(fold) {
+                let name = format!("fold {} of {}", fold + 1, folds.count());
+                let (kept, left_out) = (folds.kept(fold).len(), folds.left_out(fold).len());
+                reporter = Reporter::new(epochs).of_fold(name.clone());
+                reporter.status.line(&format!("{name}: training on {kept} samples, {left_out} are left out"));
+            }
+            reporter.show(event);
+        })?;
+        out_of_fold::write(folder, &experiment.info.identity, train, &logits)
+            .context("writing out-of-fold logits")?;
+        Ok(())
     }
 }
 
-/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
+/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder. `data` is the name of the data set with its split.
 pub(crate) fn export(
     folder: &RunFolder,
     experiment: &Experiment,
     checkpoint: &Checkpoint,
-    parts: EvaluationParts<'_>,
+    parts: &Parts,
+    data: String,
 ) -> Result<Finished, Failure> {
-    let finished = finish(experiment, checkpoint, parts)?;
+    let parts = EvaluationParts::load(folder, experiment, parts, data)?;
+    let finished = finish(experiment, checkpoint, &parts)?;
     folder.write("bundle.hwb", &finished.exported.bytes).context("writing bundle.hwb")?;
     let report = serde_json::to_vec_pretty(&finished.exported.report).context("writing report.json")?;
     folder.write("report.json", &report).context("writing report.json")?;
@@ -120,7 +143,7 @@ pub(crate) fn export(
 }
 
 /// Commit of the working folder, marked when the folder has changes; `None` without git.
-fn commit() -> Option<String> {
+pub(crate) fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,8 +1,8 @@
 //! One batch: the views of each slot, as floats.
 
-use headwater_protocol::Slot;
+use headwater_protocol::{Slot, SlotSet};
 
-use super::{Augment, Samples};
+use super::{AbsentView, Augment, Samples};
 use crate::random::Random;
 
 /// Samples as inputs of the network.
@@ -14,11 +14,11 @@ pub struct Batch {
     pub labels: Vec<u16>,
     /// Views of each slot.
     pub views: Vec<SlotViews>,
-    /// Number of slots that see each sample.
-    pub present: Vec<usize>,
+    /// Slots that see each sample.
+    pub seen: Vec<SlotSet>,
 }
 
-/// Views of one slot in a batch.
+/// Inputs of one slot in a batch: its views, and black images where [`AbsentView::Black`] says so.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotViews {
     /// Index in the batch of each view, ascending.
@@ -45,17 +45,25 @@ impl Batch {
             shape: samples.shape,
             labels: Vec::new(),
             views: vec![SlotViews::default(); samples.slots],
-            present: Vec::new(),
+            seen: Vec::new(),
         };
         for (row, index) in indices.enumerate() {
             let mut random = Random::new(seed, &[1, u64::from(epoch), index as u64]);
             batch.labels.push(samples.labels[index]);
             let kept = augment.drop_devices(samples.seen[index], &mut random);
-            batch.present.push(kept.len());
+            batch.seen.push(kept);
             for (slot, views) in Slot::first(samples.slots).zip(&mut batch.views) {
-                if let Some(view) = samples.view(index, slot).filter(|_| kept.contains(slot)) {
-                    views.rows.push(row as u32);
-                    augment.view(view, samples.shape, &mut random, &mut views.pixels);
+                let view = samples.view(index, slot).filter(|_| kept.contains(slot));
+                match (view, samples.absent) {
+                    (Some(view), _) => {
+                        views.rows.push(row as u32);
+                        augment.view(view, samples.shape, &mut random, &mut views.pixels);
+                    }
+                    (None, AbsentView::Black) => {
+                        views.rows.push(row as u32);
+                        views.pixels.resize(views.pixels.len() + samples.view_len(), 0.0);
+                    }
+                    (None, AbsentView::Absent) => {}
                 }
             }
         }
@@ -64,6 +72,6 @@ impl Batch {
 
     /// Whether no slot sees any sample of the batch.
     pub fn is_blank(&self) -> bool {
-        self.views.iter().all(|views| views.rows.is_empty())
+        self.seen.iter().all(|seen| seen.is_empty())
     }
 }

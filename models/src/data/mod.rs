@@ -8,7 +8,10 @@ pub use augment::Augment;
 pub use batch::{Batch, SlotViews};
 pub use parts::{Parts, load};
 
+use std::collections::BTreeSet;
+
 use headwater_protocol::{Slot, SlotSet};
+use serde::{Deserialize, Serialize};
 
 /// All samples of one part, pixels as `u8`.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,20 @@ pub struct Samples {
     pub seen: Vec<SlotSet>,
     /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
     pub pixels: Vec<u8>,
+    /// What the network gets from a slot that does not see a sample.
+    pub absent: AbsentView,
+}
+
+/// What a network gets from a slot that does not see a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbsentView {
+    /// Nothing: the slot is absent, for aggregations and for the presence mask.
+    #[default]
+    Absent,
+    /// A black image, as in DDNN's code: the slot takes part in every aggregation, and has no label of its own in the loss. For baselines: no
+    /// tier serves so.
+    Black,
 }
 
 impl Samples {
@@ -55,6 +72,45 @@ impl Samples {
     /// Indices of the samples that a slot sees.
     pub fn seen_by(&self, slot: Slot) -> Vec<usize> {
         (0..self.len()).filter(|sample| self.seen[*sample].contains(slot)).collect()
+    }
+
+    /// The samples of these indices, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, indices: &[usize]) -> Self {
+        let len = self.slots * self.view_len();
+        // Samples whose pixels were dropped stay without.
+        let pixels = |index: &usize| self.pixels.get(index * len..(index + 1) * len).unwrap_or_default();
+        Self {
+            labels: indices.iter().map(|index| self.labels[*index]).collect(),
+            groups: indices.iter().filter_map(|index| self.groups.get(*index).copied()).collect(),
+            seen: indices.iter().map(|index| self.seen[*index]).collect(),
+            pixels: indices.iter().flat_map(pixels).copied().collect(),
+            ..*self
+        }
+    }
+
+    /// Adds other samples of the same data set behind these, without their pixels. Their groups are other groups.
+    pub fn append(&mut self, other: Self) {
+        let next = self.groups.iter().max().map_or(0, |last| last + 1);
+        self.labels.extend(other.labels);
+        self.groups.extend(other.groups.into_iter().map(|group| next + group));
+        self.seen.extend(other.seen);
+        self.pixels.clear();
+    }
+
+    /// The samples without their pixels, for choices from logits.
+    #[must_use]
+    pub fn without_pixels(self) -> Self {
+        Self { pixels: Vec::new(), ..self }
+    }
+
+    /// Number of groups; `None` where samples are independent.
+    pub fn group_count(&self) -> Option<usize> {
+        let distinct: BTreeSet<u32> = self.groups.iter().copied().collect();
+        (!distinct.is_empty()).then_some(distinct.len())
     }
 
     /// Share of each class.

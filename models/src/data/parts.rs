@@ -5,10 +5,10 @@ use std::path::Path;
 use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::catalogue;
 use headwater_samples::data_set::OpenOptions;
-use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataError, DataSet, Part};
+use headwater_samples::fashion_6cam::{self, Fashion6Cam};
+use headwater_samples::{DataError, DataSet, Mismatch, Part};
 
-use super::{Samples, class_shares};
+use super::{AbsentView, Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
@@ -27,7 +27,13 @@ pub struct Parts {
 pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataError> {
     match name {
         "drawn" => {
-            let parts = Parts::of(Box::new(Fashion6Cam::drawn_with_calibration(2000, [1000, 256], 512)));
+            if let Some(fold) = options.fold {
+                let mismatch = Mismatch { expected: "no fold".to_owned(), found: fold.to_string() };
+                return Err(DataError::Options { at: "data set drawn".to_owned(), mismatch });
+            }
+            let data = Fashion6Cam::drawn_with_calibration(2000, [1000, 256], 512);
+            let data = data.with_view_seed(options.view_seed.unwrap_or(fashion_6cam::SEED));
+            let parts = Parts::of(Box::new(data));
             Ok(if options.slots == Some(1) { parts.first_slot() } else { parts })
         }
         name => Ok(Parts::of(catalogue::open(name, dir, options)?)),
@@ -75,6 +81,7 @@ impl Parts {
             groups: (0..count).filter_map(|index| self.data.group(part, index)).collect(),
             seen: vec![SlotSet::EMPTY; count],
             pixels: vec![0; count * slots * view_len],
+            absent: AbsentView::Absent,
         };
         let share = count.div_ceil(threads.max(1)).max(1);
         let chunks = samples.seen.chunks_mut(share).zip(samples.pixels.chunks_mut(share * slots * view_len));

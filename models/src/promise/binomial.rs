@@ -40,6 +40,23 @@ pub fn least_samples(loss: f64, delta: f64) -> u64 {
     (delta.ln() / (-loss).ln_1p()).ceil() as u64
 }
 
+/// Exact interval of the probability behind `count` of `trials` at a confidence (Clopper and Pearson 1934).
+pub fn interval(count: u64, trials: u64, confidence: f64) -> [f64; 2] {
+    let tail = (1.0 - confidence) / 2.0;
+    // `at_most` falls in `p`: the `p` where it crosses a value.
+    let crossing = |count: u64, value: f64| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if at_most(count, trials, middle) > value { low = middle } else { high = middle }
+        }
+        f64::midpoint(low, high)
+    };
+    let low = if count == 0 { 0.0 } else { crossing(count - 1, 1.0 - tail) };
+    let high = if count >= trials { 1.0 } else { crossing(count, tail) };
+    [low, high]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +75,16 @@ mod tests {
         let below = at_most(20_000, 2_000_000, 0.01);
         assert!((below - 0.5).abs() < 0.01, "{below}");
         assert!(at_most(1_999_999, 2_000_000, 0.01) <= 1.0);
+    }
+
+    #[test]
+    fn the_exact_interval_is_that_of_the_tables() {
+        // None of 200: 1 - 0.025^(1/200). 10 of 200: Clopper and Pearson.
+        let [low, high] = interval(0, 200, 0.95);
+        assert!(low == 0.0 && (high - (1.0 - 0.025f64.powf(1.0 / 200.0))).abs() < 1e-9, "{high}");
+        let [low, high] = interval(10, 200, 0.95);
+        assert!((low - 0.024_235).abs() < 1e-4 && (high - 0.090_026).abs() < 1e-4, "{low} {high}");
+        assert_eq!(interval(5, 5, 0.95)[1], 1.0);
     }
 
     #[test]

@@ -12,11 +12,14 @@
 
 pub mod betting;
 pub mod binomial;
+pub mod by_missing;
 pub mod outcomes;
 pub mod path;
 pub mod presence;
 #[cfg(test)]
 mod simulation;
+
+use std::collections::BTreeSet;
 
 use headwater_inference::policy::{Bound, Promise};
 use thiserror::Error;
@@ -47,7 +50,7 @@ pub struct CalibrationPart {
 }
 
 /// Parts of the calibration part that are independent of each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Units {
     /// Each sample.
     Samples,
@@ -58,6 +61,8 @@ pub enum Units {
         of: Vec<u32>,
         /// Samples of the largest group.
         largest: u32,
+        /// Mean size of a group in other data, such as the validation part: the bets are sized by it, and must not see the calibration part.
+        typical: f64,
     },
 }
 
@@ -66,7 +71,19 @@ impl Units {
     pub fn groups(&self) -> Option<u32> {
         match self {
             Self::Samples => None,
-            Self::Groups { of, .. } => Some(of.iter().max().map_or(0, |last| last + 1)),
+            Self::Groups { of, .. } => Some(of.iter().collect::<BTreeSet<_>>().len() as u32),
+        }
+    }
+
+    /// The units of some samples, in their order.
+    fn subset(&self, samples: &[usize]) -> Self {
+        match self {
+            Self::Samples => Self::Samples,
+            Self::Groups { of, largest, typical } => Self::Groups {
+                of: samples.iter().map(|sample| of[*sample]).collect(),
+                largest: *largest,
+                typical: *typical,
+            },
         }
     }
 }
@@ -120,6 +137,7 @@ impl Target {
             samples: part.masks.first().map_or(0, Outcomes::len) as u32,
             groups: part.units.groups(),
             missing,
+            by_missing: Vec::new(),
         }
     }
 
@@ -175,6 +193,9 @@ impl Target {
             (Units::Samples, Bound::Losses | Bound::Net) => {
                 (binomial::least_samples(self.loss, self.delta()), "samples")
             }
+            (Units::Groups { of, .. }, Bound::Net) if of.is_empty() => {
+                (binomial::least_samples(self.loss, self.delta()), "groups")
+            }
             (Units::Groups { of, .. }, Bound::Net) => {
                 (self.betting(part).least_units(of.len() as f64 / found.max(1) as f64), "groups")
             }
@@ -194,10 +215,7 @@ impl Target {
     fn spread(&self, step: &Step, part: &CalibrationPart) -> f64 {
         let mean_size = match &part.units {
             Units::Samples => 1.0,
-            Units::Groups { of, largest } => {
-                let groups = part.units.groups().unwrap_or_default().max(1);
-                (of.len() as f64 / f64::from(groups)).min(f64::from(*largest))
-            }
+            Units::Groups { largest, typical, .. } => typical.min(f64::from(*largest)),
         };
         (step.lost + step.won).max(self.loss / 2.0) * mean_size * mean_size
     }
@@ -219,10 +237,20 @@ impl Members {
 }
 
 impl CalibrationPart {
+    /// The part of some samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        let masks = self.masks.iter().map(|outcomes| outcomes.subset(samples)).collect();
+        Self { masks, units: self.units.subset(samples) }
+    }
+
     fn members(&self) -> Result<Members, PromiseError> {
         let samples = self.masks.first().map_or(0, Outcomes::len);
         let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };
-        if let Units::Groups { of, largest } = &self.units {
+        if let Units::Groups { of, largest, .. } = &self.units {
             members.samples.sort_by_key(|sample| of[*sample as usize]);
             let is_end = |end: &usize| {
                 let group = |index: usize| members.samples.get(index).map(|sample| of[*sample as usize]);

@@ -1,4 +1,4 @@
-//! What each exit makes of each sample of a part: how uncertain it is, and whether it is right.
+//! Outcomes of each sample of a part at each exit: its uncertainty, and whether the exit is right.
 
 use headwater_inference::exit::argmax;
 use headwater_inference::policy::Policy;
@@ -22,6 +22,8 @@ pub struct Outcomes {
     pub exits: Vec<Exit>,
     early: Vec<EarlyExit>,
     last_right: Vec<bool>,
+    /// Slots with a view of each sample.
+    present: Vec<u32>,
 }
 
 /// Largest uncertainty at which a sample leaves, for each exit before the last one, shallowest first.
@@ -42,12 +44,45 @@ impl Outcomes {
         let is_seen = |sample: &usize| !samples.seen[*sample].is_empty();
         let early = exits.iter().map(|&exit| {
             let uncertainty = |sample: usize| {
-                let found = policy.of(exit).uncertainty(logits.of(exit, sample));
+                let found = policy.of(exit).uncertainty(logits.input(exit, sample, samples.seen[sample]));
                 found.filter(|_| is_seen(&sample)).unwrap_or(f32::INFINITY)
             };
             EarlyExit { uncertainty: (0..samples.len()).map(uncertainty).collect(), right: right(exit) }
         });
-        Self { early: early.collect(), last_right: right(last), exits }
+        let present = samples.seen.iter().map(|seen| seen.len() as u32).collect();
+        Self { early: early.collect(), last_right: right(last), present, exits }
+    }
+
+    /// The outcomes of some samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        fn of<T: Copy>(all: &[T], samples: &[usize]) -> Vec<T> {
+            samples.iter().map(|sample| all[*sample]).collect()
+        }
+        let early = self.early.iter().map(|exit| EarlyExit {
+            uncertainty: of(&exit.uncertainty, samples),
+            right: of(&exit.right, samples),
+        });
+        Self {
+            exits: self.exits.clone(),
+            early: early.collect(),
+            last_right: of(&self.last_right, samples),
+            present: of(&self.present, samples),
+        }
+    }
+
+    /// Samples with this number of slots with a view.
+    pub fn with_present(&self, present: u32) -> Vec<usize> {
+        (0..self.len()).filter(|sample| self.present[*sample] == present).collect()
+    }
+
+    /// The samples with other numbers of slots with a view, for tests.
+    #[cfg(test)]
+    pub(super) fn seen_by(self, present: Vec<u32>) -> Self {
+        Self { present, ..self }
     }
 
     /// Made-up outcomes of one or two exits that are right or wrong alike: for each sample the uncertainty at each exit, and the loss of
@@ -60,7 +95,8 @@ impl Outcomes {
             right: losses.iter().map(|loss| *loss <= 0).collect(),
         });
         let last_right = losses.iter().map(|loss| *loss >= 0).collect();
-        Self { exits: exits.to_vec(), early: early.collect(), last_right }
+        let present = vec![1; uncertainties.len()];
+        Self { exits: exits.to_vec(), early: early.collect(), last_right, present }
     }
 
     /// Number of samples.
@@ -100,9 +136,11 @@ impl Outcomes {
 
     /// Shares of samples with the last exit right and the given answer wrong, and the other way round, under the thresholds of a policy.
     pub fn losses_and_wins(&self, policy: &Policy) -> (f64, f64) {
-        let threshold = |exit: &Exit| policy.of(*exit).threshold.at(u32::MAX).get();
-        let thresholds: Thresholds = self.exits.iter().map(threshold).collect();
-        let losses = (0..self.len()).map(|sample| self.outcome(sample, &thresholds).loss());
+        let thresholds = |sample: usize| -> Thresholds {
+            let threshold = |exit: &Exit| policy.of(*exit).threshold.at(self.present[sample]).get();
+            self.exits.iter().map(threshold).collect()
+        };
+        let losses = (0..self.len()).map(|sample| self.outcome(sample, &thresholds(sample)).loss());
         let (lost, won) =
             losses.fold((0, 0), |(lost, won), loss| (lost + u64::from(loss > 0), won + u64::from(loss < 0)));
         let share = |count: u64| count as f64 / self.len().max(1) as f64;

@@ -28,7 +28,8 @@ pub struct Step {
 }
 
 impl Step {
-    fn measure(validation: &Outcomes, thresholds: Thresholds) -> Self {
+    /// The measures of thresholds on a part.
+    pub fn measure(validation: &Outcomes, thresholds: Thresholds) -> Self {
         let (mut saved, mut lost, mut won) = (0usize, 0usize, 0usize);
         let behind = validation.exits.len();
         for sample in 0..validation.len() {

@@ -4,12 +4,14 @@ use headwater_protocol::SlotSet;
 
 use crate::random::Random;
 
-/// Slots that see each sample and are not missing: each device is missing with probability `missing`, for each sample by itself. `draw` is the
-/// number of the mask among those of a sample.
-pub fn draw_masks(seen: &[SlotSet], missing: f64, draw: u64) -> Vec<SlotSet> {
+/// Slots that see each sample and are not missing: each device is missing with probability `missing`, for each sample by itself. `stream` names the
+/// masks: one of the network, the number of the part, the number of the mask among those of a sample. Validation and calibration part must not have the
+/// same masks, or choices on the one would know those of the other.
+pub fn draw_masks(seen: &[SlotSet], missing: f64, stream: [u64; 3]) -> Vec<SlotSet> {
     const STREAM: u64 = 0x6d61_736b;
     let mask = |(sample, seen): (usize, &SlotSet)| {
-        let mut random = Random::new(STREAM, &[draw, sample as u64]);
+        let [network, part, draw] = stream;
+        let mut random = Random::new(STREAM ^ network, &[part, draw, sample as u64]);
         seen.iter().filter(|_| f64::from(random.unit()) >= missing).collect::<SlotSet>()
     };
     seen.iter().enumerate().map(mask).collect()
@@ -24,11 +26,13 @@ mod tests {
     #[test]
     fn each_device_is_missing_as_often_as_stated_and_draws_differ() {
         let seen = vec![Slot::first(6).collect::<SlotSet>(); 10_000];
-        let masks = draw_masks(&seen, 0.1, 0);
+        let masks = draw_masks(&seen, 0.1, [7, 1, 0]);
         let present: usize = masks.iter().map(|mask| mask.iter().count()).sum();
         // Five standard deviations are 0.0061 of 60,000 devices.
         assert!((present as f64 / 60_000.0 - 0.9).abs() < 0.0061, "{present}");
-        assert_ne!(masks, draw_masks(&seen, 0.1, 1));
-        assert_eq!(draw_masks(&seen, 0.0, 0), seen);
+        for other in [[8, 1, 0], [7, 3, 0], [7, 1, 1]] {
+            assert_ne!(masks, draw_masks(&seen, 0.1, other));
+        }
+        assert_eq!(draw_masks(&seen, 0.0, [7, 1, 0]), seen);
     }
 }

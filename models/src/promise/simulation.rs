@@ -2,11 +2,16 @@
 
 use headwater_protocol::Exit;
 
+use super::by_missing::{Certified, MissingRange, Paths};
 use super::*;
 
 const DRAWS: u64 = 20_000;
 /// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
 const MOST_VIOLATIONS: u64 = 1_096;
+/// Draws of calibration parts with several numbers of missing slots, which take longer.
+const DRAWS_BY_MISSING: u64 = 4_000;
+/// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
+const MOST_BY_MISSING: u64 = 244;
 
 /// A world whose last step of the path has a risk of exactly the budget.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +66,9 @@ impl World {
         let groups = (0..self.units as u32).flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
         let units = match self.unit_samples {
             1 => Units::Samples,
-            largest => Units::Groups { of: groups.collect(), largest: largest as u32 },
+            largest => {
+                Units::Groups { of: groups.collect(), largest: largest as u32, typical: largest as f64 }
+            }
         };
         CalibrationPart { masks, units }
     }
@@ -170,5 +177,57 @@ fn the_normal_approximation_breaks_its_promise_too_often() {
     for world in worlds(Bound::Losses, 1) {
         let violations = world.violations(|path, part, _| normal_approximation(path, part));
         assert!(violations > MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}
+
+/// Draws in which each certificate promises the last step, whose risk is the budget, and draws in which any of three does where each has a third
+/// of the risk. Slots without a view are drawn for each sample by itself: 0, 1 or 2 of 6.
+fn violations_by_missing(world: World) -> ([u64; 3], u64) {
+    let (path, target) = (world.path(), Target { bound: world.bound, ..TARGET });
+    let share_of_risk = Target { confidence: 1.0 - TARGET.delta() / 3.0, ..target };
+    let nothing = Outcomes::made_up(&[Exit::Local, Exit::Edge][..world.exits], std::iter::empty());
+    let paths = Paths::new(&path, &nothing, &target, MissingRange { slots: 6, most: 2 });
+    let last = Certified::Promised(path[path.len() - 1].thresholds.clone());
+    let count = |worker: u64| {
+        let (mut each, mut any) = ([0; 3], 0);
+        for draw in (worker..DRAWS_BY_MISSING).step_by(2) {
+            let mut random = Random::new(20_261_124, &[draw]);
+            let mut part = world.draw(&mut random);
+            let present = |random: &mut Random| match random.unit() {
+                below if below < 0.4 => 6,
+                below if below < 0.7 => 5,
+                _ => 4,
+            };
+            let outcomes = part.masks.remove(0);
+            let present = (0..outcomes.len()).map(|_| present(&mut random)).collect();
+            part.masks.push(outcomes.seen_by(present));
+            let broken = |target: &Target| {
+                let found = paths.certify(target, &part, draw).expect("one mask a sample");
+                found.iter().map(|certificate| certificate.result == last).collect::<Vec<_>>()
+            };
+            each.iter_mut().zip(broken(&target)).for_each(|(count, broken)| *count += u64::from(broken));
+            any += u64::from(broken(&share_of_risk).contains(&true));
+        }
+        (each, any)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| count(1));
+        let (each, any) = count(0);
+        let (more, more_any) = other.join().expect("a worker counts");
+        ([0, 1, 2].map(|missing| each[missing] + more[missing]), any + more_any)
+    })
+}
+
+#[test]
+fn certificates_by_missing_slots_are_broken_no_more_often_than_they_say_alone_and_together() {
+    for (bound, wins) in [(Bound::Net, 2.0), (Bound::Losses, 0.0)] {
+        let world = World { bound, units: 4_000, unit_samples: 1, exits: 2, wins };
+        let (each, together) = violations_by_missing(world);
+        assert!(
+            each.iter().all(|violations| *violations <= MOST_BY_MISSING),
+            "{world:?}: {each:?} of {DRAWS_BY_MISSING}"
+        );
+        assert!(together <= MOST_BY_MISSING, "{world:?}: {together} of {DRAWS_BY_MISSING}");
+        assert!(each.iter().all(|violations| *violations > 0), "{world:?}: some are made: {each:?}");
     }
 }

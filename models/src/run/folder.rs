@@ -5,6 +5,7 @@
 //!     run.json                 identity, data, commit
 //!     metrics.jsonl            one line per epoch
 //!     checkpoint-*.hwck        the last two checkpoints
+//!     out-of-fold.hwlogits         out-of-fold logits, where thresholds come from them
 //!     bundle.hwb, report.json  after the last epoch
 //! ```
 
@@ -13,9 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{Experiment, RunInfo};
+use crate::number_file::write_whole;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::{EpochRecord, write_whole};
+use crate::training::EpochRecord;
 
 /// A run folder.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ impl RunFolder {
                 return Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
                     format!(
-                        "{path} holds run {found} of another spec, recipe, seed or data (this one is {expected}); choose another --out",
+                        "{path} holds run {found} of another spec, recipe, seed or data (this one is {expected}); choose another folder, or remove that one",
                     ),
                 ));
             }

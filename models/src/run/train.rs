@@ -4,13 +4,16 @@ use std::io;
 use std::time::Instant;
 
 use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::policy::Policy;
+use headwater_samples::Part;
 use thiserror::Error;
 
-use super::RunFolder;
-use crate::data::Samples;
-use crate::evaluation::evaluate;
+use super::{FittedPart, RunFolder, ThresholdOrigin, out_of_fold};
+use crate::data::{Parts, Samples};
+use crate::evaluation::{PartLogits, evaluate};
 use crate::experiment::Experiment;
 use crate::export::{ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::logits_file::PartFile;
 use crate::promise::Target;
 use crate::report::{PartReport, PartReports, run_report};
 use crate::training::{Checkpoint, CheckpointError, Diverged, Event, Trainer};
@@ -62,23 +65,50 @@ pub fn train(
 }
 
 /// The parts that are evaluated after training.
-pub struct EvaluationParts<'a> {
-    /// For choices.
-    pub validation: &'a Samples,
+pub struct EvaluationParts {
+    /// For choices, where there are no out-of-fold logits.
+    pub validation: Samples,
     /// For the promise; empty where the data has no such part.
-    pub calibration: &'a Samples,
-    /// Name of the data set with its split, for the promise.
-    pub data: &'a str,
+    pub calibration: Samples,
     /// For the report.
-    pub test: &'a Samples,
+    pub test: Samples,
+    /// Name of the data set with its split, for the promise.
+    pub data: String,
     /// Share of each class in the train part.
     pub class_prior: Vec<f32>,
+    /// For choices.
+    pub out_of_fold: Option<PartFile>,
+}
+
+impl EvaluationParts {
+    /// Loads the parts of the run in a folder; `data` is their name with the split.
+    ///
+    /// # Errors
+    /// The out-of-fold logits of the run cannot be used.
+    pub fn load(
+        folder: &RunFolder,
+        experiment: &Experiment,
+        parts: &Parts,
+        data: String,
+    ) -> io::Result<Self> {
+        let part = |part| parts.part(part, None, experiment.recipe.workers);
+        Ok(Self {
+            validation: part(Part::Validation),
+            calibration: part(Part::Calibration),
+            test: part(Part::Test),
+            data,
+            class_prior: parts.prior(Part::Train, experiment.info.limit_train),
+            out_of_fold: out_of_fold::read(folder, &experiment.info.identity)?,
+        })
+    }
 }
 
 /// A trained network with its policy, measured and exported.
 pub struct Finished {
     /// The bundle.
     pub exported: Exported,
+    /// The policy that was chosen.
+    pub policy: Policy,
     /// Figures of both parts under the policy.
     pub reports: PartReports,
 }
@@ -90,28 +120,35 @@ pub struct Finished {
 pub fn finish(
     experiment: &Experiment,
     checkpoint: &Checkpoint,
-    parts: EvaluationParts<'_>,
+    parts: &EvaluationParts,
 ) -> Result<Finished, ExportError> {
-    let EvaluationParts { validation, calibration, data, test, class_prior } = parts;
-    let calibration_samples = calibration.len();
+    let EvaluationParts { validation, calibration, test, class_prior, .. } = parts;
     let (network, state) = (&experiment.network, &checkpoint.state);
     let manifest = manifest(&network.spec, class_prior.clone());
     let body = DeviceBody::of(&manifest);
     let logits = evaluate(experiment, state, validation);
     let target = Target::from(experiment.recipe.exit);
-    let fitted = Fitted::of(&logits, validation, &target)?;
-    let calibration =
-        (!calibration.is_empty()).then(|| (evaluate(experiment, state, calibration), calibration));
-    let policy = match &calibration {
-        None => fitted.measured(&target),
-        Some((logits, samples)) => fitted.best(&target, logits, samples, data),
+    let (part, fitted_logits, samples) = match &parts.out_of_fold {
+        Some(found) => (FittedPart::OutOfFold, &found.logits, &found.samples),
+        None => (FittedPart::Validation, &logits, validation),
     };
-    let validation_report = PartReport::of(&logits, validation, &class_prior, &policy, body);
-    let logits = evaluate(experiment, state, test);
-    let test = PartReport::of(&logits, test, &class_prior, &policy, body);
-    let reports = PartReports { validation: validation_report, test, calibration_samples };
+    let fitted = Fitted::of(fitted_logits, samples, &target)?;
+    let calibration_samples = calibration.len();
+    let policy = if calibration.is_empty() {
+        fitted.measured(&target)
+    } else {
+        fitted.best(&target, &evaluate(experiment, state, calibration), calibration, &parts.data)
+    };
+    let thresholds = ThresholdOrigin::new(part, samples, fitted.step_of(&policy));
+    let report = |logits: &PartLogits, samples| PartReport::of(logits, samples, class_prior, &policy, body);
+    let reports = PartReports {
+        validation: report(&logits, validation),
+        test: report(&evaluate(experiment, state, test), test),
+        calibration_samples,
+        thresholds,
+    };
     let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
     let network = TrainedNetwork { layers: network, state };
     let exported = export(&network, manifest, &policy, report, validation)?;
-    Ok(Finished { exported, reports })
+    Ok(Finished { exported, policy, reports })
 }

@@ -1,26 +1,19 @@
-//! Checkpoints: the state from which a run resumes to the same result. A kill at any moment leaves a valid one.
-//!
-//! ```text
-//! +----------+--------------+--------+----------------------------------------------+---------+
-//! | HWCKPT01 | header bytes | header | parameters, statistics, first, second        | SHA-256 |
-//! | 8 bytes  | u64 LE       | JSON   | f32 LE each, lengths in the header      | 32      |
-//! +----------+--------------+--------+----------------------------------------------+---------+
-//! ```
-//! The last two files are kept. A file is written under another name, synced and renamed; a torn file fails its SHA-256.
+//! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](crate::number_file): parameters, statistics, first and
+//! second moments. A kill at any moment leaves a valid one; the last two are kept.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::{Adam, EpochRecord};
 use crate::layers::State;
 use crate::loss::LossSums;
+use crate::number_file::{self, Magic, write_whole};
 
-const MAGIC: &[u8; 8] = b"HWCKPT01";
+const MAGIC: Magic = *b"HWCKPT01";
 /// Number of checkpoints kept in a folder.
 const KEPT: usize = 2;
 
@@ -56,7 +49,6 @@ pub struct Checkpoint {
 #[derive(Serialize, Deserialize)]
 struct Header {
     run: String,
-    lengths: [usize; 4],
     progress: Progress,
 }
 
@@ -126,56 +118,25 @@ impl Checkpoint {
     }
 
     fn encode(&self, run: &str) -> Vec<u8> {
-        let parts = [&self.state.parameters, &self.state.statistics, &self.adam.first, &self.adam.second];
-        let header =
-            Header { run: run.to_owned(), lengths: parts.map(Vec::len), progress: self.progress.clone() };
-        let header = serde_json::to_vec(&header).expect("a header is plain data");
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend((header.len() as u64).to_le_bytes());
-        bytes.extend(header);
-        parts.into_iter().flatten().for_each(|value| bytes.extend(value.to_le_bytes()));
-        let hash = Sha256::digest(&bytes);
-        bytes.extend(hash);
-        bytes
+        let lists = [&self.state.parameters, &self.state.statistics, &self.adam.first, &self.adam.second];
+        let header = Header { run: run.to_owned(), progress: self.progress.clone() };
+        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice))
     }
 
     fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
-        let damaged =
-            |reason: &str| CheckpointError::Damaged { file: file.to_owned(), reason: reason.to_owned() };
-        let (body, hash) = bytes.split_last_chunk::<32>().ok_or_else(|| damaged("shorter than its hash"))?;
-        if Sha256::digest(body)[..] != hash[..] {
-            return Err(damaged("its SHA-256 does not fit"));
-        }
-        let rest = body.strip_prefix(MAGIC).ok_or_else(|| damaged("not a checkpoint of this version"))?;
-        let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("no header"))?;
-        let (header, numbers) = usize::try_from(u64::from_le_bytes(*len))
-            .ok()
-            .and_then(|len| rest.split_at_checked(len))
-            .ok_or_else(|| damaged("its header is cut off"))?;
-        let header: Header = serde_json::from_slice(header).map_err(|error| damaged(&error.to_string()))?;
+        let damaged = |reason: String| CheckpointError::Damaged { file: file.to_owned(), reason };
+        let (header, lists): (Header, _) =
+            number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
         if header.run != run {
             let (expected, found) = (run.to_owned(), header.run);
             return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
         }
-        let (numbers, _) = numbers.as_chunks::<4>();
-        if numbers.len() != header.lengths.iter().sum::<usize>() {
-            return Err(damaged("its numbers are cut off"));
-        }
-        let mut numbers = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        let [parameters, statistics, first, second] =
-            header.lengths.map(|len| numbers.by_ref().take(len).collect::<Vec<f32>>());
+        let lists: [Vec<f32>; 4] =
+            lists.try_into().map_err(|_| damaged("expected four lists of numbers".to_owned()))?;
+        let [parameters, statistics, first, second] = lists;
         let state = State { parameters, statistics };
         Ok(Self { progress: header.progress, state, adam: Adam { first, second } })
     }
-}
-
-/// Writes a whole file; after a kill the file is either the old or the new one.
-pub(crate) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let partial = file.with_added_extension("partial");
-    let mut out = File::create(&partial)?;
-    out.write_all(bytes)?;
-    out.sync_all()?;
-    fs::rename(partial, file)
 }
 
 fn name(step: u64) -> String {

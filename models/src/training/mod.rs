@@ -7,7 +7,6 @@ mod trainer;
 mod workers;
 
 pub use adam::{Adam, AdamStep};
-pub(crate) use checkpoint::write_whole;
 pub use checkpoint::{Checkpoint, CheckpointError, Progress};
 pub use step::{exact_statistics, set_statistics, step, update_statistics};
 pub use trainer::{Diverged, EpochRecord, Event, Trainer};

@@ -1,6 +1,8 @@
 //! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
 //! calibration part with a promise, or from the validation part without one.
 
+mod learned;
+pub mod splits;
 #[cfg(test)]
 mod tests;
 
@@ -10,15 +12,45 @@ use headwater_protocol::Exit;
 
 use crate::data::Samples;
 use crate::evaluation::PartLogits;
+use crate::promise::by_missing::{Certificate, Certified};
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
 use crate::promise::{CalibrationPart, PromiseError, Target, Units};
+use learned::with_learned_rules;
 
-/// Rules that are compared; they are the same at every exit.
+/// Rules that are compared, together with the learned one; they are the same at every exit.
 const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
 
 /// Seed of the order in which calibration samples are tested: fixed, so that nobody tries several.
 pub const ORDER_SEED: u64 = 1;
+
+/// Policies that are compared: each has another rule, the same at every exit but the last one. Thresholds are the default ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidates {
+    /// The policy of the first rule.
+    pub first: Policy,
+    /// Those of the other rules; that of the learned one where its weights can be fitted.
+    pub others: Vec<Policy>,
+}
+
+/// The policies that are compared, with temperatures and weights fitted on the validation part.
+///
+/// # Errors
+/// [`PolicyError`] when a fitted number is out of range, which only logits that are not finite cause.
+pub fn candidates(logits: &PartLogits, validation: &Samples) -> Result<Candidates, PolicyError> {
+    let mut policy = Policy::default();
+    for (exit, logits) in logits.exits.iter() {
+        policy.of_mut(exit).temperature = temperature(logits, validation)?;
+    }
+    let with_rule = |rule: ExitRule| {
+        let mut policy = policy.clone();
+        Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
+        policy
+    };
+    let [first, others @ ..] = RULES.map(with_rule);
+    let learned = with_learned_rules(logits, validation, &policy);
+    Ok(Candidates { first, others: others.into_iter().chain(learned).collect() })
+}
 
 /// Choices from the validation part.
 #[derive(Clone, Debug)]
@@ -36,19 +68,15 @@ impl Fitted {
     /// # Errors
     /// [`PolicyError`] when a fitted number is out of range, which only logits that are not finite cause.
     pub fn of(logits: &PartLogits, validation: &Samples, target: &Target) -> Result<Self, PolicyError> {
-        let mut policy = Policy::default();
-        for (exit, logits) in logits.exits.iter() {
-            policy.of_mut(exit).temperature = temperature(logits, validation)?;
-        }
-        let fitted = |rule: ExitRule| {
-            let mut policy = policy.clone();
-            Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
+        let fitted = |policy: Policy| {
             let outcomes = Outcomes::of(logits, validation, &policy);
             let fitted = Self { policy, path: path(&outcomes, target.bound), exits: outcomes.exits.clone() };
             (fitted.saved_on(outcomes, target), fitted)
         };
-        let (mut best_saved, mut best) = fitted(RULES[0]);
-        for (saved, other) in RULES[1..].iter().map(|rule| fitted(*rule)) {
+        let Candidates { first, others } = candidates(logits, validation)?;
+        let (mut best_saved, mut best) = fitted(first);
+        for policy in others {
+            let (saved, other) = fitted(policy);
             if saved > best_saved {
                 (best_saved, best) = (saved, other);
             }
@@ -91,7 +119,9 @@ impl Fitted {
         let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
         match self.promised(target, &part, ORDER_SEED) {
             Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
-            Ok(None) | Err(_) => self.measured(target),
+            // Calibration speaks against every step.
+            Ok(None) => self.with_thresholds(None),
+            Err(_) => self.measured(target),
         }
     }
 
@@ -100,22 +130,51 @@ impl Fitted {
         self.with_thresholds(self.measured_step(target))
     }
 
+    /// The step whose thresholds a policy has; `None` where it has those of no step.
+    pub fn step_of(&self, policy: &Policy) -> Option<&Step> {
+        let thresholds = self.exits.iter().map(|exit| policy.of(*exit).threshold.at(u32::MAX).get());
+        let thresholds: Vec<f32> = thresholds.collect();
+        self.path.iter().find(|step| step.thresholds == thresholds)
+    }
+
     fn measured_step(&self, target: &Target) -> Option<usize> {
         let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
         self.path.iter().take_while(is_within).count().checked_sub(1)
     }
 
-    /// The policy with the thresholds of a step; without one only certain samples leave.
+    /// The policy with the thresholds of a step; without one no sample leaves early.
     fn with_thresholds(&self, step: Option<usize>) -> Policy {
         let mut policy = self.policy.clone();
         for (index, exit) in self.exits.iter().enumerate() {
-            let threshold =
-                step.map_or(ExitThreshold::ONLY_CERTAIN.get(), |step| self.path[step].thresholds[index]);
-            let threshold = ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped");
-            policy.of_mut(*exit).threshold = Threshold::One(threshold);
+            let threshold = step.map(|step| self.path[step].thresholds[index]);
+            policy.of_mut(*exit).threshold = Threshold::One(stored(threshold));
         }
         policy
     }
+
+    /// The policy of certificates by number of slots without a view, from 0, for a network of `slots`. Where a number has no certificate, every
+    /// sample goes to the last exit. The policy has no promise yet: the caller knows the part.
+    pub fn by_missing(&self, slots: u32, certificates: &[Certificate]) -> Policy {
+        let mut policy = self.policy.clone();
+        for (index, exit) in self.exits.iter().enumerate() {
+            let of_present = |present: u32| {
+                let certificate = certificates.get((slots - present) as usize);
+                stored(certificate.and_then(|found| match &found.result {
+                    Certified::Promised(thresholds) => Some(thresholds[index]),
+                    Certified::TooFew { .. } | Certified::LosesTooMuch => None,
+                }))
+            };
+            policy.of_mut(*exit).threshold = Threshold::ByPresent((1..=slots).map(of_present).collect());
+        }
+        policy
+    }
+}
+
+/// A threshold of a path as the policy stores it; without one no sample leaves.
+fn stored(threshold: Option<f32>) -> ExitThreshold {
+    threshold.map_or(ExitThreshold::NEVER, |threshold| {
+        ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped")
+    })
 }
 
 /// The temperature with the least cross-entropy on samples that a slot sees (Guo et al. 2017, section 4.2).

@@ -10,6 +10,7 @@
 //! - The first level is `train`, `val` (or `validation`) and `test`. Without that level, as in `car/000017.jpg`, the parts are drawn
 //!   (see [`split`](crate::split)).
 //! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
+//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group.
 //! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.
 //! - Hidden files and files of other types are ignored.
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
@@ -43,6 +44,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
             or without that level; a directory or .tar.gz",
     licence: "yours",
     parts: PartsOrigin::Files,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, options| Ok(Box::new(open(dir, options)?)),
 };
 
@@ -133,12 +136,14 @@ impl Reader<'_> {
         let slots = self.options.slots.unwrap_or(last.map_or(1, |slot| slot + 1));
         let class_of: BTreeMap<String, &String> =
             self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
+        let are_frames = self.first_image.as_ref().is_some_and(|(_, is_folder)| *is_folder)
+            && self.samples.keys().all(|(_, _, sample)| names::frame(sample).is_some());
         let sample =
             |((part, folder, sample), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| LabelledSample {
                 part,
                 name: format!("{}/{sample}", path_of_class(part, &folder)),
                 class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
-                group: None,
+                group: names::frame(&sample).filter(|_| are_frames).map(str::to_owned),
                 views: (0..slots).map(|slot| views.remove(&slot)).collect(),
             };
         let samples = self.samples.into_iter().map(sample).collect();

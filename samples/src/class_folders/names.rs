@@ -60,6 +60,15 @@ pub(super) fn class_folder(name: &str) -> Option<(Option<Part>, String)> {
     }
 }
 
+/// Frame of a sample whose name is `FRAME-OBJECT`, two numbers.
+pub(super) fn frame(sample: &str) -> Option<&str> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    sample
+        .split_once('-')
+        .filter(|(frame, object)| is_number(frame) && is_number(object))
+        .map(|(frame, _)| frame)
+}
+
 /// Steps of a path; `None` for a hidden file or folder.
 fn steps(name: &str) -> Option<Vec<&str>> {
     let steps: Vec<&str> = name.split('/').filter(|step| !step.is_empty() && *step != ".").collect();

@@ -34,6 +34,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     files: "MVMC.npz, as DDNN (kunglab/ddnn) loads it",
     licence: "copyright CVLab-EPFL, research use",
     parts: PartsOrigin::Fixed,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(CAMERAS))?)),
 };
 

@@ -37,6 +37,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     files: "labels.csv and the files that it names, in a directory or .tar.gz",
     licence: "yours",
     parts: PartsOrigin::Files,
+    folds: 0,
+    has_view_seed: false,
     open: |dir, options| Ok(Box::new(open(dir, options)?)),
 };
 

@@ -1,0 +1,125 @@
+//! Data and networks that allow no promise.
+
+use std::collections::BTreeSet;
+
+use headwater_inference::bundle::Bundle;
+use headwater_models::data::Parts;
+use headwater_models::promise::outcomes::Outcomes;
+use headwater_models::promise::{Target, binomial};
+use headwater_samples::Part;
+use headwater_samples::data_set::OpenOptions;
+
+use super::{Calibrate, Failure};
+
+impl Calibrate {
+    /// Refuses a number of missing slots that leaves none.
+    pub(super) fn check_slots(&self, bundle: &Bundle) -> Result<(), Failure> {
+        let slots = u32::from(bundle.manifest().slots);
+        match self.by_missing {
+            Some(found) if found >= slots => Err(Failure::usage(anyhow::anyhow!(
+                "--by-missing: expected less than the {slots} slots of the network, found {found}: the class prior answers a sample without \
+                 a view"
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Opens the data for the network. Refuses data without a calibration part first, then data of other slots or classes, then a network
+    /// that has learnt the calibration part.
+    pub(super) fn open_parts(&self, bundle: &Bundle, target: &Target) -> Result<Parts, Failure> {
+        match self.dataset.open_for_bundle(bundle, &self.bundle) {
+            Ok(parts) if parts.data.len(Part::Calibration) > 0 => {
+                self.check_kept_apart(bundle, parts.data.len(Part::Calibration))?;
+                Ok(parts)
+            }
+            Ok(parts) => {
+                let needed = self.needed(bundle, &parts, target)?;
+                Err(self.without_calibration_part(&parts, target, &needed))
+            }
+            // Data that does not fit the network may have no calibration part either.
+            Err(other) => match self.dataset.open(OpenOptions::default()) {
+                Ok(parts) if parts.data.len(Part::Calibration) == 0 => {
+                    Err(self.without_calibration_part(&parts, target, ""))
+                }
+                Ok(_) | Err(_) => Err(other),
+            },
+        }
+    }
+
+    /// The size that the present thresholds would need, by their losses on the validation part.
+    fn needed(&self, bundle: &Bundle, parts: &Parts, target: &Target) -> Result<String, Failure> {
+        let validation = self.run_part(bundle, parts, Part::Validation, 1)?;
+        let outcomes =
+            validation.iter().map(|part| Outcomes::of(&part.logits, &part.samples, bundle.policy()));
+        let shares = outcomes.map(|outcomes| outcomes.losses_and_wins(bundle.policy())).next();
+        let (lost, won) = shares.unwrap_or_default();
+        Ok(target.samples_needed(lost, won).map_or_else(
+            || {
+                format!(
+                    "; no number is enough for the present thresholds, which lose {:.2} points on validation",
+                    100.0 * (lost - won)
+                )
+            },
+            |needed| format!("; about {needed} for the present thresholds, by their losses on validation"),
+        ))
+    }
+
+    /// The refusal of data without a calibration part.
+    fn without_calibration_part(&self, parts: &Parts, target: &Target, needed: &str) -> Failure {
+        let least = binomial::least_samples(target.loss, target.delta());
+        Failure::usage(anyhow::anyhow!(
+            "{}: expected a calibration part, found none: without one the loss of the exits is measured, not promised. A promise of {} points \
+             at {} needs at least {least} independent samples that nothing else has used{needed}{}",
+            self.dataset.data,
+            self.loss,
+            target.confidence,
+            too_few_groups(parts, least),
+        ))
+    }
+
+    /// Refuses a network whose weights may have seen the calibration part: one that was trained on the same data when it had no such part or
+    /// another one, and one that was trained on other data, unless its user states that these are other samples.
+    fn check_kept_apart(&self, bundle: &Bundle, samples: usize) -> Result<(), Failure> {
+        let report = bundle.report();
+        let trained_on = report.and_then(|report| report["run"]["data"].as_str());
+        let kept_apart = report.and_then(|report| report["calibration_samples"].as_u64());
+        let refuse = |found: &str| {
+            Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected a network that was trained with these {samples} calibration samples kept apart, found {found}: what its exits lose on \
+                 samples that it has learnt says nothing about new ones; train it again",
+                self.bundle.display()
+            )))
+        };
+        // New views show the same samples.
+        let samples_of = |data: &str| data.split(", views of seed").next().unwrap_or_default().to_owned();
+        match trained_on {
+            None => refuse("one without a training report"),
+            Some(data) if samples_of(data) != samples_of(&self.dataset.identity()) => match self.kept_apart {
+                true => Ok(()),
+                false => Err(Failure::usage(anyhow::anyhow!(
+                    "{}: expected a network that was trained on {}, found one that was trained on {data}: whether it has learnt these samples cannot be \
+                     seen; add --kept-apart where it has not",
+                    self.bundle.display(),
+                    self.dataset.identity()
+                ))),
+            },
+            Some(_) if kept_apart != Some(samples as u64) => refuse("one that was trained before they were"),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Remark about data whose parts together have too few groups for a promise; empty for other data.
+fn too_few_groups(parts: &Parts, least: u64) -> String {
+    let of_part = |part: Part| {
+        let groups = (0..parts.data.len(part)).filter_map(move |index| parts.data.group(part, index));
+        groups.collect::<BTreeSet<u32>>().len()
+    };
+    let groups: usize = Part::ALL.into_iter().map(of_part).sum();
+    if groups == 0 || groups as u64 >= least {
+        return String::new();
+    }
+    format!(
+        "; the samples of one object or scene count once, and all parts together have {groups} objects or scenes: this data allows no promise"
+    )
+}

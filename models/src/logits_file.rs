@@ -1,0 +1,128 @@
+//! Files of logits: what every exit and device of a network makes of a part of the data, under one presence pattern. Thresholds, tables and
+//! plots are made from such files, and run no network.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::{Exit, SlotSet};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::data::{AbsentView, Samples};
+use crate::evaluation::PartLogits;
+use crate::number_file::{self, Magic, write_whole};
+
+const MAGIC: Magic = *b"HWLOGI01";
+
+/// Logits of a part with what is needed to judge them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartFile {
+    /// The samples, without their views.
+    pub samples: Samples,
+    /// Logits of every device and exit.
+    pub logits: PartLogits,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    run: String,
+    shape: [usize; 3],
+    slots: usize,
+    classes: usize,
+    labels: Vec<u16>,
+    groups: Vec<u32>,
+    /// Bits of the slots that see each sample.
+    seen: Vec<u64>,
+    absent: AbsentView,
+    devices: usize,
+    exits: Vec<Exit>,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, Error)]
+#[error("logits {}: {reason}", file.display())]
+pub struct LogitsFileError {
+    file: PathBuf,
+    reason: String,
+}
+
+impl LogitsFileError {
+    fn new(file: &Path, reason: &dyn ToString) -> Self {
+        Self { file: file.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// Writes the logits of `samples` by the run `run`; after a kill the file is either the old or the new one.
+///
+/// # Errors
+/// [`LogitsFileError`]: writing failed.
+pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> Result<(), LogitsFileError> {
+    let header = Header {
+        run: run.to_owned(),
+        shape: samples.shape,
+        slots: samples.slots,
+        classes: samples.classes,
+        labels: samples.labels.clone(),
+        groups: samples.groups.clone(),
+        seen: samples.seen.iter().map(|seen| seen.bits()).collect(),
+        absent: samples.absent,
+        devices: logits.devices.len(),
+        exits: logits.exits.iter().map(|(exit, _)| exit).collect(),
+    };
+    let devices = logits.devices.iter().map(Vec::as_slice);
+    let lists: Vec<&[f32]> =
+        devices.chain(logits.exits.iter().map(|(_, logits)| logits.as_slice())).collect();
+    let bytes = number_file::encode(MAGIC, header, &lists);
+    write_whole(file, &bytes).map_err(|error| LogitsFileError::new(file, &error))
+}
+
+/// Reads the logits of the run `run`.
+///
+/// # Errors
+/// [`LogitsFileError`]: no such file, cut off, altered, or of another run.
+pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
+    let bytes = fs::read(file).map_err(|error| LogitsFileError::new(file, &error))?;
+    let (header, mut lists): (Header, _) =
+        number_file::decode(MAGIC, &bytes).map_err(|error| LogitsFileError::new(file, &error))?;
+    if header.run != run {
+        let reason = format!("expected those of run {run}, found run {}", header.run);
+        return Err(LogitsFileError::new(file, &reason));
+    }
+    let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, .. } = header;
+    let values = labels.len() * classes;
+    let is_sound = lists.len() == devices + exits.len()
+        && lists.iter().all(|list| list.len() == values)
+        && seen.len() == labels.len();
+    if !is_sound {
+        return Err(LogitsFileError::new(file, &"its lists have other lengths than its header says"));
+    }
+    let of_exits = lists.split_off(devices);
+    let logits = PartLogits { classes, devices: lists, exits: exits.into_iter().zip(of_exits).collect() };
+    let seen = seen.into_iter().map(SlotSet::from_bits).collect();
+    let samples = Samples { shape, slots, classes, labels, groups, seen, pixels: Vec::new(), absent };
+    Ok(PartFile { samples, logits })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Parts;
+    use headwater_samples::Part;
+
+    #[test]
+    fn a_file_gives_back_what_was_written_and_is_refused_for_another_run() {
+        let samples = Parts::drawn(4, 4, 3).part(Part::Test, None, 1);
+        let values = |first: f32| (0..30).map(|value| first + value as f32).collect::<Vec<f32>>();
+        let exits = [(Exit::Local, values(1.0)), (Exit::Cloud, values(2.0))];
+        let logits =
+            PartLogits { classes: 10, devices: vec![values(0.0); 6], exits: exits.into_iter().collect() };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("test.hwlogits");
+        write(&file, "run", &samples, &logits).unwrap();
+        let found = read(&file, "run").unwrap();
+        assert_eq!(found.logits, logits);
+        assert_eq!(found.samples, Samples { pixels: Vec::new(), ..samples });
+        let error = read(&file, "other").unwrap_err().to_string();
+        assert!(error.contains("expected those of run other, found run run"), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Out-of-fold logits: of each train sample from a network that was trained without its fold. Temperatures, rule and thresholds come from
+//! them where the validation part is too small.
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+use super::{Folds, RunFolder};
+use crate::data::Samples;
+use crate::evaluation::{PartLogits, evaluate};
+use crate::experiment::Experiment;
+use crate::logits_file::{self, PartFile};
+use crate::promise::path::Step;
+use crate::training::{Diverged, Event, Trainer};
+
+/// Name of the file in a run folder.
+const FILE: &str = "out-of-fold.hwlogits";
+
+/// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in their order.
+/// `notify` gets the number of the fold, from 0, and the events of its training. Nothing is chosen on the fold: it only watches.
+///
+/// # Errors
+/// [`Diverged`] names the step of a fold.
+pub fn train(
+    experiment: &Experiment,
+    train: &Samples,
+    folds: &Folds,
+    mut notify: impl FnMut(u32, &Event<'_>),
+) -> Result<PartLogits, Diverged> {
+    let (mut logits, mut order) = (PartLogits::default(), Vec::new());
+    for fold in 0..folds.count() {
+        let left_out = folds.left_out(fold);
+        let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&left_out));
+        let mut trainer = Trainer::new(experiment, &kept, &fold_samples, None);
+        trainer.run(|event| {
+            notify(fold, &event);
+            Ok::<(), Diverged>(())
+        })?;
+        logits.append(evaluate(experiment, &trainer.checkpoint.state, &fold_samples));
+        order.extend(left_out);
+    }
+    let mut row = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, sample)| row[*sample] = at);
+    Ok(logits.subset(&row))
+}
+
+/// Writes the logits of the train samples of a run into its folder.
+///
+/// # Errors
+/// Writing failed.
+pub fn write(folder: &RunFolder, run: &str, samples: &Samples, logits: &PartLogits) -> io::Result<()> {
+    logits_file::write(&folder.file(FILE), run, samples, logits).map_err(io::Error::other)
+}
+
+/// The train samples of a run with their out-of-fold logits; `None` where its folder has none.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or belongs to another run.
+pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<PartFile>> {
+    let found = is_in(folder).then(|| logits_file::read(&folder.file(FILE), run));
+    found.transpose().map_err(io::Error::other)
+}
+
+/// Whether a run folder has the logits.
+pub fn is_in(folder: &RunFolder) -> bool {
+    folder.file(FILE).exists()
+}
+
+/// Origin of temperatures, rule and thresholds that were measured, not promised: `thresholds` of `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThresholdOrigin {
+    /// Logits that were used, in words.
+    pub from: String,
+    /// Samples.
+    pub samples: usize,
+    /// Groups that they form where samples share a scene or an object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<usize>,
+    /// Share of these samples with the last exit right and the given answer wrong, as measured: without a correction for the choice.
+    pub lost: f64,
+    /// Share of these samples with the last exit wrong and the given answer right.
+    pub won: f64,
+}
+
+/// Part whose logits thresholds are fitted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FittedPart {
+    /// The validation part, with the logits of the network itself.
+    Validation,
+    /// The train part, with out-of-fold logits.
+    OutOfFold,
+}
+
+impl ThresholdOrigin {
+    /// The origin of thresholds from the samples of a part; `step` is the step that was taken, `None` where no sample leaves early.
+    pub fn new(part: FittedPart, samples: &Samples, step: Option<&Step>) -> Self {
+        let (count, groups) = (samples.len(), samples.group_count());
+        let kind = match part {
+            FittedPart::Validation => "logits",
+            FittedPart::OutOfFold => "out-of-fold logits",
+        };
+        let of = match part {
+            FittedPart::Validation => "validation",
+            FittedPart::OutOfFold => "training",
+        };
+        let in_groups = groups.map_or_else(String::new, |groups| format!(" in {groups} groups"));
+        let from = format!("{kind} of {count} {of} samples{in_groups}");
+        let (lost, won) = step.map_or((0.0, 0.0), |step| (step.lost, step.won));
+        Self { from, samples: count, groups, lost, won }
+    }
+}
+
+impl fmt::Display for ThresholdOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thresholds from {}", self.from)
+    }
+}

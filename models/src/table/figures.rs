@@ -1,0 +1,200 @@
+//! Figures of one run, from its logits.
+
+use headwater_inference::cost::DeviceBody;
+use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError};
+use headwater_protocol::{Exit, SlotSet};
+use serde::Serialize;
+
+use super::metrics::{self, Hits};
+use super::plan::{Plan, Row, Run};
+use super::run::RunLogits;
+use crate::by_exit::ByExit;
+use crate::data::AbsentView;
+use crate::export::manifest;
+use crate::logits_file::PartFile;
+use crate::promise::Target;
+use crate::report::{PartAccount, PartReport, answers};
+use crate::spec::{Cost, SectionCost};
+use crate::tuning::{Candidates, Fitted, candidates};
+
+/// Figures of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunFigures {
+    /// Name of the row.
+    pub row: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Division of the data into parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
+    /// Commit of the program that trained.
+    pub commit: Option<String>,
+    /// Policy chosen on the validation part, with a promise where the data has a calibration part that allows one.
+    pub policy: Policy,
+    /// Test part with every device.
+    pub test: PartReport,
+    /// Objects or scenes of the test part where its samples share them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<usize>,
+    /// Mean accuracy over the named classes, of the given answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balanced_accuracy: Option<f64>,
+    /// Right answers of each counted class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<Hits>,
+    /// Expected calibration error of each exit; absent below 1,000 samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration_error: Option<ExitValues>,
+    /// Area under the curve of each exit score for "wrong here, right at the last exit", for each exit before the last one.
+    pub auroc: Vec<ScoreAuroc>,
+    /// Mean multiply-accumulates of a sample over all tiers.
+    pub macs: f64,
+    /// Test part with devices missing, by the set of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingFigures>,
+}
+
+/// A value for each exit.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ExitValues(#[serde(with = "crate::by_exit::plain")] pub ByExit<f64>);
+
+/// Area under the curve of one exit score at one exit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ScoreAuroc {
+    /// The exit.
+    pub exit: Exit,
+    /// The exit score.
+    pub rule: ExitRule,
+    /// Area under the curve.
+    pub auroc: f64,
+}
+
+/// Figures of the test part with some devices missing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MissingFigures {
+    /// Slots that are missing.
+    pub slots: Vec<u8>,
+    /// Share of right answers under the policy.
+    pub overall: f64,
+    /// Share of right answers of each exit over all samples.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub every: ByExit<f64>,
+    /// Share of samples that leave at the first exit.
+    pub first_share: f64,
+}
+
+impl RunFigures {
+    /// The figures of a run.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for logits that are not finite.
+    pub fn of(plan: &Plan, run: Run, logits: &RunLogits) -> Result<Self, PolicyError> {
+        let row = &plan.rows[run.row];
+        let manifest = manifest(&row.spec, logits.class_prior.clone());
+        let body = DeviceBody::of(&manifest);
+        let policy = policy(plan, row, logits)?;
+        let report =
+            |part: &PartFile| PartReport::of(&part.logits, &part.samples, &logits.class_prior, &policy, body);
+        let (_, all) = &logits.test[0];
+        let given: Vec<u16> = answers(&all.logits, &all.samples, &logits.class_prior, &policy)
+            .iter()
+            .map(|answer| answer.assessment.class)
+            .collect();
+        let class =
+            |name: &String| manifest.labels.iter().position(|label| label == name).unwrap_or_default() as u16;
+        let balanced: Vec<u16> = plan.metrics.balanced.iter().map(class).collect();
+        let labels = &all.samples.labels;
+        let counted = plan.metrics.counted.iter().map(|name| metrics::hits(&given, labels, class(name)));
+        let missing = logits.test[1..].iter().map(|(slots, part)| MissingFigures::of(*slots, &report(part)));
+        Ok(Self {
+            row: row.name.clone(),
+            seed: run.seed,
+            fold: run.fold,
+            commit: logits.commit.clone(),
+            test: report(all),
+            groups: all.samples.group_count(),
+            balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
+            counted: counted.collect(),
+            calibration_error: calibration_error(all, &policy),
+            auroc: auroc(all, &candidates(&logits.validation.logits, &logits.validation.samples)?),
+            macs: mean_macs(row, &PartAccount::of(&all.logits, &all.samples, &logits.class_prior, &policy)),
+            missing: missing.collect(),
+            policy,
+        })
+    }
+}
+
+impl MissingFigures {
+    fn of(slots: SlotSet, report: &PartReport) -> Self {
+        let first_share = report.share.iter().next().map_or(0.0, |(_, share)| *share);
+        Self { slots: slots.positions().collect(), overall: report.overall, every: report.every, first_share }
+    }
+}
+
+/// The policy of a run, by the target of its recipe.
+fn policy(plan: &Plan, row: &Row, logits: &RunLogits) -> Result<Policy, PolicyError> {
+    let target = Target::from(row.recipe.exit);
+    let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, &target)?;
+    Ok(match &logits.calibration {
+        None => fitted.measured(&target),
+        Some(part) => fitted.best(&target, &part.logits, &part.samples, &plan.data.name),
+    })
+}
+
+/// The policy with another exit score at an exit, at the same temperature.
+fn with_rule(policy: &Policy, exit: Exit, rule: ExitRule) -> Policy {
+    let mut policy = policy.clone();
+    policy.of_mut(exit).rule = rule;
+    policy
+}
+
+fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
+    let errors = part.logits.exits.iter().map(|(exit, _)| {
+        let policy = with_rule(policy, exit, ExitRule::MaxProbability);
+        let seen = (0..part.samples.len()).filter(|sample| !part.samples.seen[*sample].is_empty());
+        let answers = seen.map(|sample| {
+            let answer = policy.of(exit).assess(part.logits.input(exit, sample, part.samples.seen[sample]));
+            (answer.confidence, answer.class == part.samples.labels[sample])
+        });
+        Some((exit, metrics::calibration_error(&answers.collect::<Vec<_>>())?))
+    });
+    errors.collect::<Option<ByExit<f64>>>().map(ExitValues)
+}
+
+/// The area under the curve of each exit score, with temperatures and weights from the validation part.
+fn auroc(part: &PartFile, candidates: &Candidates) -> Vec<ScoreAuroc> {
+    let PartFile { samples, logits } = part;
+    let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+    let Some((&last, early)) = exits.split_last() else { return Vec::new() };
+    let of = |exit: Exit, policy: &ExitPolicy| {
+        let score = |sample: usize| policy.uncertainty(logits.input(exit, sample, samples.seen[sample]));
+        let scores = metrics::scores_and_losses(logits, samples, [exit, last], score);
+        Some(ScoreAuroc { exit, rule: policy.rule, auroc: metrics::auroc(scores)? })
+    };
+    let policies: Vec<&Policy> = [&candidates.first].into_iter().chain(&candidates.others).collect();
+    early.iter().flat_map(|exit| policies.iter().filter_map(|policy| of(*exit, policy.of(*exit)))).collect()
+}
+
+/// Mean multiply-accumulates of a sample: the sections of the devices that see it, and of every tier that it reaches.
+fn mean_macs(row: &Row, account: &PartAccount) -> f64 {
+    let Cost { device, local, edges, edge, cloud } = row.spec.cost();
+    let at_edges: u64 = edges.iter().chain([&edge]).map(|cost: &SectionCost| cost.macs).sum();
+    let exits: Vec<(Exit, usize)> = account.exits.iter().map(|(exit, count)| (exit, count.samples)).collect();
+    let reached = |exit: Exit| -> u64 {
+        exits.iter().filter(|(other, _)| *other >= exit).map(|(_, samples)| *samples as u64).sum()
+    };
+    let seen = reached(Exit::Device) - account.no_view as u64;
+    // A device without a view computes on a black image too.
+    let views = match row.absent {
+        AbsentView::Absent => account.views as u64,
+        AbsentView::Black => seen * row.spec.network.slots() as u64,
+    };
+    // The class prior answers a sample without a view, at the first exit.
+    let first = exits.first().map(|(exit, _)| *exit);
+    let computed = |exit: Exit| reached(exit) - if first >= Some(exit) { account.no_view as u64 } else { 0 };
+    let total = device.macs * views
+        + local.macs * seen
+        + at_edges * computed(Exit::Edge)
+        + cloud.macs * computed(Exit::Cloud);
+    total as f64 / reached(Exit::Device).max(1) as f64
+}

@@ -1,0 +1,16 @@
+//! Tables of experiments: an experiment file names networks, recipes, seeds and folds; every run leaves files of logits; a page is made of them.
+//!
+//! ```text
+//! experiments/NAME.toml ─[plan]─> runs ─[run]─> logits of each part and presence pattern ─[figures, metrics]─> figures ─[page]─> NAME.md, NAME.json
+//!                                 data ─[simple]─> what needs no network: neighbours, presence patterns, one camera ──────────┘
+//! ```
+//!
+//! Seeds are never pooled: a figure is computed for each run, and the page gives mean and standard deviation over runs beside the binomial interval
+//! of one run.
+
+pub mod figures;
+pub mod metrics;
+pub mod page;
+pub mod plan;
+pub mod run;
+pub mod simple;

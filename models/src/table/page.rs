@@ -1,0 +1,352 @@
+//! The page of an experiment, in Markdown.
+
+use std::fmt::Write;
+
+use headwater_protocol::Exit;
+
+use super::figures::RunFigures;
+use super::metrics::{Hits, balanced_accuracy, hits};
+use super::plan::Plan;
+use super::simple::SimpleAnswers;
+
+/// Where the figures come from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The command that makes the page.
+    pub command: String,
+    /// Commit of the program that makes the page; `None` without git.
+    pub commit: Option<String>,
+    /// Processor and number of cores.
+    pub machine: String,
+    /// File with the figures of every run, as the page names it.
+    pub figures_file: String,
+}
+
+/// Mean and standard deviation over runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    mean: f64,
+    /// Over runs, with `n - 1`; `None` for one run.
+    deviation: Option<f64>,
+}
+
+impl Spread {
+    /// `None` without values.
+    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().collect();
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (n > 1.0).then(|| (squares / (n - 1.0)).sqrt());
+        (n > 0.0).then_some(Self { mean, deviation })
+    }
+
+    /// `97.4 ± 0.4`, of shares as percent.
+    fn percent(self) -> String {
+        format!("{:.1}{}", 100.0 * self.mean, self.deviation())
+    }
+
+    /// ` ± 0.4`, of a share; empty for one run.
+    fn deviation(self) -> String {
+        self.deviation.map_or_else(String::new, |deviation| format!(" ± {:.1}", 100.0 * deviation))
+    }
+}
+
+fn percent(spread: Option<Spread>) -> String {
+    spread.map_or_else(String::new, Spread::percent)
+}
+
+/// Wilson's 95 % interval of a share of `n` samples, in percent.
+fn wilson(share: f64, n: usize) -> String {
+    let (z2, n) = (1.96f64.powi(2), n.max(1) as f64);
+    let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = (z2 * (share * (1.0 - share) / n + z2 / (4.0 * n * n))).sqrt() / (1.0 + z2 / n);
+    format!("{:.1} to {:.1}", 100.0 * (middle - half), 100.0 * (middle + half))
+}
+
+/// The page. `runs` are the figures of every run in the order of the plan, `simple` the answers without a network for each fold.
+pub fn page(plan: &Plan, runs: &[RunFigures], simple: &[SimpleAnswers], origin: &Origin) -> String {
+    let mut text = format!("# {}\n\n{}\n\n", plan.title, plan.about.trim());
+    let page = Page { plan, runs };
+    page.head(origin, &mut text);
+    page.accuracies(&mut text);
+    page.reference(&mut text);
+    page.missing(&mut text);
+    page.exit_scores(&mut text);
+    simple_table(plan, simple, &mut text);
+    text
+}
+
+struct Page<'a> {
+    plan: &'a Plan,
+    runs: &'a [RunFigures],
+}
+
+impl Page<'_> {
+    /// Runs of a row.
+    fn row(&self, row: usize) -> impl Iterator<Item = &RunFigures> {
+        let name = &self.plan.rows[row].name;
+        self.runs.iter().filter(move |run| run.row == *name)
+    }
+
+    fn spread(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.row(row).filter_map(value))
+    }
+
+    /// Exits of any row, shallowest first.
+    fn exits(&self) -> Vec<Exit> {
+        let has = |exit: &Exit| self.runs.iter().any(|run| run.test.every.get(*exit).is_some());
+        Exit::ALL.into_iter().filter(has).collect()
+    }
+
+    fn head(&self, origin: &Origin, text: &mut String) {
+        let mut commits: Vec<&str> = self.runs.iter().filter_map(|run| run.commit.as_deref()).collect();
+        commits.sort_unstable();
+        commits.dedup();
+        let trained = if commits.is_empty() { "unknown".to_owned() } else { commits.join(", ") };
+        let seeds: Vec<String> = self.plan.seeds.iter().map(ToString::to_string).collect();
+        let over = match self.plan.data.folds {
+            None => format!("seeds {}", seeds.join(", ")),
+            Some(folds) => format!("{folds} folds, seed {}", seeds.join(", ")),
+        };
+        let samples = self.runs.first().map_or(0, |run| run.test.samples);
+        let lines = [
+            format!("- Command: `{}`; it trains what is missing and makes this page from the logits of all runs.", origin.command),
+            format!("- Page made at commit {}, runs trained at commit {trained}.", origin.commit.as_deref().unwrap_or("unknown")),
+            format!("- Machine: {}.", origin.machine),
+            format!(
+                "- Data: `{}`, test part of {samples} samples{}; {over}. Thresholds come from the validation part, or from a calibration part where \
+                 the data has one.",
+                self.plan.data.name,
+                if self.plan.data.folds.is_some() { " in each fold" } else { "" }
+            ),
+            "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
+             another draw of the test part would change, apart from the seed."
+                .to_owned(),
+            format!("- Every run by itself, with its thresholds: [{0}]({0}).", origin.figures_file),
+        ];
+        *text += &lines.join("\n");
+        *text += "\n";
+    }
+
+    fn accuracies(&self, text: &mut String) {
+        let exits = self.exits();
+        let mut heads: Vec<String> = exits.iter().map(|exit| format!("{} %", exit.name())).collect();
+        heads.extend(["overall %", "interval of one run"].map(ToOwned::to_owned));
+        let early = &exits[..exits.len().saturating_sub(1)];
+        heads.extend(early.iter().map(|exit| format!("leaves at {} %", exit.name())));
+        if !self.plan.metrics.balanced.is_empty() {
+            heads.push(format!("balanced ({}) %", self.plan.metrics.balanced.join(", ")));
+        }
+        heads.extend(self.plan.metrics.counted.iter().map(|class| format!("{class}: right of all")));
+        heads.extend(["body bytes", "mean multiply-accumulates"].map(ToOwned::to_owned));
+        let rows = (0..self.plan.rows.len()).map(|row| {
+            let of = |value: &dyn Fn(&RunFigures) -> Option<f64>| self.spread(row, value);
+            let mut cells = vec![self.plan.rows[row].name.clone()];
+            cells.extend(exits.iter().map(|exit| percent(of(&|run| run.test.every.get(*exit).copied()))));
+            let overall = of(&|run| Some(run.test.overall));
+            cells.push(percent(overall));
+            // Samples of one object or scene are taken as one.
+            let samples = self.row(row).next().map_or(0, |run| run.groups.unwrap_or(run.test.samples));
+            cells.push(overall.map_or_else(String::new, |overall| wilson(overall.mean, samples)));
+            cells.extend(early.iter().map(|exit| percent(of(&|run| run.test.share.get(*exit).copied()))));
+            if !self.plan.metrics.balanced.is_empty() {
+                cells.push(percent(of(&|run| run.balanced_accuracy)));
+            }
+            cells.extend((0..self.plan.metrics.counted.len()).map(|class| self.counted(row, class)));
+            let mean =
+                |spread: Option<Spread>| spread.map_or_else(String::new, |of| format!("{:.0}", of.mean));
+            cells.push(mean(of(&|run| Some(run.test.body_bytes))));
+            cells.push(mean(of(&|run| Some(run.macs))));
+            cells
+        });
+        table(text, "Accuracy", "", &heads, rows);
+    }
+
+    /// `4 3 4 of 4`: right answers of a rare class in each run.
+    fn counted(&self, row: usize, class: usize) -> String {
+        let hits: Vec<Hits> = self.row(row).filter_map(|run| run.counted.get(class).copied()).collect();
+        let right: Vec<String> = hits.iter().map(|hits| hits.right.to_string()).collect();
+        format!("{} of {}", right.join(" "), hits.first().map_or(0, |hits| hits.of))
+    }
+
+    fn reference(&self, text: &mut String) {
+        let Some(reference) = self.plan.reference else { return };
+        let heads = ["difference in points", "runs better", "equal", "worse"].map(ToOwned::to_owned);
+        let rows = (0..self.plan.rows.len()).filter(|row| *row != reference).map(|row| {
+            let pairs = self.row(row).filter_map(|run| {
+                let same = |other: &&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
+                Some(run.test.overall - self.row(reference).find(same)?.test.overall)
+            });
+            let differences: Vec<f64> = pairs.collect();
+            let count = |is: fn(&f64) -> bool| differences.iter().filter(|of| is(of)).count().to_string();
+            let name = self.plan.rows[row].name.clone();
+            let spread = Spread::of(differences.iter().copied());
+            let signed =
+                spread.map_or_else(String::new, |of| format!("{:+.1}{}", 100.0 * of.mean, of.deviation()));
+            vec![name, signed, count(|of| *of > 0.0), count(|of| *of == 0.0), count(|of| *of < 0.0)]
+        });
+        let about = format!(
+            "Overall accuracy against `{}`, run by run (same seed, same fold).",
+            self.plan.rows[reference].name
+        );
+        table(text, "Compared run by run", &about, &heads, rows);
+    }
+
+    fn missing(&self, text: &mut String) {
+        let Some(first) = self.runs.iter().find(|run| !run.missing.is_empty()) else { return };
+        let most = first.missing.iter().map(|missing| missing.slots.len()).max().unwrap_or_default();
+        let heads: Vec<String> = std::iter::once("none %".to_owned())
+            .chain((1..=most).flat_map(|count| [format!("{count} missing %"), format!("worst of {count} %")]))
+            .collect();
+        let rows = (0..self.plan.rows.len()).map(|row| {
+            let mut cells = vec![self.plan.rows[row].name.clone()];
+            cells.push(percent(self.spread(row, |run| Some(run.test.overall))));
+            for count in 1..=most {
+                let of_run = |run: &RunFigures| -> Vec<f64> {
+                    let with = run.missing.iter().filter(|missing| missing.slots.len() == count);
+                    with.map(|missing| missing.overall).collect()
+                };
+                cells.push(percent(self.spread(row, |run| Some(Spread::of(of_run(run))?.mean))));
+                cells.push(percent(self.spread(row, |run| of_run(run).into_iter().reduce(f64::min))));
+            }
+            cells
+        });
+        let about = "Overall accuracy of the same network with devices missing: for each run the mean and the worst over all sets of so many devices.";
+        table(text, "Missing devices", about, &heads, rows);
+        for count in 1..=most {
+            let of_count =
+                first.missing.iter().enumerate().filter(|(_, missing)| missing.slots.len() == count);
+            let patterns: Vec<(usize, String)> = of_count
+                .map(|(at, missing)| {
+                    let slots: Vec<String> = missing.slots.iter().map(ToString::to_string).collect();
+                    (at, slots.join(" and "))
+                })
+                .collect();
+            let heads: Vec<String> = patterns.iter().map(|(_, name)| format!("without {name}")).collect();
+            let rows = (0..self.plan.rows.len()).map(|row| {
+                let of = |at: &usize| percent(self.spread(row, |run| Some(run.missing.get(*at)?.overall)));
+                std::iter::once(self.plan.rows[row].name.clone())
+                    .chain(patterns.iter().map(|(at, _)| of(at)))
+                    .collect()
+            });
+            table(text, &format!("Missing devices, set by set: {count}"), "", &heads, rows);
+        }
+    }
+
+    fn exit_scores(&self, text: &mut String) {
+        // A score may be missing in a run: the learned one needs events to be fitted on.
+        let longest = self.runs.iter().max_by_key(|run| run.auroc.len());
+        let Some(longest) = longest.filter(|run| !run.auroc.is_empty()) else { return };
+        let scores: Vec<_> = longest.auroc.iter().map(|score| (score.exit, score.rule)).collect();
+        let exits = self.exits();
+        let has_errors = self.runs.iter().any(|run| run.calibration_error.is_some());
+        let mut heads: Vec<String> =
+            scores.iter().map(|(exit, rule)| format!("{}, {} %", exit.name(), rule.name())).collect();
+        if has_errors {
+            heads.extend(exits.iter().map(|exit| format!("calibration error, {} %", exit.name())));
+        }
+        let rows = (0..self.plan.rows.len()).map(|row| {
+            let mut cells = vec![self.plan.rows[row].name.clone()];
+            for (exit, rule) in &scores {
+                let is = |run: &RunFigures| {
+                    Some(run.auroc.iter().find(|score| (score.exit, score.rule) == (*exit, *rule))?.auroc)
+                };
+                cells.push(percent(self.spread(row, is)));
+            }
+            for exit in exits.iter().filter(|_| has_errors) {
+                cells.push(percent(self.spread(row, |run| run.calibration_error?.0.get(*exit).copied())));
+            }
+            cells
+        });
+        let about = "Area under the curve of each exit score for \"wrong here, right at the last exit\": 50 says nothing, 100 tells all such samples from the \
+                     others.";
+        table(text, "Exit scores", about, &heads, rows);
+    }
+}
+
+/// A section with a table; the first cell of a row is its name.
+fn table(
+    text: &mut String,
+    title: &str,
+    about: &str,
+    heads: &[String],
+    rows: impl Iterator<Item = Vec<String>>,
+) {
+    let _ = write!(text, "\n## {title}\n\n");
+    if !about.is_empty() {
+        let _ = write!(text, "{about}\n\n");
+    }
+    let _ = writeln!(text, "| | {} |\n|{}", heads.join(" | "), " --- |".repeat(heads.len() + 1));
+    for cells in rows {
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+}
+
+fn simple_table(plan: &Plan, simple: &[SimpleAnswers], text: &mut String) {
+    let labels = plan.rows[0].spec.network.network.labels.get_ref();
+    let class = |name: &String| labels.iter().position(|label| label == name).unwrap_or_default() as u16;
+    let balanced: Vec<u16> = plan.metrics.balanced.iter().map(class).collect();
+    let mut heads = vec!["right %".to_owned()];
+    if !balanced.is_empty() {
+        heads.push(format!("balanced ({}) %", plan.metrics.balanced.join(", ")));
+    }
+    heads.extend(plan.metrics.counted.iter().map(|class| format!("{class}: right of all")));
+    let of_answers = |name: &str, answers: &dyn Fn(&SimpleAnswers) -> Vec<u16>| {
+        let pairs: Vec<(Vec<u16>, Vec<u16>)> = simple
+            .iter()
+            .map(|fold| {
+                let answers = answers(fold);
+                let labels = fold.labels[..answers.len()].to_vec();
+                (answers, labels)
+            })
+            .collect();
+        let right = |(answers, labels): &(Vec<u16>, Vec<u16>)| {
+            answers.iter().zip(labels).filter(|(a, b)| a == b).count() as f64 / labels.len().max(1) as f64
+        };
+        let mut cells = vec![name.to_owned(), percent(Spread::of(pairs.iter().map(right)))];
+        if !balanced.is_empty() {
+            cells.push(percent(Spread::of(
+                pairs.iter().filter_map(|(a, b)| balanced_accuracy(a, b, &balanced)),
+            )));
+        }
+        cells.extend(plan.metrics.counted.iter().map(|name| {
+            let hits = pairs.first().map(|(answers, labels)| hits(answers, labels, class(name)));
+            hits.map_or_else(String::new, |hits| format!("{} of {}", hits.right, hits.of))
+        }));
+        cells
+    };
+    let mut rows = Vec::new();
+    let Some(first) = simple.first() else { return };
+    rows.push(of_answers("most frequent class", &|fold| vec![fold.majority; fold.labels.len()]));
+    if !first.presence_pattern.is_empty() {
+        rows.push(of_answers("presence pattern alone", &|fold| fold.presence_pattern.clone()));
+    }
+    if !first.nearest_neighbour.is_empty() {
+        let name = format!("nearest neighbour in raw pixels ({} samples)", first.nearest_neighbour.len());
+        rows.push(of_answers(&name, &|fold| fold.nearest_neighbour.clone()));
+    }
+    for camera in 0..first.cameras.len() {
+        let shares = simple.iter().filter_map(|fold| Some(fold.cameras.get(camera)?.accuracy));
+        let mut cells = vec![format!("camera {camera} alone"), percent(Spread::of(shares))];
+        cells.resize(heads.len() + 1, String::new());
+        rows.push(cells);
+    }
+    let about = "Answers that need no network of several devices. A camera alone has a plain float network; a sample that it does not see gets the most \
+                 frequent class.";
+    table(text, "Without such a network", about, &heads, rows.into_iter());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_over_runs_and_the_interval_is_wilsons() {
+        assert_eq!(Spread::of([0.9, 1.0]).unwrap().percent(), "95.0 ± 7.1");
+        assert_eq!(Spread::of([0.5]).unwrap().percent(), "50.0");
+        assert_eq!(Spread::of([]), None);
+        // Wilson 1927: 8 of 10 at 95 % gives 0.490 to 0.943.
+        assert_eq!(wilson(0.8, 10), "49.0 to 94.3");
+    }
+}

@@ -1,0 +1,471 @@
+//! The experiment file: rows, each a network and a recipe, for some seeds and folds.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::{Slot, SlotSet};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::data::AbsentView;
+use crate::experiment::RunInfo;
+use crate::file_error::{self, FileError};
+use crate::recipe::Recipe;
+use crate::spec::Spec;
+
+/// Rows of an experiment, at most.
+const MAX_ROWS: usize = 1000;
+
+/// An experiment file, as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    title: String,
+    about: String,
+    network: PathBuf,
+    #[serde(default)]
+    recipe: Option<PathBuf>,
+    seeds: Vec<u64>,
+    #[serde(default)]
+    missing: usize,
+    #[serde(default)]
+    reference: Option<String>,
+    data: DataPlan,
+    #[serde(default)]
+    metrics: MetricsPlan,
+    #[serde(default)]
+    simple: SimplePlan,
+    #[serde(default)]
+    changes: Changes,
+    #[serde(default)]
+    axes: Vec<Axis>,
+    #[serde(default)]
+    rows: Vec<RowPlan>,
+}
+
+/// `[data]`: the data set of every row.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataPlan {
+    /// Name of the data set.
+    pub name: String,
+    /// Folder or file of the data set below the folder of all data sets; empty for data without files.
+    #[serde(default)]
+    pub path: PathBuf,
+    /// Number of folds, each a division into parts of its own; the usual parts when left out.
+    #[serde(default)]
+    pub folds: Option<usize>,
+    /// Samples from the start of the train part; all when left out.
+    #[serde(default)]
+    pub limit_train: Option<usize>,
+    /// What rows that say nothing else give the network for an absent view.
+    #[serde(default)]
+    pub absent: AbsentView,
+}
+
+/// `[metrics]`: figures beside the accuracies.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsPlan {
+    /// Classes whose mean accuracy is the balanced accuracy.
+    pub balanced: Vec<String>,
+    /// Classes too rare for a share: right answers are counted.
+    pub counted: Vec<String>,
+}
+
+/// `[simple]`: what needs no network of several devices.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimplePlan {
+    /// Test samples whose nearest neighbour in raw pixels is looked for; 0 for none.
+    pub nearest_neighbour: usize,
+    /// Whether the classes are guessed by the presence pattern alone.
+    pub presence_pattern: bool,
+    /// Epochs of a plain float network on each camera alone; 0 for none.
+    pub single_camera_epochs: u32,
+}
+
+/// Changes of a network spec and of a recipe: tables that replace the keys they state.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Changes {
+    network: Table,
+    recipe: Table,
+}
+
+/// `[[axes]]`: values that are combined with those of every other axis.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Axis {
+    values: Vec<RowPlan>,
+}
+
+/// A row, or the part of a row that one axis gives.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowPlan {
+    name: String,
+    #[serde(default)]
+    network_file: Option<PathBuf>,
+    #[serde(default)]
+    recipe_file: Option<PathBuf>,
+    #[serde(default)]
+    absent: Option<AbsentView>,
+    #[serde(default)]
+    network: Table,
+    #[serde(default)]
+    recipe: Table,
+}
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the file without its ending.
+    pub name: String,
+    /// Headline of the page.
+    pub title: String,
+    /// Text below the headline.
+    pub about: String,
+    /// Data of every row.
+    pub data: DataPlan,
+    /// Figures beside the accuracies.
+    pub metrics: MetricsPlan,
+    /// What needs no network of several devices.
+    pub simple: SimplePlan,
+    /// Rows of the table.
+    pub rows: Vec<Row>,
+    /// Row that the others are compared with, run by run.
+    pub reference: Option<usize>,
+    /// Seeds of each row.
+    pub seeds: Vec<u64>,
+    /// Largest number of devices that are missing in an evaluation.
+    pub missing: usize,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name in the table.
+    pub name: String,
+    /// The network.
+    pub spec: Spec,
+    /// The recipe; the seed is that of a run.
+    pub recipe: Recipe,
+    /// What the network gets for an absent view.
+    pub absent: AbsentView,
+}
+
+/// One run of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the row.
+    pub row: usize,
+    /// Seed of weights, order and augmentation.
+    pub seed: u64,
+    /// Division of the data into parts.
+    pub fold: Option<usize>,
+}
+
+impl Plan {
+    /// Reads an experiment file, and the spec and recipe files that it names.
+    ///
+    /// # Errors
+    /// [`FileError`] with the file and every key that does not fit.
+    pub fn read(file: &Path) -> Result<Self, FileError> {
+        let text = file_error::read("experiment", file)?;
+        let plan: PlanFile = toml::from_str(&text).map_err(|error| invalid(file, error.to_string()))?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let combinations = plan.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
+        let rows = combinations.filter(|combinations| *combinations <= MAX_ROWS);
+        if rows.is_none() {
+            let found =
+                combinations.map_or_else(|| "more than can be counted".to_owned(), |found| found.to_string());
+            return Err(invalid(
+                file,
+                format!("axes: expected at most {MAX_ROWS} combinations, found {found}"),
+            ));
+        }
+        let mut planned = combined(&plan.axes);
+        planned.extend(plan.rows.clone());
+        if planned.is_empty() {
+            planned.push(RowPlan { name: plan.title.clone(), ..RowPlan::default() });
+        }
+        let rows: Vec<Row> =
+            planned.iter().map(|row| plan.row(file, folder, row)).collect::<Result<_, _>>()?;
+        if let Some(twice) =
+            (1..rows.len()).find(|at| rows[..*at].iter().any(|row| row.slug() == rows[*at].slug()))
+        {
+            return Err(invalid(
+                file,
+                format!("rows: expected different names, found {:?} twice", rows[twice].name),
+            ));
+        }
+        let mut reference = None;
+        if let Some(name) = &plan.reference {
+            reference = rows.iter().position(|row| row.name == *name);
+            if reference.is_none() {
+                return Err(invalid(file, format!("reference: expected the name of a row, found {name:?}")));
+            }
+        }
+        let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
+        if seeds.is_empty() || seeds.len() < plan.seeds.len() {
+            let message = format!("seeds: expected one or more, each once, found {:?}", plan.seeds);
+            return Err(invalid(file, message));
+        }
+        for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
+            if found == Some(0) {
+                return Err(invalid(file, format!("{key}: expected 1 or more, found 0")));
+            }
+        }
+        let labels = rows[0].spec.network.network.labels.get_ref();
+        if let Some(unknown) =
+            plan.metrics.balanced.iter().chain(&plan.metrics.counted).find(|name| !labels.contains(name))
+        {
+            return Err(invalid(file, format!("metrics: expected one of {labels:?}, found {unknown:?}")));
+        }
+        Ok(Self {
+            name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            title: plan.title,
+            about: plan.about,
+            data: plan.data,
+            metrics: plan.metrics,
+            simple: plan.simple,
+            rows,
+            reference,
+            seeds: plan.seeds,
+            missing: plan.missing,
+        })
+    }
+
+    /// Folds of the data: one without a number where there are none.
+    pub fn folds(&self) -> Vec<Option<usize>> {
+        self.data.folds.map_or_else(|| vec![None], |folds| (0..folds).map(Some).collect())
+    }
+
+    /// Every run: fold by fold, the seeds of a row side by side.
+    pub fn runs(&self) -> Vec<Run> {
+        let of_fold = |fold: Option<usize>| {
+            let of_row = move |row: usize| self.seeds.iter().map(move |seed| Run { row, seed: *seed, fold });
+            (0..self.rows.len()).flat_map(of_row)
+        };
+        self.folds().into_iter().flat_map(of_fold).collect()
+    }
+
+    /// Sets of missing devices that are evaluated: none first, then by number.
+    pub fn patterns(&self, slots: usize) -> Vec<SlotSet> {
+        let most = self.missing.min(slots.saturating_sub(1));
+        let mut patterns: Vec<SlotSet> = (0..1u64 << slots.min(Slot::MAX - 1))
+            .map(SlotSet::from_bits)
+            .filter(|missing| missing.len() <= most)
+            .collect();
+        patterns.sort_by_key(|missing| (missing.len(), missing.positions().collect::<Vec<u8>>()));
+        patterns
+    }
+
+    /// The recipe and the identity of a run.
+    pub fn identity(&self, run: Run) -> (Recipe, RunInfo) {
+        let row = &self.rows[run.row];
+        let recipe = Recipe { seed: run.seed, ..row.recipe.clone() };
+        let mut data = self.data.name.clone();
+        if let Some(fold) = run.fold {
+            data += &format!(", fold {fold}");
+        }
+        if row.absent == AbsentView::Black {
+            data += ", absent views black";
+        }
+        let info = RunInfo::new(&row.spec, &recipe, data, self.data.limit_train);
+        (recipe, info)
+    }
+}
+
+impl Row {
+    /// Name as a folder: letters, digits and hyphens.
+    pub fn slug(&self) -> String {
+        let words = self.name.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase()
+    }
+}
+
+impl Run {
+    /// Name in messages.
+    pub fn name(self, plan: &Plan) -> String {
+        let fold = self.fold.map(|fold| format!(", fold {fold}")).unwrap_or_default();
+        format!("{}{fold}, seed {}", plan.rows[self.row].name, self.seed)
+    }
+
+    /// Folder of the run below that of the experiment.
+    pub fn folder(self, plan: &Plan) -> PathBuf {
+        let fold = self.fold.map(|fold| format!("fold-{fold}-")).unwrap_or_default();
+        PathBuf::from(plan.rows[self.row].slug()).join(format!("{fold}seed-{}", self.seed))
+    }
+}
+
+impl PlanFile {
+    fn row(&self, file: &Path, folder: &Path, row: &RowPlan) -> Result<Row, FileError> {
+        let in_row = |text: String| invalid(file, format!("row {:?}: {text}", row.name));
+        let spec_file = folder.join(row.network_file.as_ref().unwrap_or(&self.network));
+        let changes = [&self.changes.network, &row.network];
+        let text = changed(&spec_file, &file_error::read("spec", &spec_file)?, changes)?;
+        let spec = Spec::parse(&spec_file, &text).map_err(|error| in_row(error.to_string()))?;
+        let recipe_file = row.recipe_file.as_ref().or(self.recipe.as_ref()).map(|name| folder.join(name));
+        let (recipe_file, text) = match recipe_file {
+            None => (PathBuf::from("default recipe"), crate::recipe::DEFAULT.to_owned()),
+            Some(file) => (file.clone(), file_error::read("recipe", &file)?),
+        };
+        let text = changed(&recipe_file, &text, [&self.changes.recipe, &row.recipe])?;
+        let recipe = Recipe::parse(&recipe_file, &text).map_err(|error| in_row(error.to_string()))?;
+        let absent = row.absent.unwrap_or(self.data.absent);
+        Ok(Row { name: row.name.clone(), spec, recipe, absent })
+    }
+}
+
+/// Every combination of one value of each axis; the last axis changes fastest.
+fn combined(axes: &[Axis]) -> Vec<RowPlan> {
+    let mut rows: Vec<RowPlan> = Vec::new();
+    for axis in axes {
+        if rows.is_empty() {
+            rows.clone_from(&axis.values);
+            continue;
+        }
+        rows = rows.iter().flat_map(|row| axis.values.iter().map(|value| row.with(value))).collect();
+    }
+    rows
+}
+
+impl RowPlan {
+    fn with(&self, other: &Self) -> Self {
+        let mut row = self.clone();
+        row.name = format!("{}, {}", self.name, other.name);
+        row.network_file = other.network_file.clone().or(row.network_file);
+        row.recipe_file = other.recipe_file.clone().or(row.recipe_file);
+        row.absent = other.absent.or(row.absent);
+        merge(&mut row.network, &other.network);
+        merge(&mut row.recipe, &other.recipe);
+        row
+    }
+}
+
+/// The TOML text of a file with changes, one after the other.
+fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, FileError> {
+    if changes.iter().all(|changes| changes.is_empty()) {
+        return Ok(text.to_owned());
+    }
+    let mut table: Table = toml::from_str(text).map_err(|error| invalid(file, error.to_string()))?;
+    changes.into_iter().for_each(|changes| merge(&mut table, changes));
+    toml::to_string(&table).map_err(|error| invalid(file, error.to_string()))
+}
+
+/// Replaces keys of a table by those of another, table by table.
+fn merge(table: &mut Table, changes: &Table) {
+    for (key, value) in changes {
+        match (table.get_mut(key), value) {
+            (Some(Value::Table(table)), Value::Table(changes)) => merge(table, changes),
+            (_, value) => {
+                table.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn invalid(file: &Path, message: String) -> FileError {
+    FileError::Invalid { file: file.to_owned(), line: None, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+        title = "a table"
+        about = "for a test"
+        network = "network.toml"
+        seeds = [1, 2]
+        missing = 1
+        reference = "f = 8, sum"
+        data = { name = "drawn", folds = 2, absent = "black" }
+        [changes.recipe]
+        epochs = 3
+        [[axes]]
+        values = [
+            { name = "f = 4", network = { device = { blocks = [{ kind = "convp", filters = 4 }] } } },
+            { name = "f = 8", recipe = { loss = { local = 0.5 } } },
+        ]
+        [[axes]]
+        values = [{ name = "mean" }, { name = "sum", absent = "absent" }]
+    "#;
+
+    fn plan(text: &str) -> Result<Plan, FileError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c.toml")).unwrap();
+        let file = dir.path().join("a-table.toml");
+        std::fs::write(&file, text).unwrap();
+        Plan::read(&file)
+    }
+
+    #[test]
+    fn rows_are_all_combinations_of_the_axes_with_their_changes() {
+        let plan = plan(PLAN).unwrap();
+        let names: Vec<&str> = plan.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["f = 4, mean", "f = 4, sum", "f = 8, mean", "f = 8, sum"]);
+        assert_eq!((plan.name.as_str(), plan.reference), ("a-table", Some(3)));
+        assert!(plan.rows.iter().all(|row| row.recipe.epochs == 3));
+        let filters = plan.rows.iter().map(|row| row.spec.shapes.features.channels).collect::<Vec<_>>();
+        assert_eq!(filters, [4, 4, 8, 8]);
+        assert_eq!(
+            plan.rows.iter().map(|row| row.recipe.loss.local).collect::<Vec<_>>(),
+            [1.0, 1.0, 0.5, 0.5]
+        );
+        let absent = plan.rows.iter().map(|row| row.absent).collect::<Vec<_>>();
+        assert_eq!(absent, [AbsentView::Black, AbsentView::Absent, AbsentView::Black, AbsentView::Absent]);
+    }
+
+    #[test]
+    fn every_row_runs_with_every_seed_in_every_fold_and_each_run_has_its_own_identity() {
+        let plan = plan(PLAN).unwrap();
+        let runs = plan.runs();
+        assert_eq!(runs.len(), 4 * 2 * 2);
+        let mut identities: Vec<String> = runs.iter().map(|run| plan.identity(*run).1.identity).collect();
+        let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.folder(&plan)).collect();
+        assert_eq!(folders[0], Path::new("f-4-mean/fold-0-seed-1"));
+        identities.sort();
+        identities.dedup();
+        assert_eq!(identities.len(), runs.len());
+        folders.sort();
+        folders.dedup();
+        assert_eq!(folders.len(), runs.len());
+    }
+
+    #[test]
+    fn patterns_are_all_sets_of_up_to_so_many_missing_devices() {
+        let mut plan = plan(PLAN).unwrap();
+        let patterns =
+            |plan: &Plan| plan.patterns(6).iter().map(|missing| missing.bits()).collect::<Vec<_>>();
+        assert_eq!(patterns(&plan), [0, 1, 2, 4, 8, 16, 32]);
+        plan.missing = 2;
+        assert_eq!(patterns(&plan).len(), 1 + 6 + 15);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            (
+                "reference = \"f = 8, sum\"",
+                "reference = \"f = 9\"",
+                "reference: expected the name of a row, found \"f = 9\"",
+            ),
+            ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
+            ("epochs = 3", "epochs = 0", "row \"f = 4, mean\": default recipe: epochs: expected 1 to"),
+            ("name = \"sum\"", "name = \"mean\"", "expected different names, found \"f = 4, mean\" twice"),
+            ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
+            ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
+            ("missing = 1", "mising = 1", "unknown field `mising`"),
+            ("filters = 4", "filters = 0", "row \"f = 4, mean\""),
+        ] {
+            let error = plan(&PLAN.replace(from, to).replace("reference = \"f = 8, sum\"", "")).map(|_| ());
+            let error =
+                if from.starts_with("reference") { plan(&PLAN.replace(from, to)).map(|_| ()) } else { error };
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One run of a table: trains, and writes the logits of every part and presence pattern into its folder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::SlotSet;
+use thiserror::Error;
+
+use super::plan::{Plan, Run};
+use crate::data::{AbsentView, Parts, Samples};
+use crate::evaluation::evaluate;
+use crate::experiment::{Experiment, RunInfo};
+use crate::logits_file::{self, LogitsFileError, PartFile};
+use crate::run::{RunError, RunFolder, train};
+use crate::training::Event;
+use headwater_samples::Part;
+
+/// Parts of the data, as one group of runs uses them.
+pub struct LoadedParts {
+    /// Train part.
+    pub train: Samples,
+    /// Validation part.
+    pub validation: Samples,
+    /// Calibration part; empty where the data has none.
+    pub calibration: Samples,
+    /// Test part.
+    pub test: Samples,
+}
+
+/// A run that cannot end.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// Training failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The system refuses a thread, or the folder cannot be written or has another run.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Logits cannot be written or read.
+    #[error(transparent)]
+    Logits(#[from] LogitsFileError),
+}
+
+/// Logits of a finished run.
+#[derive(Clone, Debug)]
+pub struct RunLogits {
+    /// Commit of the program that trained; `None` without git.
+    pub commit: Option<String>,
+    /// Share of each class in the train part.
+    pub class_prior: Vec<f32>,
+    /// Validation part.
+    pub validation: PartFile,
+    /// Calibration part; `None` where the data has none.
+    pub calibration: Option<PartFile>,
+    /// Test part for each set of missing devices, none missing first.
+    pub test: Vec<(SlotSet, PartFile)>,
+}
+
+impl LoadedParts {
+    /// All parts; views are computed on `threads` threads.
+    pub fn load(parts: &Parts, limit_train: Option<usize>, absent: AbsentView, threads: usize) -> Self {
+        let part = |part, limit| Samples { absent, ..parts.part(part, limit, threads) };
+        Self {
+            train: part(Part::Train, limit_train),
+            validation: part(Part::Validation, None),
+            calibration: part(Part::Calibration, None),
+            test: part(Part::Test, None),
+        }
+    }
+
+    /// Sets what networks get for an absent view in every part.
+    pub fn set_absent(&mut self, absent: AbsentView) {
+        for part in [&mut self.train, &mut self.validation, &mut self.calibration, &mut self.test] {
+            part.absent = absent;
+        }
+    }
+}
+
+/// Folder of the logits in that of a run, and its files.
+struct LogitsFolder(PathBuf);
+
+impl LogitsFolder {
+    fn part(&self, part: Part) -> PathBuf {
+        self.0.join(format!("{}.hwlogits", part.name()))
+    }
+
+    fn test(&self, missing: SlotSet) -> PathBuf {
+        let slots: Vec<String> = missing.positions().map(|slot| slot.to_string()).collect();
+        match slots.is_empty() {
+            true => self.part(Part::Test),
+            false => self.0.join(format!("test-without-{}.hwlogits", slots.join("-"))),
+        }
+    }
+
+    /// Written last: its presence says that all files are there.
+    fn priors(&self) -> PathBuf {
+        self.0.join("class-prior.json")
+    }
+}
+
+/// Whether a run below `folder` has all its files.
+pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
+    let folder = folder.join(run.folder(plan));
+    let recorded = std::fs::read(folder.join("run.json")).ok();
+    let recorded: Option<RunInfo> = recorded.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let is_same = recorded.is_some_and(|info| info.identity == plan.identity(run).1.identity);
+    let files = LogitsFolder(folder.join("logits"));
+    let slots = plan.rows[run.row].spec.network.slots();
+    is_same
+        && files.priors().exists()
+        && plan.patterns(slots).into_iter().all(|missing| files.test(missing).exists())
+}
+
+/// Trains a run below `folder` to its end, from its newest checkpoint, and writes its logits.
+///
+/// # Errors
+/// [`TableError`].
+pub fn complete(
+    plan: &Plan,
+    run: Run,
+    (folder, commit): (&Path, Option<String>),
+    parts: &LoadedParts,
+    notify: impl FnMut(&Event<'_>),
+) -> Result<(), TableError> {
+    let (recipe, info) = plan.identity(run);
+    let info = RunInfo { commit, ..info };
+    let spec = plan.rows[run.row].spec.clone();
+    let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
+    let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
+    let checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
+    let files = LogitsFolder(folder.file("logits"));
+    std::fs::create_dir_all(&files.0)?;
+    let identity = &experiment.info.identity;
+    let write = |file: &Path, samples: &Samples| {
+        let logits = evaluate(&experiment, &checkpoint.state, samples);
+        logits_file::write(file, &named(identity, file), samples, &logits)
+    };
+    write(&files.part(Part::Validation), &parts.validation)?;
+    if !parts.calibration.is_empty() {
+        write(&files.part(Part::Calibration), &parts.calibration)?;
+    }
+    let mut test = parts.test.clone();
+    for missing in plan.patterns(test.slots) {
+        test.seen = parts.test.seen.iter().map(|seen| *seen - missing).collect();
+        write(&files.test(missing), &test)?;
+    }
+    std::fs::write(files.priors(), serde_json::to_vec(&parts.train.prior()).map_err(io::Error::other)?)?;
+    Ok(())
+}
+
+/// Identity of one file of a run: no file of the same run stands in for another.
+fn named(identity: &str, file: &Path) -> String {
+    format!("{identity} {}", file.file_name().unwrap_or_default().to_string_lossy())
+}
+
+fn read_named(file: &Path, identity: &str) -> Result<PartFile, LogitsFileError> {
+    logits_file::read(file, &named(identity, file))
+}
+
+/// Reads the logits of a run below `folder` that is done.
+///
+/// # Errors
+/// [`TableError`]: a file is missing, damaged or of another run.
+pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableError> {
+    let folder = folder.join(run.folder(plan));
+    let identity = plan.identity(run).1.identity;
+    let files = LogitsFolder(folder.join("logits"));
+    let info: RunInfo =
+        serde_json::from_slice(&std::fs::read(folder.join("run.json"))?).map_err(io::Error::other)?;
+    let class_prior = serde_json::from_slice(&std::fs::read(files.priors())?).map_err(io::Error::other)?;
+    let validation = read_named(&files.part(Part::Validation), &identity)?;
+    let calibration = files.part(Part::Calibration);
+    let calibration = calibration.exists().then(|| read_named(&calibration, &identity)).transpose()?;
+    let patterns = plan.patterns(validation.samples.slots).into_iter();
+    let test = patterns.map(|missing| Ok((missing, read_named(&files.test(missing), &identity)?)));
+    let test = test.collect::<Result<_, LogitsFileError>>()?;
+    Ok(RunLogits { commit: info.commit, class_prior, validation, calibration, test })
+}
+
+/// Runs by fold and by what they need for an absent view, so that parts are loaded once for each group.
+pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<(Option<usize>, AbsentView, Vec<Run>)> {
+    let mut groups: BTreeMap<(Option<usize>, bool), Vec<Run>> = BTreeMap::new();
+    for run in runs {
+        let is_black = plan.rows[run.row].absent == AbsentView::Black;
+        groups.entry((run.fold, is_black)).or_default().push(*run);
+    }
+    let absent = |is_black| if is_black { AbsentView::Black } else { AbsentView::Absent };
+    groups.into_iter().map(|((fold, is_black), runs)| (fold, absent(is_black), runs)).collect()
+}

@@ -1,0 +1,170 @@
+//! Small grouped data as commands: thresholds from out-of-fold logits, and no promise. The files have the form of `eth80` and are made up.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::Policy;
+use serde_json::Value;
+
+const OBJECTS: usize = 72;
+const VIEWS: usize = 41;
+const VIEW_BYTES: usize = 3 * 32 * 32;
+const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/networks/eth80.toml");
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/shipped/fashion-6cam.hwb");
+
+/// Files of `eth80` whose pixels depend on the class and the object.
+fn write_data(folder: &Path) {
+    let labels: Vec<u8> = (0..OBJECTS).map(|object| (object / 9) as u8).collect();
+    let file = [&[0, 0, 8, 1, 0, 0, 0, OBJECTS as u8][..], &labels].concat();
+    std::fs::write(folder.join("eth80-labels-idx1-ubyte"), file).unwrap();
+    let mut file = vec![0, 0, 8, 5];
+    file.extend([OBJECTS, VIEWS, 3, 32, 32].iter().flat_map(|size| (*size as u32).to_be_bytes()));
+    for object in 0..OBJECTS {
+        let class = object / 9;
+        let pixel = |at: usize| ((at * (class + 2) / 40 + object * 7 + at % 13) % 256) as u8;
+        file.extend((0..VIEWS * VIEW_BYTES).map(pixel));
+    }
+    std::fs::write(folder.join("eth80-views-idx5-ubyte"), file).unwrap();
+}
+
+struct Fixture {
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write_data(folder.path());
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a command on the data.
+    fn command(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+            .args(arguments)
+            .args(["--data", "eth80", "--data-dir"])
+            .arg(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    /// Trains for an epoch into the folder `run`, and returns standard error.
+    fn train(&self, run: &str, arguments: &[&str]) -> String {
+        let out = self.path(run);
+        let fixed = ["train", "--network", NETWORK, "--epochs", "1", "--out", out.to_str().unwrap()];
+        let output = self.command(&[&fixed[..], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    }
+
+    fn report(&self, run: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path(run).join("report.json")).unwrap()).unwrap()
+    }
+
+    fn policy(&self, run: &str) -> Policy {
+        Bundle::open(self.path(run).join("bundle.hwb")).unwrap().policy().clone()
+    }
+
+    /// What `calibrate` says of a bundle when it refuses the data.
+    fn refusal(&self, bundle: &Path) -> String {
+        let output = self.command(&["calibrate", bundle.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        said
+    }
+}
+
+#[test]
+fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
+    let data = Fixture::new();
+    let said = data.train("run", &[]);
+    assert!(said.contains("fold 4 of 4: training on 144 samples, 48 are left out"), "{said}");
+    assert!(said.contains("fold 2 of 4  epoch   1/1"), "{said}");
+    let thresholds = &data.report("run")["thresholds"];
+    assert_eq!(thresholds["from"], "out-of-fold logits of 192 training samples in 48 groups");
+    let risk = thresholds["lost"].as_f64().unwrap() - thresholds["won"].as_f64().unwrap();
+    assert!(risk <= 0.005, "the measured risk is within the target: {thresholds}");
+    let policy = data.policy("run");
+    assert_eq!(policy.promise, None);
+
+    // An export, and the same command again, end with the same policy and train no fold.
+    std::fs::remove_file(data.path("run").join("bundle.hwb")).unwrap();
+    let (run, out) = (data.path("run"), data.path("again.hwb"));
+    let output = data.command(&["export", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(data.policy("run"), policy);
+    let said = data.train("run", &[]);
+    assert!(!said.contains("fold "), "{said}");
+    assert_eq!(data.policy("run"), policy);
+
+    // A damaged file is named.
+    std::fs::write(data.path("run").join("out-of-fold.hwlogits"), b"HWLOGT01").unwrap();
+    let output = data.command(&["export", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("out-of-fold.hwlogits: shorter than its hash"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_recipe_without_folds_takes_the_thresholds_from_validation() {
+    let data = Fixture::new();
+    let recipe = data.path("recipe.toml");
+    let text = headwater_models::recipe::DEFAULT.replace("# folds = 4", "folds = 0");
+    std::fs::write(&recipe, text).unwrap();
+    let said = data.train("run", &["--recipe", recipe.to_str().unwrap()]);
+    assert!(!said.contains("fold "), "{said}");
+    assert_eq!(data.report("run")["thresholds"]["from"], "logits of 32 validation samples in 8 groups");
+    assert!(!data.path("run").join("out-of-fold.hwlogits").exists());
+
+    // A network of the data is told the number that it would need, too.
+    let said = data.refusal(&data.path("run").join("bundle.hwb"));
+    for part in [
+        "eth80: expected a calibration part, found none",
+        "A promise of 0.5 points at 0.95 needs at least 598 independent samples",
+        "for the present thresholds",
+        "all parts together have 72 objects or scenes: this data allows no promise",
+    ] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+}
+
+#[test]
+fn data_without_a_calibration_part_is_refused_before_its_slots_and_classes_are_compared() {
+    let said = Fixture::new().refusal(Path::new(SHIPPED));
+    assert!(said.contains("eth80: expected a calibration part, found none"), "{said}");
+    assert!(
+        said.contains("at least 598 independent samples") && said.contains("72 objects or scenes"),
+        "{said}"
+    );
+    assert!(!said.contains("expected a network of"), "{said}");
+}
+
+#[test]
+fn frames_of_the_street_are_groups_and_allow_no_promise() {
+    let data = std::env::var_os("HEADWATER_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let archive = data.join("epfl-multicam/epfl-multicam.tar.gz");
+    if !archive.is_file() {
+        println!(
+            "left out: no epfl-multicam found; set HEADWATER_DATA to the folder that holds `epfl-multicam`"
+        );
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["calibrate", SHIPPED, "--data", "folders", "--data-dir"])
+        .arg(archive)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    // 160 frames of train, 17 of validation, 24 of test.
+    assert!(said.contains("found none") && said.contains("201 objects or scenes"), "{said}");
+}
