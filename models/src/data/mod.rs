@@ -30,11 +30,11 @@ pub struct Samples {
     pub seen: Vec<SlotSet>,
     /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
     pub pixels: Vec<u8>,
-    /// What the network gets from a slot that does not see a sample.
+    /// Input of the network from a slot that does not see a sample.
     pub absent: AbsentView,
 }
 
-/// What a network gets from a slot that does not see a sample.
+/// Input of a network from a slot that does not see a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbsentView {

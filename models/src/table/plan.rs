@@ -58,7 +58,7 @@ pub struct DataPlan {
     /// Samples from the start of the train part; all when left out.
     #[serde(default)]
     pub limit_train: Option<usize>,
-    /// What rows that say nothing else give the network for an absent view.
+    /// Input for an absent view, in rows that state none.
     #[serde(default)]
     pub absent: AbsentView,
 }
@@ -130,7 +130,7 @@ pub struct Plan {
     pub data: DataPlan,
     /// Figures beside the accuracies.
     pub metrics: MetricsPlan,
-    /// What needs no network of several devices.
+    /// Baselines without a network of several devices.
     pub simple: SimplePlan,
     /// Rows of the table.
     pub rows: Vec<Row>,
@@ -151,7 +151,7 @@ pub struct Row {
     pub spec: Spec,
     /// The recipe; the seed is that of a run.
     pub recipe: Recipe,
-    /// What the network gets for an absent view.
+    /// Input of the network for an absent view.
     pub absent: AbsentView,
 }
 

@@ -69,7 +69,7 @@ impl LoadedParts {
         }
     }
 
-    /// Sets what networks get for an absent view in every part.
+    /// Sets the input for an absent view in every part.
     pub fn set_absent(&mut self, absent: AbsentView) {
         for part in [&mut self.train, &mut self.validation, &mut self.calibration, &mut self.test] {
             part.absent = absent;

@@ -29,7 +29,7 @@ pub const ORDER_SEED: u64 = 1;
 pub struct Candidates {
     /// The policy of the first rule.
     pub first: Policy,
-    /// Those of the other rules; that of the learned one where its weights can be fitted.
+    /// Policies of the other rules. The learned rule is among them where its weights can be fitted.
     pub others: Vec<Policy>,
 }
 
