@@ -163,7 +163,7 @@ fn outputs(section: &SectionManifest) -> String {
 }
 
 fn exit_line(name: &str, policy: &ExitPolicy) -> String {
-    let rule = format!("{:?}", policy.rule);
+    let rule = policy.rule.name();
     let shown = |threshold: &ExitThreshold| match *threshold == ExitThreshold::NEVER {
         true => "never".to_owned(),
         false => threshold.get().to_string(),

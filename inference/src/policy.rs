@@ -309,7 +309,7 @@ fn check_wait(key: &'static str, found: u32) -> Result<(), PolicyError> {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
     /// Outside `[0, 1]` or NaN.
-    #[error("exit threshold: expected a number in [0, 1], found {0}")]
+    #[error("exit threshold: expected a number in [0, 1], found {0}; -1 lets no sample leave")]
     Threshold(f32),
     /// Not finite or not above 0.
     #[error("temperature: expected a finite number above 0, found {0}")]

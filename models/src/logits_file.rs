@@ -79,7 +79,7 @@ pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> 
 /// Reads the logits of the run `run`.
 ///
 /// # Errors
-/// [`LogitsFileError`]: no such file, cut off, altered, or of another run.
+/// [`LogitsFileError`]: no such file, cut off, altered, of another run, or with a header that contradicts itself.
 pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
     let bytes = fs::read(file).map_err(|error| LogitsFileError::new(file, &error))?;
     let (header, mut lists): (Header, _) =
@@ -89,12 +89,21 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         return Err(LogitsFileError::new(file, &reason));
     }
     let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, .. } = header;
-    let values = labels.len() * classes;
-    let is_sound = lists.len() == devices + exits.len()
-        && lists.iter().all(|list| list.len() == values)
-        && seen.len() == labels.len();
-    if !is_sound {
+    let values = labels.len().checked_mul(classes);
+    let has_lengths = devices.checked_add(exits.len()) == Some(lists.len())
+        && lists.iter().all(|list| Some(list.len()) == values)
+        && seen.len() == labels.len()
+        && (groups.is_empty() || groups.len() == labels.len());
+    if !has_lengths {
         return Err(LogitsFileError::new(file, &"its lists have other lengths than its header says"));
+    }
+    if exits.is_empty() || !exits.is_sorted_by(|before, after| before < after) {
+        let reason = format!("expected one exit or more, shallowest first and each once, found {exits:?}");
+        return Err(LogitsFileError::new(file, &reason));
+    }
+    if let Some(label) = labels.iter().find(|label| usize::from(**label) >= classes) {
+        let reason = format!("expected labels below its {classes} classes, found {label}");
+        return Err(LogitsFileError::new(file, &reason));
     }
     let of_exits = lists.split_off(devices);
     let logits = PartLogits { classes, devices: lists, exits: exits.into_iter().zip(of_exits).collect() };
@@ -124,5 +133,33 @@ mod tests {
         assert_eq!(found.samples, Samples { pixels: Vec::new(), ..samples });
         let error = read(&file, "other").unwrap_err().to_string();
         assert!(error.contains("expected those of run other, found run run"), "{error}");
+    }
+
+    #[test]
+    fn a_header_that_contradicts_itself_is_refused() {
+        let samples = Parts::drawn(4, 4, 3).part(Part::Test, None, 1);
+        let values = || vec![0.0; 30];
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("test.hwlogits");
+        let check = |samples: &Samples, exits: Vec<(Exit, Vec<f32>)>, expected: &str| {
+            let logits =
+                PartLogits { classes: 10, devices: vec![values()], exits: exits.into_iter().collect() };
+            write(&file, "run", samples, &logits).unwrap();
+            let error = read(&file, "run").unwrap_err().to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
+        };
+        let local = || vec![(Exit::Local, values())];
+        check(&samples, Vec::new(), "expected one exit or more");
+        check(&samples, vec![(Exit::Local, vec![0.0; 29])], "other lengths than its header says");
+        check(
+            &Samples { groups: vec![0; 2], ..samples.clone() },
+            local(),
+            "other lengths than its header says",
+        );
+        check(
+            &Samples { labels: vec![0, 10, 1], ..samples },
+            local(),
+            "labels below its 10 classes, found 10",
+        );
     }
 }

@@ -182,7 +182,8 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
         &["--loss", "0.1"],
         "has 1000 independent samples, and no promise can be made on fewer than 2995",
     );
-    is_refused(&["--loss", "0"], "--loss: expected points above 0 and below 100, found 0");
+    is_refused(&["--loss", "0"], "--loss: expected points from 0.001 to below 100, found 0");
+    is_refused(&["--loss", "1e-300"], "--loss: expected points from 0.001 to below 100, found 0.000");
     is_refused(&["--confidence", "1"], "--confidence: expected 0.5 to below 1, found 1");
     is_refused(&["--missing", "1"], "--missing: expected 0 to below 1, found 1");
     is_refused(&["--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");

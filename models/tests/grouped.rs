@@ -103,6 +103,28 @@ fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
     assert!(!said.contains("fold "), "{said}");
     assert_eq!(data.policy("run"), policy);
 
+    // Parts of another fold are not those that the run kept apart.
+    let other = ["export", run.to_str().unwrap(), "--out", out.to_str().unwrap(), "--fold", "3"];
+    let output = data.command(&other);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("expected the data of the run, eth80, found eth80, fold 3"), "{said}");
+    let bundle = data.path("run").join("bundle.hwb");
+    let said = data.command(&["eval", bundle.to_str().unwrap(), "--fold", "3"]);
+    assert!(
+        String::from_utf8_lossy(&said.stderr)
+            .contains("was trained on eth80; samples of eth80, fold 3 may be")
+    );
+
+    // Without the file no other thresholds take its place.
+    let logits = data.path("run").join("out-of-fold.hwlogits");
+    std::fs::rename(&logits, data.path("kept.hwlogits")).unwrap();
+    let output = data.command(&["export", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("expected out-of-fold.hwlogits"), "{said}");
+    assert_eq!(data.policy("run"), policy);
+
     // A damaged file is named.
     std::fs::write(data.path("run").join("out-of-fold.hwlogits"), b"HWLOGT01").unwrap();
     let output = data.command(&["export", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);

@@ -67,6 +67,12 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
+    // One command at a time works on the runs.
+    let lock = std::fs::File::options().write(true).open(dir.path().join("runs/lock")).unwrap();
+    lock.lock().unwrap();
+    check(&table(dir.path(), "page.md"), 2, "expected no other command at work on these runs");
+    drop(lock);
+
     // Another recipe is another run.
     std::fs::write(dir.path().join("small.toml"), EXPERIMENT.replace("epochs = 1", "epochs = 2")).unwrap();
     check(&table(dir.path(), "page.md"), 1, "of another spec, recipe, seed or data");

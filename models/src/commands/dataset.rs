@@ -99,6 +99,13 @@ impl Dataset {
         parts.into_iter().flatten().collect()
     }
 
+    /// Whether data of this identity has the same samples in the same parts; new views show the same samples.
+    pub(crate) fn has_samples_of(&self, identity: &str) -> bool {
+        let samples =
+            |identity: &str| identity.split(", views of seed").next().unwrap_or_default().to_owned();
+        samples(identity) == samples(&self.identity())
+    }
+
     /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
         let parts = self.open_shaped(spec.network.view(), spec.network.slots())?;

@@ -1,5 +1,6 @@
 //! `headwater-train eval`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -11,7 +12,7 @@ use headwater_models::evaluation::bundle_logits;
 use headwater_models::report::PartReport;
 
 use super::dataset::{Dataset, PARTS, part_named};
-use super::output::print;
+use super::output::{print, print_error};
 use super::{Failure, part_report, print_json};
 
 /// Arguments of `eval`.
@@ -27,7 +28,7 @@ pub(crate) struct Eval {
     part: String,
     /// Use the first N samples of the part only.
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZero<usize>>,
     /// Print the figures as one JSON object.
     #[arg(long)]
     json: bool,
@@ -39,8 +40,16 @@ impl Eval {
         let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
         let manifest = bundle.manifest();
         let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
+        let trained_on = bundle.report().and_then(|report| report["run"]["data"].as_str());
+        if let Some(trained_on) = trained_on.filter(|trained_on| !self.dataset.has_samples_of(trained_on)) {
+            print_error(&format!(
+                "warning: {} was trained on {trained_on}; samples of {} may be among those that it has learnt",
+                self.bundle.display(),
+                self.dataset.identity()
+            ));
+        }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let samples = parts.part(part_named(&self.part), self.limit, threads);
+        let samples = parts.part(part_named(&self.part), self.limit.map(NonZero::get), threads);
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
         let body = DeviceBody::of(manifest);

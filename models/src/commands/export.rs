@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use headwater_models::run::out_of_fold;
+use headwater_samples::Part;
 
 use super::dataset::Dataset;
 use super::output::print;
 use super::saved::Saved;
-use super::train::export;
+use super::train::{export, folds};
 use super::{Failure, part_report};
 
 /// Arguments of `export`.
@@ -28,7 +30,23 @@ impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let (expected, found) = (&experiment.info.data, self.dataset.identity());
+        if *expected != found {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected the data of the run, {expected}, found {found}: thresholds and figures of other data are not those of this run; give \
+                 the --data, --fold and --split of its training",
+                self.run.display()
+            )));
+        }
         let parts = self.dataset.open_for(&experiment.network.spec)?;
+        let train = parts.part(Part::Train, experiment.info.limit_train, experiment.recipe.workers);
+        if folds(&experiment, &train, &parts).is_some() && !out_of_fold::is_in(&folder) {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give its `headwater-train train` again",
+                self.run.display()
+            )));
+        }
+        drop(train);
         let finished = export(&folder, &experiment, &checkpoint, &parts, self.dataset.identity())?;
         std::fs::write(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;

@@ -1,5 +1,6 @@
 //! `headwater-train parity`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -26,7 +27,7 @@ pub(crate) struct Compare {
     part: String,
     /// Use the first N samples of the part only.
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZero<usize>>,
     /// Print the figures as one JSON array.
     #[arg(long)]
     json: bool,
@@ -38,7 +39,8 @@ impl Compare {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
         let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
-        let samples = parts.part(part_named(&self.part), self.limit, experiment.recipe.workers);
+        let samples =
+            parts.part(part_named(&self.part), self.limit.map(NonZero::get), experiment.recipe.workers);
         let network = TrainedNetwork { layers: &experiment.network, state: &checkpoint.state };
         let packed = PackedEngine;
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());

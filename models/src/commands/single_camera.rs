@@ -1,5 +1,7 @@
 //! `headwater-train single-camera`.
 
+use std::num::NonZero;
+
 use anyhow::Context;
 use clap::Args;
 use headwater_models::recipe::Recipe;
@@ -25,7 +27,7 @@ pub(crate) struct SingleCamera {
     seed: u64,
     /// Use the first N samples of the train part only.
     #[arg(long, value_name = "N")]
-    limit_train: Option<usize>,
+    limit_train: Option<NonZero<usize>>,
     /// Print the results as one JSON array.
     #[arg(long)]
     json: bool,
@@ -37,7 +39,7 @@ impl SingleCamera {
         let mut recipe = Recipe::read(None).map_err(Failure::usage)?;
         (recipe.epochs, recipe.seed) = (self.epochs, self.seed);
         let parts = self.dataset.open(OpenOptions::default())?;
-        let train = parts.part(Part::Train, self.limit_train, recipe.workers);
+        let train = parts.part(Part::Train, self.limit_train.map(NonZero::get), recipe.workers);
         let test = parts.part(Part::Test, None, recipe.workers);
         let spec = plain_network(&train).map_err(Failure::usage)?;
         let mut results = Vec::new();

@@ -1,5 +1,6 @@
 //! `headwater-train table`.
 
+use std::fs::{File, TryLockError};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -72,6 +73,7 @@ impl Table {
                 out.display()
             )));
         }
+        let _lock = lock(&folder)?;
         self.train(&plan, &folder)?;
         let simple = self.simple(&plan, &folder)?;
         let figures: Vec<RunFigures> = plan
@@ -209,7 +211,6 @@ impl Table {
                 answers.cameras.push(single_camera(spec.clone(), &recipe, train, test, slot)?);
             }
         }
-        std::fs::create_dir_all(folder)?;
         write_whole(&file, &serde_json::to_vec(&(asked, &answers))?)?;
         Ok(answers)
     }
@@ -250,6 +251,21 @@ impl<'a> Progress<'a> {
         let (seconds, minutes) = (started.elapsed().as_secs(), (left / 60.0).ceil());
         state.0.line(&format!("[{done} of {}] {name}: {seconds} s; about {minutes} min left", self.runs));
     }
+}
+
+/// Makes the folder of the runs, and keeps other `table` commands out of it until the file is closed.
+fn lock(folder: &Path) -> Result<File, Failure> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let name = folder.join("lock");
+    let file = File::create(&name).with_context(|| format!("making {}", name.display()))?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Failure::usage(anyhow::anyhow!(
+            "{}: expected no other command at work on these runs, found one; wait for it, or name another folder with --runs",
+            folder.display()
+        )),
+        TryLockError::Error(error) => anyhow::Error::new(error).context(format!("locking {}", name.display())).into(),
+    })?;
+    Ok(file)
 }
 
 fn cores() -> usize {

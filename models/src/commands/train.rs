@@ -1,5 +1,6 @@
 //! `headwater-train train`.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,7 +47,7 @@ pub(crate) struct Train {
     seed: Option<u64>,
     /// Use the first N samples of the train part only; quick, and worse.
     #[arg(long, value_name = "N")]
-    limit_train: Option<usize>,
+    limit_train: Option<NonZero<usize>>,
     /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
@@ -66,7 +67,7 @@ impl Train {
             let out = out.display();
             return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
         }
-        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train);
+        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
         let info = RunInfo { commit: commit(), ..info };
         let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
         let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
@@ -80,12 +81,16 @@ impl Train {
         print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
+    fn limit_train(&self) -> Option<usize> {
+        self.limit_train.map(NonZero::get)
+    }
+
     fn train(&self, experiment: &Experiment, folder: &RunFolder, parts: &Parts) -> Result<Finished, Failure> {
         let threads = experiment.recipe.workers;
         let mut reporter = Reporter::new(experiment.recipe.epochs);
         let (identity, out) = (&experiment.info.identity, folder.path.display());
         reporter.status.line(&format!("run {identity} in {out}: computing the views"));
-        let samples = parts.part(Part::Train, self.limit_train, threads);
+        let samples = parts.part(Part::Train, self.limit_train(), threads);
         let validation = parts.part(Part::Validation, None, threads);
         self.train_folds(experiment, folder, &samples, parts)?;
         let parameters = experiment.network.layout.parameter_count();
@@ -104,10 +109,8 @@ impl Train {
         train: &Samples,
         parts: &Parts,
     ) -> Result<(), Failure> {
-        let [validation, calibration] =
-            [Part::Validation, Part::Calibration].map(|part| parts.data.len(part));
-        let folds = Folds::of(experiment.recipe.exit, train, OtherParts { validation, calibration });
-        let Some(folds) = folds.filter(|_| !out_of_fold::is_in(folder)) else { return Ok(()) };
+        let folds = folds(experiment, train, parts).filter(|_| !out_of_fold::is_in(folder));
+        let Some(folds) = folds else { return Ok(()) };
         let epochs = experiment.recipe.epochs;
         let mut reporter = Reporter::new(epochs);
         let mut shown = None;
@@ -124,6 +127,12 @@ impl Train {
             .context("writing out-of-fold logits")?;
         Ok(())
     }
+}
+
+/// The folds whose networks give the thresholds of a run; `None` where they come from the validation part.
+pub(crate) fn folds(experiment: &Experiment, train: &Samples, parts: &Parts) -> Option<Folds> {
+    let [validation, calibration] = [Part::Validation, Part::Calibration].map(|part| parts.data.len(part));
+    Folds::of(experiment.recipe.exit, train, OtherParts { validation, calibration })
 }
 
 /// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder. `data` is the name of the data set with its split.

@@ -75,6 +75,9 @@ pub(crate) struct Calibrate {
 /// Masks of missing devices that are drawn for each sample of a `net` promise.
 const NET_MASKS: u64 = 4;
 
+/// Least loss, in points: a smaller one needs more samples than anyone has.
+const LEAST_LOSS: f64 = 0.001;
+
 /// Bounds on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum BoundName {
@@ -163,8 +166,11 @@ impl Calibrate {
     /// The target of the arguments.
     fn target(&self) -> Result<Target, Failure> {
         let mistake = |text: String| Err(Failure::usage(anyhow::anyhow!(text)));
-        if !(self.loss > 0.0 && self.loss < 100.0) {
-            return mistake(format!("--loss: expected points above 0 and below 100, found {}", self.loss));
+        if !(self.loss >= LEAST_LOSS && self.loss < 100.0) {
+            return mistake(format!(
+                "--loss: expected points from {LEAST_LOSS} to below 100, found {}",
+                self.loss
+            ));
         }
         if !(self.confidence >= 0.5 && self.confidence < 1.0) {
             return mistake(format!("--confidence: expected 0.5 to below 1, found {}", self.confidence));

@@ -90,11 +90,9 @@ impl Calibrate {
                 self.bundle.display()
             )))
         };
-        // New views show the same samples.
-        let samples_of = |data: &str| data.split(", views of seed").next().unwrap_or_default().to_owned();
         match trained_on {
             None => refuse("one without a training report"),
-            Some(data) if samples_of(data) != samples_of(&self.dataset.identity()) => match self.kept_apart {
+            Some(data) if !self.dataset.has_samples_of(data) => match self.kept_apart {
                 true => Ok(()),
                 false => Err(Failure::usage(anyhow::anyhow!(
                     "{}: expected a network that was trained on {}, found one that was trained on {data}: whether it has learnt these samples cannot be \
