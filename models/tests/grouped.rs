@@ -190,3 +190,102 @@ fn frames_of_the_street_are_groups_and_allow_no_promise() {
     // 160 frames of train, 17 of validation, 24 of test.
     assert!(said.contains("found none") && said.contains("201 objects or scenes"), "{said}");
 }
+
+/// Drawings as the frames of a recording, two objects a frame, in folders `PART/CLASS/FRAME-OBJECT`.
+fn write_recording(folder: &Path) {
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["convert", "--data", "drawn", "--data-dir", ".", "--limit", "240", "--out"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut entries: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        entries.sort();
+        entries
+    };
+    for (number, part) in entries(folder).iter().enumerate() {
+        let samples = entries(part).into_iter().flat_map(|class| entries(&class));
+        for (index, sample) in samples.enumerate() {
+            // Frames 8 to 127, 1008 to 1127, ...: their numbers have no leading zeros.
+            let name = format!("{}-{index}", 1000 * number + 8 + index / 2);
+            std::fs::rename(&sample, sample.with_file_name(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_recording_is_one_group_unless_a_block_length_is_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("recording");
+    write_recording(&data);
+    let calibrate = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+            .args(["calibrate", SHIPPED, "--kept-apart", "--loss", "50", "--data", "folders", "--data-dir"])
+            .arg(&data)
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    #[track_caller]
+    fn is_refused(output: &Output, part: &str) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+    is_refused(&calibrate(&["--largest-group", "2"]), "--block-length N states after how many frames");
+    let blocks = ["--block-length", "4", "--largest-group", "8"];
+    is_refused(&calibrate(&[&blocks[..], &["--promise", "losses"]].concat()), "ask for `net`");
+    is_refused(
+        &calibrate(&["--block-length", "4", "--largest-group", "7"]),
+        "a group has 8 samples, 7 were declared",
+    );
+    is_refused(
+        &calibrate(&["--block-length", "60", "--largest-group", "120"]),
+        "2 independent groups, and no promise can be made on fewer than 5",
+    );
+    let output = calibrate(&[&blocks[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["promise"]["groups"], &found["promise"]["samples"]), (&30.into(), &240.into()));
+    assert_eq!(found["promise"]["data"], "folders, blocks of 4 frames");
+
+    // Parts drawn from a recording at random would leak.
+    let drawn = folder.path().join("drawn");
+    std::fs::rename(data.join("train"), &drawn).unwrap();
+    let convert = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+            .args(["convert", "--data", "folders", "--data-dir"])
+            .arg(&drawn)
+            .args(["--out", folder.path().join("out").to_str().unwrap()])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    is_refused(&convert(&[]), "divide the recording by time");
+    let output = convert(&["--allow-leaks"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("frames of one recording without parts"), "{said}");
+}
+
+#[test]
+fn a_block_length_is_for_recordings() {
+    let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args([
+            "calibrate",
+            SHIPPED,
+            "--data",
+            "drawn",
+            "--data-dir",
+            ".",
+            "--kept-apart",
+            "--block-length",
+            "3",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--block-length: expected the frames of a recording"), "{said}");
+}

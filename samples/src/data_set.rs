@@ -41,6 +41,11 @@ pub trait DataSet: Send + Sync {
         None
     }
 
+    /// Whether the groups are the frames of one recording, numbered in the order of time: frames near each other depend on each other.
+    fn is_recording(&self) -> bool {
+        false
+    }
+
     /// Views of all slots of a sample.
     ///
     /// # Panics

@@ -26,6 +26,8 @@ pub struct InMemory {
     shape: Shape,
     /// In the order of [`Part::ALL`].
     parts: [InMemoryPart; Part::ALL.len()],
+    /// Whether the groups are the frames of one recording.
+    is_recording: bool,
     notes: Vec<String>,
 }
 
@@ -101,13 +103,19 @@ impl InMemory {
             let views = part.len() * slots;
             assert_eq!((part.in_view.len(), part.pixels.len()), (views, views * shape.bytes()));
         }
-        Self { labels: labels.into_iter().map(Into::into).collect(), slots, shape, parts, notes: Vec::new() }
+        let labels = labels.into_iter().map(Into::into).collect();
+        Self { labels, slots, shape, parts, is_recording: false, notes: Vec::new() }
     }
 
     /// Adds a calibration part.
     pub(crate) fn with_calibration(mut self, part: InMemoryPart) -> Self {
         self.parts[Part::Calibration as usize] = part;
         self
+    }
+
+    /// Says whether the groups are the frames of one recording.
+    pub(crate) fn with_recording(self, is_recording: bool) -> Self {
+        Self { is_recording, ..self }
     }
 
     /// Adds remarks about the reading.
@@ -147,6 +155,10 @@ impl DataSet for InMemory {
 
     fn group(&self, part: Part, index: usize) -> Option<u32> {
         self.parts[part as usize].groups.get(index).copied()
+    }
+
+    fn is_recording(&self) -> bool {
+        self.is_recording
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {

@@ -9,6 +9,7 @@ pub use batch::{Batch, SlotViews};
 pub use parts::{Parts, load};
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 
 use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,13 @@ impl Samples {
     #[must_use]
     pub fn without_pixels(self) -> Self {
         Self { pixels: Vec::new(), ..self }
+    }
+
+    /// The samples with blocks of `frames` groups that follow each other as their groups, for data whose groups are the frames of a recording.
+    #[must_use]
+    pub fn in_blocks(mut self, frames: NonZero<u32>) -> Self {
+        self.groups.iter_mut().for_each(|group| *group /= frames);
+        self
     }
 
     /// Number of groups; `None` where samples are independent.

@@ -93,6 +93,15 @@ impl Page<'_> {
         Spread::of(self.row(row).filter_map(value))
     }
 
+    /// The spread over the runs of a row that have a value, and their number where it is not that of all.
+    fn percent_of_runs(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> String {
+        let (values, runs): (Vec<f64>, usize) =
+            (self.row(row).filter_map(value).collect(), self.row(row).count());
+        let found = values.len();
+        let shown = percent(Spread::of(values));
+        if found == runs { shown } else { format!("{shown} ({found} of {runs} runs)") }
+    }
+
     /// Exits of any row, shallowest first.
     fn exits(&self) -> Vec<Exit> {
         let has = |exit: &Exit| self.runs.iter().any(|run| run.test.every.get(*exit).is_some());
@@ -252,7 +261,7 @@ impl Page<'_> {
                 let is = |run: &RunFigures| {
                     Some(run.auroc.iter().find(|score| (score.exit, score.rule) == (*exit, *rule))?.auroc)
                 };
-                cells.push(percent(self.spread(row, is)));
+                cells.push(self.percent_of_runs(row, is));
             }
             for exit in exits.iter().filter(|_| has_errors) {
                 cells.push(percent(self.spread(row, |run| run.calibration_error?.0.get(*exit).copied())));
@@ -260,7 +269,7 @@ impl Page<'_> {
             cells
         });
         let about = "Area under the curve of each exit score for \"wrong here, right at the last exit\": 50 says nothing, 100 tells all such samples from the \
-                     others.";
+                     others. A run without such samples has none, and has no learned score where validation has too few to fit it.";
         table(text, "Exit scores", about, &heads, rows);
     }
 }

@@ -10,7 +10,8 @@
 //! - The first level is `train`, `val` (or `validation`) and `test`. Without that level, as in `car/000017.jpg`, the parts are drawn
 //!   (see [`split`](crate::split)).
 //! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
-//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group.
+//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
+//!   the frames are those of one recording.
 //! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.
 //! - Hidden files and files of other types are ignored.
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
@@ -143,12 +144,15 @@ impl Reader<'_> {
                 part,
                 name: format!("{}/{sample}", path_of_class(part, &folder)),
                 class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
-                group: names::frame(&sample).filter(|_| are_frames).map(str::to_owned),
+                // All digits of the number, so that the order of names is that of time.
+                group: names::frame(&sample).filter(|_| are_frames).map(|frame| format!("frame {frame:020}")),
                 views: (0..slots).map(|slot| views.remove(&slot)).collect(),
             };
         let samples = self.samples.into_iter().map(sample).collect();
         let notes = self.images.notes();
-        let files = LabelledFiles { root: self.root.into(), samples, classes: self.classes.clone(), notes };
+        let classes = self.classes.clone();
+        let files =
+            LabelledFiles { root: self.root.into(), samples, classes, is_recording: are_frames, notes };
         files.into_data_set(slots, shape, self.options)
     }
 

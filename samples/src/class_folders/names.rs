@@ -61,12 +61,10 @@ pub(super) fn class_folder(name: &str) -> Option<(Option<Part>, String)> {
 }
 
 /// Frame of a sample whose name is `FRAME-OBJECT`, two numbers.
-pub(super) fn frame(sample: &str) -> Option<&str> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    sample
-        .split_once('-')
-        .filter(|(frame, object)| is_number(frame) && is_number(object))
-        .map(|(frame, _)| frame)
+pub(super) fn frame(sample: &str) -> Option<u64> {
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    let (frame, object) = sample.split_once('-')?;
+    number(object).and_then(|_: u64| number(frame))
 }
 
 /// Steps of a path; `None` for a hidden file or folder.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::data_set::OpenOptions;
+use crate::data_set::{Leaks, OpenOptions};
 use crate::error::Mismatch;
 use crate::in_memory::{InMemory, InMemoryPart};
 use crate::split::Groups;
@@ -26,6 +26,8 @@ pub(crate) struct LabelledFiles {
     pub(crate) samples: Vec<LabelledSample>,
     /// Class names in label order. `None` takes the classes of the train part in alphabetical order.
     pub(crate) classes: Option<Vec<String>>,
+    /// Whether the groups are the frames of one recording.
+    pub(crate) is_recording: bool,
     /// Remarks about the reading.
     pub(crate) notes: Vec<String>,
 }
@@ -88,7 +90,7 @@ impl LabelledFiles {
         }
         let [train, validation, test, calibration] = stored;
         let data = InMemory::new(classes, slots, shape, [train, validation, test]);
-        Ok(data.with_calibration(calibration).with_notes(self.notes))
+        Ok(data.with_calibration(calibration).with_recording(self.is_recording).with_notes(self.notes))
     }
 
     /// Part of each sample. Every part has a sample.
@@ -103,6 +105,7 @@ impl LabelledFiles {
             return empty(Part::Train);
         }
         if given.is_empty() {
+            self.notes.extend(self.drawn_frames(options.leaks)?);
             return self.draw_parts(options);
         }
         if given.len() < self.samples.len() {
@@ -121,6 +124,22 @@ impl LabelledFiles {
         }
         self.notes.extend(leaks::check(&self.root, &self.samples, &given, options.leaks)?);
         Ok(given)
+    }
+
+    /// Refuses to draw parts from the frames of a recording: frames that follow each other show the same things. A remark where leaks are allowed.
+    fn drawn_frames(&self, leaks: Leaks) -> Result<Option<String>, DataError> {
+        let found = "frames of one recording without parts: drawn at random, frames that follow each other lie in different parts";
+        match (self.is_recording, leaks) {
+            (false, _) => Ok(None),
+            (true, Leaks::Allowed) => {
+                Ok(Some(format!("{found}, so results on test are better than on new data")))
+            }
+            (true, Leaks::Refused) => {
+                let expected =
+                    "folders train, val and test that divide the recording by time, with a gap between them";
+                Err(Mismatch::new(expected, found).invalid(self.root.display()))
+            }
+        }
     }
 
     /// Draws the parts. Samples that share a group or an image stay together.

@@ -64,7 +64,13 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
         group: row.group,
     };
     let samples = rows.into_iter().map(&mut sample).collect();
-    let files = LabelledFiles { root: path.into(), samples, classes: None, notes: table.images.notes() };
+    let files = LabelledFiles {
+        root: path.into(),
+        samples,
+        classes: None,
+        is_recording: false,
+        notes: table.images.notes(),
+    };
     files.into_data_set(slots, shape, options)
 }
 

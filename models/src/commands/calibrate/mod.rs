@@ -3,6 +3,7 @@
 mod refusal;
 mod shown;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -45,6 +46,10 @@ pub(crate) struct Calibrate {
     /// Most samples that share a scene or an object, for data with groups: the promise is tested over groups.
     #[arg(long, value_name = "N")]
     largest_group: Option<u32>,
+    /// Frames of a recording after which frames no longer depend on each other: blocks of N frames that follow each other are the groups of the
+    /// promise. Without it a recording is one group, which allows no promise.
+    #[arg(long, value_name = "N")]
+    block_length: Option<NonZero<u32>>,
     /// Promises that shall hold together: each is tested at a K-th of the risk. One that is looked at alone needs no more than 1.
     #[arg(long, value_name = "K", default_value_t = 1)]
     simultaneous: u32,
@@ -132,7 +137,9 @@ impl Calibrate {
         validation: &PartOfBundle,
         part: &CalibrationPart,
     ) -> Result<Found, Failure> {
-        let promise = target.promise(&self.dataset.identity(), part, self.missing);
+        let blocks =
+            self.block_length.map(|frames| format!(", blocks of {frames} frames")).unwrap_or_default();
+        let promise = target.promise(&(self.dataset.identity() + &blocks), part, self.missing);
         let Some(most) = self.by_missing else {
             let policy = fitted.promised(target, part, ORDER_SEED).map_err(Failure::usage)?;
             let policy = policy.ok_or_else(|| {
@@ -219,6 +226,9 @@ impl Calibrate {
     ) -> Result<Vec<PartOfBundle>, Failure> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut samples = parts.part(part, None, threads);
+        if let Some(frames) = self.block_length {
+            samples = samples.in_blocks(frames);
+        }
         let seen = samples.seen.clone();
         // Masks differ from network to network and from part to part: nothing is chosen on those of a test.
         let network = bundle.network_id().0.iter().take(8).fold(0, |bits, byte| bits << 8 | u64::from(*byte));

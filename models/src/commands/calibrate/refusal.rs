@@ -30,6 +30,7 @@ impl Calibrate {
         match self.dataset.open_for_bundle(bundle, &self.bundle) {
             Ok(parts) if parts.data.len(Part::Calibration) > 0 => {
                 self.check_kept_apart(bundle, parts.data.len(Part::Calibration))?;
+                self.check_blocks(&parts)?;
                 Ok(parts)
             }
             Ok(parts) => {
@@ -43,6 +44,21 @@ impl Calibrate {
                 }
                 Ok(_) | Err(_) => Err(other),
             },
+        }
+    }
+
+    /// Refuses a recording whose frames would count as independent, and blocks of other data.
+    fn check_blocks(&self, parts: &Parts) -> Result<(), Failure> {
+        let data = &self.dataset.data;
+        match (parts.data.is_recording(), self.block_length) {
+            (true, None) => Err(Failure::usage(anyhow::anyhow!(
+                "{data}: expected independent samples, found the frames of one recording, which depend on each other: together they are one group, \
+                 and one group allows no promise; --block-length N states after how many frames they no longer do"
+            ))),
+            (false, Some(_)) => Err(Failure::usage(anyhow::anyhow!(
+                "--block-length: expected the frames of a recording (folders named FRAME-OBJECT), found {data} without frames"
+            ))),
+            (true, Some(_)) | (false, None) => Ok(()),
         }
     }
 
