@@ -13,6 +13,7 @@ use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
 use crate::layers::{Pass, State, TrainedState, values};
+use crate::scale_out::message::{Reader, put_u64};
 
 /// Samples that run through the trained network at once.
 const CHUNK: usize = 128;
@@ -38,6 +39,24 @@ pub struct ExitShares {
     /// Each exit, over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub exits: ByExit<f64>,
+}
+
+/// Right answers by exit, of a part or of a shard of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitCounts {
+    /// Each device, over the samples seen; empty where devices have no section.
+    pub devices: Vec<Count>,
+    /// Each exit, over all samples.
+    pub exits: ByExit<Count>,
+}
+
+/// Right answers among some samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Right answers.
+    pub right: u64,
+    /// Samples.
+    pub samples: u64,
 }
 
 /// Runs all samples through the network, normalised by the running statistics.
@@ -190,18 +209,65 @@ impl PartLogits {
 impl ExitShares {
     /// Shares over a part.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
-        let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
-            let seen = samples.seen_by(slot);
-            let row = |sample: usize| &scores[sample * logits.classes..][..logits.classes];
-            share(seen.iter().map(|sample| argmax(row(*sample)) == samples.labels[*sample]))
-        });
-        let exits = logits.exits.map(|exit, _| share(logits.right(exit, samples, class_prior).into_iter()));
-        Self { devices: devices.collect(), exits }
+        ExitCounts::of(logits, samples, class_prior).shares()
     }
 }
 
-/// Share of `true`; 0 of nothing.
-fn share(right: impl ExactSizeIterator<Item = bool>) -> f64 {
-    let count = right.len().max(1);
-    right.filter(|right| *right).count() as f64 / count as f64
+impl ExitCounts {
+    /// Counts over a part, or over a rank's shard of it.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
+        let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
+            let seen = samples.seen_by(slot);
+            let row = |sample: usize| &scores[sample * logits.classes..][..logits.classes];
+            let right = seen.iter().filter(|sample| argmax(row(**sample)) == samples.labels[**sample]);
+            Count { right: right.count() as u64, samples: seen.len() as u64 }
+        });
+        let exits = logits.exits.map(|exit, _| {
+            let right = logits.right(exit, samples, class_prior);
+            Count { right: right.iter().filter(|right| **right).count() as u64, samples: right.len() as u64 }
+        });
+        Self { devices: devices.collect(), exits }
+    }
+
+    /// The counts of this shard and of another one together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let devices =
+            self.devices.iter().zip(&other.devices).map(|(count, more)| count.with(*more)).collect();
+        let exits =
+            self.exits.map(|exit, count| count.with(other.exits.get(exit).copied().unwrap_or_default()));
+        Self { devices, exits }
+    }
+
+    /// Appends the counts to a message.
+    pub fn put(&self, message: &mut Vec<u8>) {
+        let exits = self.exits.iter().map(|(_, count)| count);
+        for count in self.devices.iter().chain(exits) {
+            put_u64(message, count.right);
+            put_u64(message, count.samples);
+        }
+    }
+
+    /// Reads the counts of another shard, which has the same devices and exits.
+    #[must_use]
+    pub fn read(&self, message: &mut Reader<'_>) -> Self {
+        let mut count = || Count { right: message.u64(), samples: message.u64() };
+        let devices = self.devices.iter().map(|_| count()).collect();
+        Self { devices, exits: self.exits.map(|_, _| count()) }
+    }
+
+    /// The shares.
+    pub fn shares(&self) -> ExitShares {
+        let share = |count: Count| count.right as f64 / count.samples.max(1) as f64;
+        ExitShares {
+            devices: self.devices.iter().copied().map(share).collect(),
+            exits: self.exits.map(|_, count| share(*count)),
+        }
+    }
+}
+
+impl Count {
+    fn with(self, other: Self) -> Self {
+        Self { right: self.right + other.right, samples: self.samples + other.samples }
+    }
 }

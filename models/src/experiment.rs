@@ -33,6 +33,9 @@ pub struct RunInfo {
     pub limit_train: Option<usize>,
     /// Commit of the program's folder at the start of the run; `None` without git.
     pub commit: Option<String>,
+    /// Fingerprint of the samples of all parts; `None` in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 impl Experiment {
@@ -56,6 +59,6 @@ impl RunInfo {
             hash.update(part);
         }
         let identity = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { identity, data, limit_train, commit: None }
+        Self { identity, data, limit_train, commit: None, fingerprint: None }
     }
 }

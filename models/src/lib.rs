@@ -26,6 +26,7 @@ pub mod recipe;
 pub mod reduction;
 pub mod report;
 pub mod run;
+pub mod scale_out;
 pub mod single_camera;
 pub mod spec;
 pub mod table;

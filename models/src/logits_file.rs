@@ -108,7 +108,8 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
     let of_exits = lists.split_off(devices);
     let logits = PartLogits { classes, devices: lists, exits: exits.into_iter().zip(of_exits).collect() };
     let seen = seen.into_iter().map(SlotSet::from_bits).collect();
-    let samples = Samples { shape, slots, classes, labels, groups, seen, pixels: Vec::new(), absent };
+    let (pixels, part_indices) = (Vec::new(), Vec::new());
+    let samples = Samples { shape, slots, classes, labels, groups, seen, pixels, absent, part_indices };
     Ok(PartFile { samples, logits })
 }
 

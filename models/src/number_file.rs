@@ -77,8 +77,14 @@ pub fn decode<H: DeserializeOwned>(magic: Magic, bytes: &[u8]) -> Result<(H, Vec
 /// Writes a whole file; after a kill the file is either the old or the new one.
 ///
 /// # Errors
-/// Writing failed.
+/// Writing failed, or `file` is there and no plain file, such as a device or a link: the new file would take its place.
 pub fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "expected a plain file or none, found something else",
+        ));
+    }
     let partial = file.with_added_extension("partial");
     let mut out = File::create(&partial)?;
     out.write_all(bytes)?;
@@ -109,5 +115,18 @@ mod tests {
             altered[at] ^= 1;
             assert!(decode::<Name>(MAGIC, &altered).is_err() && decode::<Name>(MAGIC, &bytes[..at]).is_err());
         }
+    }
+
+    #[test]
+    fn a_link_or_a_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        write_whole(&file, b"first").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for target in [&link, folder.path(), Path::new("/dev/null")] {
+            assert_eq!(write_whole(target, b"second").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        write_whole(&file, b"third").unwrap();
+        assert_eq!(fs::read(&link).unwrap(), b"third");
     }
 }

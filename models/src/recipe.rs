@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::Augment;
 use crate::file_error::{self, FileError};
 use crate::promise::Target;
+use crate::scale_out::ScaleOutRecipe;
 
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
@@ -37,19 +38,40 @@ pub struct Recipe {
     /// Checkpoints of the run.
     #[serde(default)]
     pub checkpoint: CheckpointRecipe,
+    /// Shards of the train part in a run of one process, which then ends as one of so many ranks does; 1 when left out.
+    // Not serialised when absent, as below: the identity of older runs stays, and older runs can resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<usize>,
+    /// How ranks train together; `None` in a run of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_out: Option<ScaleOutRecipe>,
 }
 
-/// Adam with warm-up and cosine.
+/// Rule of an optimiser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// Adam.
+    #[default]
+    Adam,
+    /// Stochastic gradient descent; `beta_1` is its momentum.
+    Sgd,
+}
+
+/// Optimiser with warm-up and cosine.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Optimiser {
+    /// The rule; Adam when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Algorithm>,
     /// Largest step size.
     pub learning_rate: f32,
     /// Step size at the end of the cosine, as a share of the largest one.
     pub final_share: f32,
     /// Steps over which the step size rises from 0.
     pub warm_up_steps: u32,
-    /// Decay of the mean of gradients.
+    /// Decay of the mean of gradients (Adam), or momentum (stochastic gradient descent).
     pub beta_1: f32,
     /// Decay of the mean of squared gradients.
     pub beta_2: f32,
@@ -128,6 +150,13 @@ const MAX_FOLDS: u32 = 64;
 impl From<ExitTarget> for Target {
     fn from(ExitTarget { promise, loss_points, confidence, .. }: ExitTarget) -> Self {
         Self { bound: promise, loss: loss_points / 100.0, confidence }
+    }
+}
+
+impl Optimiser {
+    /// The rule.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm.unwrap_or_default()
     }
 }
 
@@ -239,8 +268,15 @@ impl Recipe {
         number("exit.loss_points", self.exit.loss_points as f32, 0.001, 99.0);
         number("exit.confidence", self.exit.confidence as f32, 0.5, 0.999_999);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
+        number("shards", self.shards.unwrap_or(1) as f32, 1.0, 4096.0);
+        for (key, found, low, high) in self.scale_out.unwrap_or_default().ranges() {
+            number(key, found, low, high);
+        }
         if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
             mistakes.push(format!("exit.folds: expected 0 for none, or 2 to {MAX_FOLDS}, found {found}"));
+        }
+        if let Some(shards) = self.shards.filter(|shards| !self.batch.is_multiple_of(*shards)) {
+            mistakes.push(format!("batch: expected a multiple of shards ({shards}), found {}", self.batch));
         }
         if self.workers > self.batch {
             mistakes

@@ -172,5 +172,6 @@ pub fn run_report(
         "test": parts.test,
         "seconds": progress.seconds,
         "epochs": progress.epochs,
+        "scale_out": progress.scale_out,
     })
 }

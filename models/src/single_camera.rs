@@ -81,6 +81,7 @@ pub fn single_camera(
         groups: Vec::new(),
         seen: Vec::new(),
         pixels: Vec::new(),
+        part_indices: Vec::new(),
         ..camera_train
     };
     let mut trainer = Trainer::new(&experiment, &camera_train, &no_validation, None);
@@ -112,6 +113,7 @@ fn views_of(samples: &Samples, slot: Slot) -> Samples {
         groups: Vec::new(),
         seen: vec![SlotSet::first(1); seen.len()],
         pixels: views.flatten().copied().collect(),
+        part_indices: Vec::new(),
         ..*samples
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_models::layers::State;
-use headwater_models::training::{Adam, Checkpoint, Progress};
+use headwater_models::training::{Checkpoint, Moments, Progress};
 use headwater_protocol::Exit;
 
 /// An empty folder of that name.
@@ -25,7 +25,8 @@ fn checkpoint(step: u64) -> Checkpoint {
     Checkpoint {
         progress: Progress { step, epoch: 1, seconds: 0.1 + 0.2, ..Progress::default() },
         state: State { parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0], statistics: vec![1.0 / 3.0] },
-        adam: Adam { first: vec![1e-30; 3], second: vec![2.0; 3] },
+        moments: Moments { first: vec![1e-30; 3], second: vec![2.0; 3] },
+        outer_velocity: if step == 5 { vec![0.5; 3] } else { Vec::new() },
     }
 }
 

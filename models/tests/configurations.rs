@@ -116,6 +116,7 @@ fn every_presence_pattern(samples: &Samples) -> Samples {
         groups: Vec::new(),
         labels: samples.labels[..patterns].to_vec(),
         pixels: pixels.to_vec(),
+        part_indices: Vec::new(),
         ..*samples
     }
 }

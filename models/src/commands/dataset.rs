@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use headwater_inference::bundle::Bundle;
-use headwater_models::data::{Parts, load};
+use headwater_models::data::{Parts, Samples, load};
 use headwater_models::spec::Spec;
 use headwater_samples::catalogue::{self, CATALOGUE};
 use headwater_samples::data_set::{Leaks, OpenOptions};
@@ -80,6 +80,24 @@ impl Dataset {
             )));
         }
         Ok(parts)
+    }
+
+    /// The first `limit` samples of a part that is named in the arguments, which must not be empty.
+    pub(crate) fn samples(
+        &self,
+        parts: &Parts,
+        part: &str,
+        limit: Option<usize>,
+        threads: usize,
+    ) -> Result<Samples, Failure> {
+        let samples = parts.part(part_named(part), limit, threads);
+        if samples.is_empty() {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--part {part}: expected samples, found none: {} has no such part",
+                self.data
+            )));
+        }
+        Ok(samples)
     }
 
     /// The split of the arguments.

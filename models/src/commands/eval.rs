@@ -11,7 +11,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_models::evaluation::bundle_logits;
 use headwater_models::report::PartReport;
 
-use super::dataset::{Dataset, PARTS, part_named};
+use super::dataset::{Dataset, PARTS};
 use super::output::{print, print_error};
 use super::{Failure, part_report, print_json};
 
@@ -49,7 +49,7 @@ impl Eval {
             ));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let samples = parts.part(part_named(&self.part), self.limit.map(NonZero::get), threads);
+        let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), threads)?;
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", self.bundle.display()))?;
         let body = DeviceBody::of(manifest);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use headwater_models::number_file::write_whole;
 use headwater_models::run::out_of_fold;
 use headwater_samples::Part;
 
@@ -30,6 +31,7 @@ impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let _lock = folder.lock().map_err(Failure::usage)?;
         let (expected, found) = (&experiment.info.data, self.dataset.identity());
         if *expected != found {
             return Err(Failure::usage(anyhow::anyhow!(
@@ -48,7 +50,7 @@ impl Export {
         }
         drop(train);
         let finished = export(&folder, &experiment, &checkpoint, &parts, self.dataset.identity())?;
-        std::fs::write(&self.out, &finished.exported.bytes)
+        write_whole(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
         let figures = part_report::both(&finished);
         print(&format!("{figures}{}: {} bytes\n", self.out.display(), finished.exported.bytes.len()))

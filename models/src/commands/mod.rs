@@ -5,10 +5,14 @@ mod convert;
 mod dataset;
 mod eval;
 mod export;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod output;
 mod parity;
 mod part_report;
 mod progress;
+#[cfg(feature = "mpi")]
+mod ranks;
 mod saved;
 mod single_camera;
 mod table;
@@ -32,8 +36,8 @@ Examples:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  Train what is missing of an experiment, and write docs/results/street.md:
-    headwater-train table experiments/street.toml --data-root \"$HEADWATER_DATA\"
+  Train what is missing of an experiment, and write docs/results/street-ddnn.md:
+    headwater-train table experiments/street-ddnn.toml --data-root \"$HEADWATER_DATA\"
   Write a data set as folders of images:
     headwater-train convert --data eth80 --data-dir \"$HEADWATER_DATA/eth80\" --out eth80-images
 
@@ -101,6 +105,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The error with the rank that has it.
+    #[cfg(feature = "mpi")]
+    fn on_rank(self, rank: usize) -> Self {
+        Self { error: self.error.context(format!("rank {rank} on {}", ranks::host())), ..self }
+    }
+
     /// An error in the usage: exit code 2.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), code: 2 }

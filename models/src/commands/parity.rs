@@ -9,7 +9,7 @@ use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
 use headwater_models::export::TrainedNetwork;
 use headwater_models::export::parity::{Parity, Reference, SAMPLES};
 
-use super::dataset::{Dataset, PARTS, part_named};
+use super::dataset::{Dataset, PARTS};
 use super::output::print;
 use super::saved::Saved;
 use super::{Failure, print_json};
@@ -39,8 +39,8 @@ impl Compare {
         let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
         let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
-        let samples =
-            parts.part(part_named(&self.part), self.limit.map(NonZero::get), experiment.recipe.workers);
+        let (limit, threads) = (self.limit.map(NonZero::get), experiment.recipe.workers);
+        let samples = self.dataset.samples(&parts, &self.part, limit, threads)?;
         let network = TrainedNetwork { layers: &experiment.network, state: &checkpoint.state };
         let packed = PackedEngine;
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());

@@ -16,12 +16,14 @@ pub(crate) struct Reporter {
     pub(crate) status: StatusLine,
     /// Time and number of the first step since this start.
     first: Option<(Instant, u64)>,
+    /// Time and samples after the first and the last step of the epoch.
+    epoch: Option<[(Instant, u64); 2]>,
 }
 
 impl Reporter {
     /// A reporter for a run of `epochs`.
     pub(crate) fn new(epochs: u32) -> Self {
-        Self { epochs, fold: String::new(), status: StatusLine::new(), first: None }
+        Self { epochs, fold: String::new(), status: StatusLine::new(), first: None, epoch: None }
     }
 
     /// The reporter of the training of a fold, with its name.
@@ -40,6 +42,8 @@ impl Reporter {
                 self.status.line(&format!("resuming after epoch {epoch} + {steps} steps"));
             }
             Event::Step { progress, steps_per_epoch } => {
+                let now = (Instant::now(), progress.sums.samples);
+                self.epoch.get_or_insert([now, now])[1] = now;
                 let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
                 self.status.show(|| {
                     let all = u64::from(*steps_per_epoch) * u64::from(epochs);
@@ -62,14 +66,22 @@ impl Reporter {
                     )
                 });
             }
-            Event::Checkpoint(_) => {}
-            Event::Epoch(record) => self.status.line(&format!(
-                "{fold}epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}",
-                record.epoch,
-                record.loss,
-                percents(&record.train),
-                percents(&record.validation.exits),
-            )),
+            Event::Checkpoint(..) => {}
+            Event::Epoch(record) => {
+                // Steps alone: neither evaluation nor checkpoints.
+                let speed = self.epoch.take().and_then(|[(started, first), (ended, last)]| {
+                    let pace = Pace::of(last.saturating_sub(first), ended.duration_since(started))?;
+                    Some(format!("  {:.0} samples/s", pace.per_second))
+                });
+                self.status.line(&format!(
+                    "{fold}epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}{}",
+                    record.epoch,
+                    record.loss,
+                    percents(&record.train),
+                    percents(&record.validation.exits),
+                    speed.unwrap_or_default(),
+                ));
+            }
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_models::data::{Parts, Samples};
+use headwater_models::data::{Parts, Samples, fingerprint_of_all};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{
@@ -45,6 +46,16 @@ pub(crate) struct Train {
     /// Seed, instead of the recipe's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Threads that train, instead of the recipe's; or `mpi`: this process is one of the ranks that `mpirun` started, each with a shard of the
+    /// train part (docs/scale-out.md).
+    #[arg(long, value_name = "N|mpi")]
+    workers: Option<Workers>,
+    /// Threads of each rank, with --workers mpi.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Longest wait for another rank in seconds, with --workers mpi; then this rank ends, and with it the job.
+    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    rank_timeout_s: u64,
     /// Use the first N samples of the train part only; quick, and worse.
     #[arg(long, value_name = "N")]
     limit_train: Option<NonZero<usize>>,
@@ -53,31 +64,173 @@ pub(crate) struct Train {
     json: bool,
 }
 
+/// Who trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// Threads of this process.
+    Threads(usize),
+    /// The ranks that `mpirun` started.
+    Mpi,
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "mpi" => Ok(Self::Mpi),
+            Ok(threads) => Ok(Self::Threads(threads)),
+            Err(_) => Err("expected a number of threads, or mpi".to_owned()),
+        }
+    }
+}
+
 impl Train {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let spec = Spec::read(&self.network).map_err(Failure::usage)?;
-        let mut recipe = Recipe::read(self.recipe.as_deref()).map_err(Failure::usage)?;
-        recipe.epochs = self.epochs.unwrap_or(recipe.epochs);
-        recipe.seed = self.seed.unwrap_or(recipe.seed);
-        recipe.check(Path::new("command line")).map_err(Failure::usage)?;
+        if self.workers == Some(Workers::Mpi) {
+            return self.run_on_ranks();
+        }
+        let (spec, recipe) = self.spec_and_recipe()?;
+        // `[scale_out]` is for ranks; a run of one process with it is the same run without.
+        let recipe = Recipe { scale_out: None, ..recipe };
         let parts = self.dataset.open_for(&spec)?;
-        let out = self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name));
+        let out = self.out(&spec);
         if self.resume && !out.join("run.json").exists() {
             let out = out.display();
             return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
         }
         let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
-        let info = RunInfo { commit: commit(), ..info };
+        let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+        let info = RunInfo { commit: commit(), fingerprint, ..info };
         let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
         let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
+        let _lock = folder.lock().map_err(Failure::usage)?;
         let finished = self.train(&experiment, &folder, &parts)?;
+        self.print(&finished, &folder)
+    }
+
+    /// Spec and recipe of the arguments.
+    fn spec_and_recipe(&self) -> Result<(Spec, Recipe), Failure> {
+        let spec = Spec::read(&self.network).map_err(Failure::usage)?;
+        let mut recipe = Recipe::read(self.recipe.as_deref()).map_err(Failure::usage)?;
+        recipe.epochs = self.epochs.unwrap_or(recipe.epochs);
+        recipe.seed = self.seed.unwrap_or(recipe.seed);
+        match self.workers {
+            None => {}
+            Some(Workers::Threads(threads)) => recipe.workers = threads,
+            Some(Workers::Mpi) => recipe.workers = self.threads,
+        }
+        recipe.check(Path::new("command line")).map_err(Failure::usage)?;
+        Ok((spec, recipe))
+    }
+
+    /// The run folder.
+    fn out(&self, spec: &Spec) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name))
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn run_on_ranks(&self) -> Result<(), Failure> {
+        Err(Failure::usage(anyhow::anyhow!(
+            "--workers mpi: expected a headwater-train with MPI, found one without; build it with `cargo build --release -p headwater-models \
+             --features mpi` (docs/scale-out.md)"
+        )))
+    }
+
+    /// Trains as one of the ranks that `mpirun` started. Rank 0 shows progress, and chooses, measures and exports at the end.
+    #[cfg(feature = "mpi")]
+    fn run_on_ranks(&self) -> Result<(), Failure> {
+        use super::mpi::Mpi;
+        use super::ranks::RankSetup;
+        use headwater_models::scale_out::Communicator as _;
+
+        let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
+            .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
+        let result = (|| {
+            let (spec, mut recipe) = self.spec_and_recipe()?;
+            recipe.scale_out.get_or_insert_default();
+            let parts = self.dataset.open_for(&spec)?;
+            let setup = RankSetup { ranks: &ranks, parts: &parts, limit_train: self.limit_train() };
+            let agreed = setup.check(&spec, &recipe, &self.dataset.identity());
+            if agreed.is_err() && ranks.rank() != 0 {
+                // Every rank knows of it, and rank 0 says so: `mpirun` ends all ranks when one does.
+                std::thread::sleep(std::time::Duration::from_secs(2));
+                std::process::exit(2);
+            }
+            agreed?;
+            let out = self.out(&spec);
+            let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
+            let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+            let info = RunInfo { commit: commit(), fingerprint, ..info };
+            let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
+            self.train_rank(&setup, &experiment, &out)
+        })();
+        match result {
+            Ok(()) => {
+                ranks.wait_for_all();
+                ranks.finish();
+                Ok(())
+            }
+            Err(failure) => Err(failure.on_rank(ranks.rank())),
+        }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn train_rank(
+        &self,
+        setup: &super::ranks::RankSetup<'_>,
+        experiment: &Experiment,
+        out: &Path,
+    ) -> Result<(), Failure> {
+        let is_first = setup.ranks.rank() == 0;
+        let mut reporter = Reporter::new(experiment.recipe.epochs);
+        let [train, validation] = setup.shards(experiment.recipe.workers);
+        setup.check_rows(experiment, &train)?;
+        let folder = if is_first {
+            RunFolder::create(out, experiment).map_err(Failure::usage)?
+        } else {
+            std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+            RunFolder { path: out.to_owned() }
+        };
+        let lock = is_first.then(|| folder.lock().map_err(Failure::usage));
+        let _lock = lock.transpose()?;
+        if is_first {
+            let ranks = setup.ranks.ranks();
+            folder.write("resume.txt", resume_text(ranks).as_bytes()).context("writing resume.txt")?;
+            let (identity, parameters) =
+                (&experiment.info.identity, experiment.network.layout.parameter_count());
+            reporter.status.line(&format!(
+                "run {identity} in {}: {ranks} ranks train {parameters} parameters, {} samples on this one",
+                out.display(),
+                train.len()
+            ));
+        }
+        let shards = [&train, &validation];
+        let checkpoint = setup.train(experiment, &folder, shards, |event| {
+            if is_first {
+                reporter.show(event);
+            }
+        })?;
+        if !is_first {
+            return Ok(());
+        }
+        drop((train, validation));
+        let samples = setup.parts.part(Part::Train, self.limit_train(), experiment.recipe.workers);
+        self.train_folds(experiment, &folder, &samples, setup.parts)?;
+        reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
+        let finished = export(&folder, experiment, &checkpoint, setup.parts, self.dataset.identity())?;
+        let _ = std::fs::remove_file(folder.file("resume.txt"));
+        self.print(&finished, &folder)
+    }
+
+    fn print(&self, finished: &Finished, folder: &RunFolder) -> Result<(), Failure> {
         if self.json {
             return print_json(&finished.exported.report);
         }
         let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
         let bundle = folder.file("bundle.hwb");
-        let figures = part_report::both(&finished);
+        let figures = part_report::both(finished);
         print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
@@ -109,8 +262,12 @@ impl Train {
         train: &Samples,
         parts: &Parts,
     ) -> Result<(), Failure> {
-        let folds = folds(experiment, train, parts).filter(|_| !out_of_fold::is_in(folder));
-        let Some(folds) = folds else { return Ok(()) };
+        let Some(folds) = folds(experiment, train, parts) else { return Ok(()) };
+        if out_of_fold::is_in(folder) {
+            let found = out_of_fold::read(folder, &experiment.info.identity);
+            found.context("remove this file to train the folds again")?;
+            return Ok(());
+        }
         let epochs = experiment.recipe.epochs;
         let mut reporter = Reporter::new(epochs);
         let mut shown = None;
@@ -151,10 +308,31 @@ pub(crate) fn export(
     Ok(finished)
 }
 
-/// Commit of the working folder, marked when the folder has changes; `None` without git.
+/// How to go on with an unfinished run on ranks.
+#[cfg(feature = "mpi")]
+fn resume_text(ranks: usize) -> String {
+    let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();
+    format!(
+        "This run is not finished. The same command goes on from the last checkpoint; another number of ranks is fine:\n\n    mpirun -n {ranks} {}\n",
+        arguments.join(" ")
+    )
+}
+
+/// An argument as a shell takes it.
+#[cfg(feature = "mpi")]
+fn quoted(argument: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
+    if !argument.is_empty() && argument.bytes().all(is_plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', "'\\''"))
+}
+
+/// Commit of the folder that holds the program, marked when the folder has changes; `None` without git.
 pub(crate) fn commit() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
     let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
+        let output = Command::new("git").arg("-C").arg(program.parent()?).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let hash = git(&["rev-parse", "HEAD"]).filter(|hash| !hash.is_empty())?;

@@ -33,7 +33,8 @@ impl Batch {
         Self::augmented(samples, indices, &Augment::default(), 0, 0)
     }
 
-    /// The samples at `indices`, augmented; the changes of a sample depend on `seed`, `epoch` and its index alone.
+    /// The samples at `indices`, augmented; the changes of a sample depend on `seed`, `epoch` and its index in the part
+    /// alone.
     pub fn augmented(
         samples: &Samples,
         indices: impl Iterator<Item = usize>,
@@ -48,7 +49,7 @@ impl Batch {
             seen: Vec::new(),
         };
         for (row, index) in indices.enumerate() {
-            let mut random = Random::new(seed, &[1, u64::from(epoch), index as u64]);
+            let mut random = Random::new(seed, &[1, u64::from(epoch), samples.part_index(index) as u64]);
             batch.labels.push(samples.labels[index]);
             let kept = augment.drop_devices(samples.seen[index], &mut random);
             batch.seen.push(kept);

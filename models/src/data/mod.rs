@@ -2,10 +2,12 @@
 
 mod augment;
 mod batch;
+mod fingerprint;
 mod parts;
 
 pub use augment::Augment;
 pub use batch::{Batch, SlotViews};
+pub use fingerprint::{fingerprint, fingerprint_of_all};
 pub use parts::{Parts, load};
 
 use std::collections::BTreeSet;
@@ -33,6 +35,8 @@ pub struct Samples {
     pub pixels: Vec<u8>,
     /// Input of the network from a slot that does not see a sample.
     pub absent: AbsentView,
+    /// Index of each sample in its whole part, where these are a shard of the part; empty where they are all of it.
+    pub part_indices: Vec<u32>,
 }
 
 /// Input of a network from a slot that does not see a sample.
@@ -56,6 +60,11 @@ impl Samples {
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
+    }
+
+    /// Index of a sample in its whole part.
+    pub fn part_index(&self, sample: usize) -> usize {
+        self.part_indices.get(sample).map_or(sample, |index| *index as usize)
     }
 
     /// Pixels of one view.
@@ -89,6 +98,7 @@ impl Samples {
             groups: indices.iter().filter_map(|index| self.groups.get(*index).copied()).collect(),
             seen: indices.iter().map(|index| self.seen[*index]).collect(),
             pixels: indices.iter().flat_map(pixels).copied().collect(),
+            part_indices: indices.iter().filter_map(|index| self.part_indices.get(*index).copied()).collect(),
             ..*self
         }
     }

@@ -71,17 +71,30 @@ impl Parts {
 
     /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.
     pub fn part(&self, part: Part, limit: Option<usize>, threads: usize) -> Samples {
-        let (count, slots, shape) = (self.count(part, limit), self.slots, self.shape());
+        let all: Vec<u32> = (0..self.count(part, limit) as u32).collect();
+        Samples { part_indices: Vec::new(), ..self.shard(part, all, threads) }
+    }
+
+    /// Group of each of the first `limit` samples of a part; empty where samples are independent.
+    pub fn groups(&self, part: Part, limit: Option<usize>) -> Vec<u32> {
+        (0..self.count(part, limit)).filter_map(|index| self.data.group(part, index)).collect()
+    }
+
+    /// The samples of a part with these indices, in their order; views are computed on `threads` threads.
+    pub fn shard(&self, part: Part, indices: Vec<u32>, threads: usize) -> Samples {
+        let (count, slots, shape) = (indices.len(), self.slots, self.shape());
+        let in_part = |at: usize| indices[at] as usize;
         let view_len = shape.iter().product::<usize>();
         let mut samples = Samples {
             shape,
             slots,
             classes: self.data.labels().len(),
-            labels: (0..count).map(|index| self.data.label(part, index)).collect(),
-            groups: (0..count).filter_map(|index| self.data.group(part, index)).collect(),
+            labels: (0..count).map(|at| self.data.label(part, in_part(at))).collect(),
+            groups: (0..count).filter_map(|at| self.data.group(part, in_part(at))).collect(),
             seen: vec![SlotSet::EMPTY; count],
             pixels: vec![0; count * slots * view_len],
             absent: AbsentView::Absent,
+            part_indices: Vec::new(),
         };
         let share = count.div_ceil(threads.max(1)).max(1);
         let chunks = samples.seen.chunks_mut(share).zip(samples.pixels.chunks_mut(share * slots * view_len));
@@ -91,7 +104,8 @@ impl Parts {
                     for (offset, seen) in seen.iter_mut().enumerate() {
                         let views = pixels[offset * slots * view_len..].chunks_exact_mut(view_len);
                         for (slot, view) in Slot::first(slots).zip(views) {
-                            if self.data.view_into(part, chunk * share + offset, slot.index(), view) {
+                            let index = in_part(chunk * share + offset);
+                            if self.data.view_into(part, index, slot.index(), view) {
                                 seen.insert(slot);
                             }
                         }
@@ -99,10 +113,11 @@ impl Parts {
                 });
             }
         });
-        samples
+        Samples { part_indices: indices, ..samples }
     }
 
-    fn count(&self, part: Part, limit: Option<usize>) -> usize {
+    /// Number of samples in the first `limit` of a part.
+    pub fn count(&self, part: Part, limit: Option<usize>) -> usize {
         self.data.len(part).min(limit.unwrap_or(usize::MAX))
     }
 }

@@ -112,6 +112,7 @@ mod tests {
             seen,
             pixels: Vec::new(),
             absent: AbsentView::Absent,
+            part_indices: Vec::new(),
         }
     }
 

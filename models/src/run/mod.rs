@@ -3,9 +3,12 @@
 mod folder;
 mod folds;
 pub mod out_of_fold;
+mod rank_file;
+mod ranks;
 mod train;
 
 pub use folder::RunFolder;
 pub use folds::{Folds, OtherParts};
 pub use out_of_fold::{FittedPart, ThresholdOrigin};
+pub use ranks::train_on_ranks;
 pub use train::{EvaluationParts, Finished, RunError, finish, train};

@@ -31,6 +31,19 @@ pub enum RunError {
     /// The loss is no number any more.
     #[error(transparent)]
     Diverged(#[from] Diverged),
+    /// Files of ranks that belong to the newest checkpoint are on none of the machines.
+    #[error(
+        "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {ranks} ranks in the run folders, found none of rank {missing}; \
+         copy them from the machines of these ranks, or remove the checkpoints to begin anew"
+    )]
+    MissingRankFiles {
+        /// Step of the checkpoint.
+        step: u64,
+        /// Ranks that wrote it.
+        ranks: usize,
+        /// Ranks without a file.
+        missing: String,
+    },
 }
 
 /// Trains to the end of the recipe and returns the last checkpoint.
@@ -54,7 +67,7 @@ pub fn train(
     let seconds = trainer.checkpoint.progress.seconds;
     trainer.run(|mut event| -> Result<(), RunError> {
         notify(&event);
-        if let Event::Checkpoint(checkpoint) = &mut event {
+        if let Event::Checkpoint(checkpoint, _) = &mut event {
             checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
             checkpoint.write(&folder.path, identity)?;
             folder.write_metrics(&checkpoint.progress.epochs)?;

@@ -153,11 +153,26 @@ impl Spec {
         };
         let network: NetworkSpec = toml::from_str(text)
             .map_err(|error| invalid(error.span().unwrap_or_default(), error.message().to_owned()))?;
+        if !is_name(&network.network.name) {
+            let found = format!("{:?}", network.network.name);
+            let message = format!(
+                "network.name: expected 1 to 64 of a-z A-Z 0-9 . _ -, a letter or digit first, found {found}"
+            );
+            return Err(FileError::Invalid { file: file.to_owned(), line: None, message });
+        }
         let shapes = Shapes::of(&network).map_err(|Misfit { at, what, expected, found }| {
             invalid(at, format!("{what}: expected {expected}, found {found}"))
         })?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
+}
+
+/// Whether a text can name a network, a bundle and a run folder.
+fn is_name(text: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.len() <= 64
+        && text.bytes().all(is_known)
+        && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
 impl NetworkSpec {

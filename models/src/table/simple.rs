@@ -81,6 +81,7 @@ mod tests {
             seen: of.iter().map(|(bits, ..)| SlotSet::from_bits(*bits)).collect(),
             pixels: of.iter().flat_map(|(_, pixels, _)| *pixels).collect(),
             absent: AbsentView::Absent,
+            part_indices: Vec::new(),
         }
     }
 

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Adam, EpochRecord};
+use super::{EpochRecord, Moments};
 use crate::layers::State;
 use crate::loss::LossSums;
 use crate::number_file::{self, Magic, write_whole};
+use crate::scale_out::ScaleOutProgress;
 
 const MAGIC: Magic = *b"HWCKPT01";
 /// Number of checkpoints kept in a folder.
@@ -33,6 +34,9 @@ pub struct Progress {
     pub epochs: Vec<EpochRecord>,
     /// Seconds of training so far, over all starts.
     pub seconds: f64,
+    /// Exchange among ranks so far; `None` in a run of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_out: Option<ScaleOutProgress>,
 }
 
 /// A saved run.
@@ -43,7 +47,9 @@ pub struct Checkpoint {
     /// Parameters and running statistics.
     pub state: State,
     /// State of the optimiser.
-    pub adam: Adam,
+    pub moments: Moments,
+    /// Velocity of the outer optimiser of local steps; empty in other runs.
+    pub outer_velocity: Vec<f32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -117,25 +123,36 @@ impl Checkpoint {
         Ok((None, skipped))
     }
 
-    fn encode(&self, run: &str) -> Vec<u8> {
-        let lists = [&self.state.parameters, &self.state.statistics, &self.adam.first, &self.adam.second];
+    /// The bytes of a checkpoint of a run.
+    pub fn encode(&self, run: &str) -> Vec<u8> {
+        let Moments { first, second } = &self.moments;
+        let lists = [&self.state.parameters, &self.state.statistics, first, second, &self.outer_velocity];
+        // Runs without an outer optimiser have the four lists of earlier versions.
+        let count = if self.outer_velocity.is_empty() { 4 } else { 5 };
         let header = Header { run: run.to_owned(), progress: self.progress.clone() };
-        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice))
+        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice)[..count])
     }
 
-    fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
+    /// The checkpoint in the bytes of a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]: damaged, or of another run.
+    pub fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
         let damaged = |reason: String| CheckpointError::Damaged { file: file.to_owned(), reason };
-        let (header, lists): (Header, _) =
+        let (header, mut lists): (Header, Vec<Vec<f32>>) =
             number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
         if header.run != run {
             let (expected, found) = (run.to_owned(), header.run);
             return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
         }
-        let lists: [Vec<f32>; 4] =
-            lists.try_into().map_err(|_| damaged("expected four lists of numbers".to_owned()))?;
-        let [parameters, statistics, first, second] = lists;
+        if lists.len() == 4 {
+            lists.push(Vec::new());
+        }
+        let lists: [Vec<f32>; 5] =
+            lists.try_into().map_err(|_| damaged("expected four or five lists of numbers".to_owned()))?;
+        let [parameters, statistics, first, second, outer_velocity] = lists;
         let state = State { parameters, statistics };
-        Ok(Self { progress: header.progress, state, adam: Adam { first, second } })
+        Ok(Self { progress: header.progress, state, moments: Moments { first, second }, outer_velocity })
     }
 }
 

@@ -7,10 +7,9 @@ use crate::experiment::Experiment;
 use crate::fused::BatchStatistics;
 use crate::layers::{Layout, Pass, State, TrainedState};
 use crate::loss::LossSums;
-use crate::random::Random;
 use crate::reduction::{Gradients, reduce};
 
-/// Gradient and statistics of the samples at `indices`.
+/// Gradient and statistics of the samples at `indices`, over all workers of this process.
 pub fn step(
     experiment: &Experiment,
     state: &State,
@@ -18,12 +17,22 @@ pub fn step(
     indices: &[u32],
     epoch: u32,
 ) -> Gradients {
+    reduce(&worker_gradients(experiment, state, samples, indices, epoch), &experiment.network.layout)
+}
+
+/// Gradients and statistics of each worker of this process, for its share of the samples at `indices`.
+pub fn worker_gradients(
+    experiment: &Experiment,
+    state: &State,
+    samples: &Samples,
+    indices: &[u32],
+    epoch: u32,
+) -> Vec<Gradients> {
     let recipe = &experiment.recipe;
-    let shares = experiment.workers.share(indices, |share| {
+    experiment.workers.share(indices, |share| {
         let indices = share.iter().map(|index| *index as usize);
         gradients(experiment, state, &Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch))
-    });
-    reduce(&shares, &experiment.network.layout)
+    })
 }
 
 /// Gradient of the mean loss of one worker's share.
@@ -40,20 +49,20 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients
     Gradients { gradient, statistics, sums: loss.sums }
 }
 
-/// Statistics of every batch norm over whole batches of the train part, with the weights as they are. Running statistics lag behind the weights;
-/// these do not (Wu and Johnson 2021, "Rethinking 'Batch' in `BatchNorm`", section 3).
+/// Statistics of every batch norm over whole batches of the samples at `indices`, with the weights as they are: those of each worker of this process.
+/// Running statistics lag behind the weights; these do not (Wu and Johnson 2021, "Rethinking 'Batch' in `BatchNorm`", section 3). `batch` is
+/// the number of samples in a batch of one worker.
 pub fn exact_statistics(
     experiment: &Experiment,
     state: &State,
-    samples: &Samples,
+    (samples, indices): (&Samples, &[u32]),
+    batch: usize,
     epoch: u32,
-) -> Vec<Option<BatchStatistics>> {
+) -> Vec<Vec<Option<BatchStatistics>>> {
     let recipe = &experiment.recipe;
-    let order = Random::new(recipe.seed, &[3, u64::from(epoch)]).permutation(samples.len());
     let (network, layout) = (&experiment.network, &experiment.network.layout);
-    let order = &order[..order.len().min(STATISTICS_SAMPLES)];
-    let shares = experiment.workers.share(order, |share| {
-        let batches = share.chunks(recipe.batch.div_ceil(recipe.workers)).map(|indices| {
+    experiment.workers.share(indices, |share| {
+        let batches = share.chunks(batch).map(|indices| {
             let indices = indices.iter().map(|index| *index as usize);
             let batch = Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch);
             if batch.is_blank() {
@@ -63,17 +72,17 @@ pub fn exact_statistics(
             network.forward(&pass, &batch);
             pass.into_statistics()
         });
-        batches.collect::<Vec<_>>()
-    });
-    let batches: Vec<Vec<Option<BatchStatistics>>> = shares.into_iter().flatten().collect();
+        combined(&batches.collect::<Vec<_>>(), layout)
+    })
+}
+
+/// The statistics of several batches, or of several workers, together.
+pub fn combined(parts: &[Vec<Option<BatchStatistics>>], layout: &Layout) -> Vec<Option<BatchStatistics>> {
     let of_norm = |index: usize| {
-        BatchStatistics::of_all(batches.iter().filter_map(move |batch| batch.get(index)?.as_ref()))
+        BatchStatistics::of_all(parts.iter().filter_map(move |part| part.get(index)?.as_ref()))
     };
     (0..layout.statistics.len()).map(of_norm).collect()
 }
-
-/// Samples from which the statistics are taken after training.
-const STATISTICS_SAMPLES: usize = 10_000;
 
 /// Replaces the running statistics; a norm without any keeps them.
 pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>]) {

@@ -4,24 +4,46 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Adam, AdamStep, Checkpoint, CheckpointError, Progress, exact_statistics, set_statistics, step,
-    update_statistics,
+    Checkpoint, CheckpointError, Moments, OptimiserStep, OwnShards, Progress, Shard, combined,
+    exact_statistics, set_statistics, step, update_statistics, worker_gradients,
 };
 use crate::by_exit::ByExit;
 use crate::data::Samples;
-use crate::evaluation::{ExitShares, evaluate};
+use crate::evaluation::{ExitCounts, ExitShares, evaluate};
 use crate::experiment::Experiment;
+use crate::layers::State;
 use crate::loss::LossSums;
-use crate::random::Random;
+use crate::recipe::Optimiser;
+use crate::scale_out::message::{Reader, put_statistics, put_u64};
+use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, shards};
 
-/// A run in memory.
+/// A run in memory, or one rank of a run.
 pub struct Trainer<'a> {
     experiment: &'a Experiment,
     train: &'a Samples,
     validation: &'a Samples,
+    ranks: &'a dyn Communicator,
+    /// `None` in a run of one process.
+    rank: Option<Rank<'a>>,
+    shards: OwnShards,
+    schedule: Schedule,
+    /// Bytes that were sent before this start.
+    sent_before: u64,
+    /// Share of each class in the train part of all ranks.
     class_prior: Vec<f32>,
     /// State and progress of the run.
     pub checkpoint: Checkpoint,
+}
+
+/// Steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Schedule {
+    /// Samples of the train part of all ranks.
+    samples: usize,
+    /// Samples of a step over all ranks.
+    batch: usize,
+    /// Settings of the optimiser for such steps.
+    optimiser: Optimiser,
 }
 
 /// Results of one epoch.
@@ -58,8 +80,8 @@ pub enum Event<'e> {
     },
     /// An epoch ended.
     Epoch(&'e EpochRecord),
-    /// The run should be saved now.
-    Checkpoint(&'e mut Checkpoint),
+    /// The run should be saved now, with what this rank has and the others do not.
+    Checkpoint(&'e mut Checkpoint, Option<RankState>),
 }
 
 /// Largest mean loss of a batch. A network that knows nothing has about `ln classes` for each term of the loss.
@@ -82,26 +104,128 @@ pub struct Diverged {
     pub loss: f64,
 }
 
+/// Stream of the order of the steps, and of the order of the samples for the statistics at the end.
+const STEPS: u64 = 2;
+const STATISTICS: u64 = 3;
+
+/// Samples of all ranks from which exact statistics are taken.
+const STATISTICS_SAMPLES: usize = 10_000;
+
+impl Schedule {
+    fn new(experiment: &Experiment, samples: usize, ranks: usize) -> Self {
+        let recipe = &experiment.recipe;
+        let Some(scale_out) = recipe.scale_out else {
+            return Self { samples, batch: recipe.batch, optimiser: recipe.optimiser };
+        };
+        let batch = scale_out.batch(recipe.batch, ranks);
+        let mut optimiser = recipe.optimiser;
+        optimiser.learning_rate *= scale_out.rate_factor(ranks);
+        let schedule = Self { samples, batch, optimiser };
+        if batch != recipe.batch {
+            let least = scale_out.warm_up_epochs * schedule.steps_per_epoch() as f32;
+            optimiser.warm_up_steps = optimiser.warm_up_steps.max(least as u32);
+        }
+        Self { optimiser, ..schedule }
+    }
+
+    /// Steps in one epoch. A remainder below half a batch is left out; each epoch leaves out other samples.
+    fn steps_per_epoch(&self) -> u32 {
+        ((self.samples + self.batch / 2) / self.batch).max(1) as u32
+    }
+}
+
 impl<'a> Trainer<'a> {
-    /// A run from its beginning, or from a checkpoint.
+    /// A run of one process from its beginning, or from a checkpoint.
     pub fn new(
         experiment: &'a Experiment,
         train: &'a Samples,
         validation: &'a Samples,
         from: Option<Checkpoint>,
     ) -> Self {
-        let checkpoint = from.unwrap_or_else(|| Checkpoint {
-            progress: Progress::default(),
-            state: experiment.network.layout.initial(experiment.recipe.seed),
-            adam: Adam::new(experiment.network.layout.parameter_count()),
-        });
-        Self { experiment, train, validation, class_prior: train.prior(), checkpoint }
+        let own = match experiment.recipe.shards {
+            None => OwnShards::whole(train.len()),
+            Some(all) => {
+                let shards = shards::divide(&train.groups, train.len(), all).into_iter().enumerate();
+                OwnShards { all, own: shards.map(|(number, members)| Shard { number, members }).collect() }
+            }
+        };
+        let schedule = Schedule::new(experiment, train.len(), 1);
+        let class_prior = train.prior();
+        let checkpoint = from.unwrap_or_else(|| first_checkpoint(experiment));
+        Self {
+            experiment,
+            train,
+            validation,
+            ranks: &Alone,
+            rank: None,
+            shards: own,
+            schedule,
+            sent_before: 0,
+            class_prior,
+            checkpoint,
+        }
+    }
+
+    /// One rank of a run whose recipe has `scale_out`, from its beginning, or from a checkpoint with the states of all ranks that wrote it. `train` and
+    /// `validation` are the shards of this rank. Every rank must come here.
+    ///
+    /// # Panics
+    /// When the recipe has no `scale_out`.
+    pub fn on_ranks(
+        experiment: &'a Experiment,
+        ranks: &'a dyn Communicator,
+        [train, validation]: [&'a Samples; 2],
+        from: Option<(Checkpoint, Vec<RankState>)>,
+    ) -> Self {
+        let recipe = experiment.recipe.scale_out.expect("the recipe of a run on ranks has `scale_out`");
+        let counts = class_counts(ranks, train);
+        let samples = counts.iter().sum::<u64>() as usize;
+        let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
+        let schedule = Schedule::new(experiment, samples, ranks.ranks());
+        let members = (0..train.len() as u32).collect();
+        let shards = OwnShards { all: ranks.ranks(), own: vec![Shard { number: ranks.rank(), members }] };
+        let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
+        let layout = &experiment.network.layout;
+        let parameters = (layout, checkpoint.state.parameters.as_slice());
+        let mut rank = Rank::new(ranks, recipe, parameters, schedule.batch);
+        if !states.is_empty() {
+            rank.resume(&mut checkpoint, &states);
+        }
+        let progress = checkpoint.progress.scale_out.get_or_insert_default();
+        let sent_before = progress.sent_bytes;
+        let before = std::mem::replace(&mut progress.ranks, ranks.ranks());
+        if before != 0 && before != ranks.ranks() {
+            // The steps of the unfinished epoch are those of the new number of ranks.
+            let old = Schedule::new(experiment, samples, before).steps_per_epoch();
+            let new = schedule.steps_per_epoch();
+            let progress = &mut checkpoint.progress;
+            progress.step_in_epoch =
+                (u64::from(progress.step_in_epoch) * u64::from(new) / u64::from(old)) as u32;
+            progress.step = u64::from(progress.epoch) * u64::from(new) + u64::from(progress.step_in_epoch);
+        }
+        Self {
+            experiment,
+            train,
+            validation,
+            ranks,
+            rank: Some(rank),
+            shards,
+            schedule,
+            sent_before,
+            class_prior,
+            checkpoint,
+        }
+    }
+
+    /// What this rank has and the others do not; `None` where all ranks have the same.
+    pub fn rank_state(&self) -> Option<RankState> {
+        let has_state = self.experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
+        self.rank.as_ref().filter(|_| has_state).map(|rank| rank.state(&self.checkpoint))
     }
 
     /// Steps in one epoch. A remainder below half a batch is left out; each epoch leaves out other samples.
     pub fn steps_per_epoch(&self) -> u32 {
-        let (samples, batch) = (self.train.len(), self.experiment.recipe.batch);
-        ((samples + batch / 2) / batch).max(1) as u32
+        self.schedule.steps_per_epoch()
     }
 
     /// Trains to the end of the recipe; `on` gets every event and can stop the run with an error.
@@ -116,72 +240,165 @@ impl<'a> Trainer<'a> {
         let recipe = &self.experiment.recipe;
         while self.checkpoint.progress.epoch < recipe.epochs {
             let epoch = self.checkpoint.progress.epoch + 1;
-            let order = Random::new(recipe.seed, &[2, u64::from(epoch)]).permutation(self.train.len());
+            let order = self.shards.order((recipe.seed, STEPS), epoch, self.schedule.batch);
+            let mut is_due = false;
             while self.checkpoint.progress.step_in_epoch < steps_per_epoch {
-                self.step(&order, epoch)?;
+                self.step(&order.step(self.checkpoint.progress.step_in_epoch as usize), epoch)?;
                 let progress = &self.checkpoint.progress;
                 on(Event::Step { progress, steps_per_epoch })?;
                 let inside = progress.step_in_epoch < steps_per_epoch;
-                if inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps)) {
-                    on(Event::Checkpoint(&mut self.checkpoint))?;
+                is_due |= inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps));
+                // Between two exchanges each rank has weights of its own.
+                if is_due && self.rank.as_ref().is_none_or(Rank::is_exchanged) {
+                    is_due = false;
+                    let rank = self.rank_state();
+                    on(Event::Checkpoint(&mut self.checkpoint, rank))?;
                 }
             }
             let record = self.end_epoch(epoch);
             on(Event::Epoch(&record))?;
-            on(Event::Checkpoint(&mut self.checkpoint))?;
+            let rank = self.rank_state();
+            on(Event::Checkpoint(&mut self.checkpoint, rank))?;
         }
         Ok(())
     }
 
-    fn step(&mut self, order: &[u32], epoch: u32) -> Result<(), Diverged> {
-        let Experiment { recipe, network, .. } = self.experiment;
-        let progress = &self.checkpoint.progress;
-        let start = progress.step_in_epoch as usize * recipe.batch;
-        let indices = &order[start.min(order.len())..(start + recipe.batch).min(order.len())];
-        let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
-        let loss = found.sums.loss / found.sums.samples.max(1) as f64;
-        if !(loss.abs() <= MAX_LOSS && found.gradient.iter().all(|slope| slope.is_finite())) {
-            let samples = indices.iter().take(4).copied().collect();
-            return Err(Diverged { epoch, step_in_epoch: progress.step_in_epoch + 1, samples, loss });
-        }
-        let number = progress.step + 1;
-        let step = AdamStep { optimiser: recipe.optimiser, number, rate: self.rate(number) };
-        let Checkpoint { progress, state, adam } = &mut self.checkpoint;
+    fn step(&mut self, indices: &[u32], epoch: u32) -> Result<(), Diverged> {
+        let layout = &self.experiment.network.layout;
+        let (number, step_in_epoch) =
+            (self.checkpoint.progress.step + 1, self.checkpoint.progress.step_in_epoch + 1);
+        let step_of = OptimiserStep { optimiser: self.schedule.optimiser, number, rate: self.rate(number) };
+        let ends_epoch = step_in_epoch == self.steps_per_epoch();
+        let diverged = |loss| {
+            let samples = indices.iter().take(4).map(|index| self.train.part_index(*index as usize) as u32);
+            Diverged { epoch, step_in_epoch, samples: samples.collect(), loss }
+        };
+        let sums = match &mut self.rank {
+            None => {
+                let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+                let loss = mean_loss(&found.sums);
+                if !(loss.abs() <= MAX_LOSS && found.gradient.iter().all(|slope| slope.is_finite())) {
+                    return Err(diverged(loss));
+                }
+                let Checkpoint { state, moments, .. } = &mut self.checkpoint;
+                moments.step(step_of, layout, state, &found.gradient);
+                update_statistics(layout, state, &found, step_of.optimiser.statistics_momentum);
+                found.sums
+            }
+            Some(rank) => {
+                let found =
+                    worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+                let mut own = LossSums::default();
+                found.iter().for_each(|worker| own.add(&worker.sums));
+                let loss = mean_loss(&own);
+                if loss.is_nan() || loss.abs() > MAX_LOSS {
+                    return Err(diverged(loss));
+                }
+                let step = RankStep { step: step_of, ends_epoch };
+                let taken = rank.step(step, layout, &mut self.checkpoint, &found);
+                taken.map_err(|NotFinite| diverged(loss))?
+            }
+        };
+        let progress = &mut self.checkpoint.progress;
         progress.step = number;
         progress.step_in_epoch += 1;
-        progress.sums.add(&found.sums);
-        adam.step(step, &network.layout, state, &found.gradient);
-        update_statistics(&network.layout, state, &found, recipe.optimiser.statistics_momentum);
+        progress.sums.add(&sums);
         Ok(())
     }
 
     fn rate(&self, step: u64) -> f32 {
+        let steps = u64::from(self.steps_per_epoch()) * u64::from(self.experiment.recipe.epochs);
+        self.schedule.optimiser.rate(step, steps)
+    }
+
+    /// Takes the statistics of all batch norms anew, over the same samples every time.
+    fn set_exact_statistics(&mut self) {
         let recipe = &self.experiment.recipe;
-        recipe.optimiser.rate(step, u64::from(self.steps_per_epoch()) * u64::from(recipe.epochs))
+        let layout = &self.experiment.network.layout;
+        let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, self.schedule.batch);
+        let indices = order.first(STATISTICS_SAMPLES / self.shards.all);
+        let batch = self.schedule.batch.div_ceil(self.ranks.ranks() * recipe.workers);
+        let samples = (self.train, &indices[..]);
+        let workers =
+            exact_statistics(self.experiment, &self.checkpoint.state, samples, batch, recipe.epochs);
+        let found = if self.rank.is_some() {
+            let mut message = Vec::new();
+            put_u64(&mut message, workers.len() as u64);
+            workers.iter().for_each(|worker| put_statistics(&mut message, worker));
+            let all = self.ranks.all_gather(&message);
+            let of_rank = |message: &Vec<u8>| {
+                let mut reader = Reader(message);
+                let channels = || layout.statistics.iter().map(|range| range.len() / 2);
+                (0..reader.u64()).map(|_| reader.statistics(channels())).collect::<Vec<_>>()
+            };
+            combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout)
+        } else {
+            combined(&workers, layout)
+        };
+        set_statistics(layout, &mut self.checkpoint.state, &found);
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
-        if epoch == self.experiment.recipe.epochs {
-            let found = exact_statistics(self.experiment, &self.checkpoint.state, self.train, epoch);
-            set_statistics(&self.experiment.network.layout, &mut self.checkpoint.state, &found);
+        // Ranks keep no running statistics while they train.
+        if epoch == self.experiment.recipe.epochs || self.rank.is_some() {
+            self.set_exact_statistics();
         }
-        let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
+        let validation = self.validation_shares();
         let learning_rate = self.rate(self.checkpoint.progress.step);
         let progress = &mut self.checkpoint.progress;
         let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
         let samples = samples.max(1) as f64;
         let exits = self.experiment.network.spec.network.configuration().exits().iter();
         let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
-        let record = EpochRecord {
-            epoch,
-            loss: loss / samples,
-            train: train.collect(),
-            validation: ExitShares::of(&logits, self.validation, &self.class_prior),
-            learning_rate,
-        };
+        let record =
+            EpochRecord { epoch, loss: loss / samples, train: train.collect(), validation, learning_rate };
         progress.epoch = epoch;
         progress.step_in_epoch = 0;
         progress.epochs.push(record.clone());
+        if let Some(scale_out) = &mut progress.scale_out {
+            scale_out.sent_bytes = self.sent_before + self.ranks.sent_bytes();
+        }
         record
     }
+
+    /// Right answers on the validation part of all ranks.
+    fn validation_shares(&self) -> ExitShares {
+        let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
+        let own = ExitCounts::of(&logits, self.validation, &self.class_prior);
+        if self.rank.is_none() {
+            return own.shares();
+        }
+        let mut message = Vec::new();
+        own.put(&mut message);
+        let all = self.ranks.all_gather(&message);
+        let sum =
+            all.iter().map(|message| own.read(&mut Reader(message))).reduce(|sum, more| sum.with(&more));
+        sum.unwrap_or(own).shares()
+    }
+}
+
+/// The beginning of a run.
+fn first_checkpoint(experiment: &Experiment) -> Checkpoint {
+    let layout = &experiment.network.layout;
+    let state: State = layout.initial(experiment.recipe.seed);
+    let moments = Moments::new(layout.parameter_count());
+    Checkpoint { progress: Progress::default(), state, moments, outer_velocity: Vec::new() }
+}
+
+fn mean_loss(sums: &LossSums) -> f64 {
+    sums.loss / sums.samples.max(1) as f64
+}
+
+/// Number of samples of each class over all ranks.
+fn class_counts(ranks: &dyn Communicator, samples: &Samples) -> Vec<u64> {
+    let mut counts = vec![0u64; samples.classes];
+    samples.labels.iter().for_each(|label| counts[usize::from(*label)] += 1);
+    let mut message = Vec::new();
+    counts.iter().for_each(|count| put_u64(&mut message, *count));
+    let mut all = vec![0u64; samples.classes];
+    for message in ranks.all_gather(&message) {
+        let mut reader = Reader(&message);
+        all.iter_mut().for_each(|count| *count += reader.u64());
+    }
+    all
 }

@@ -40,6 +40,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
         seen: vec![SlotSet::first(1); count],
         pixels: vec![0; count],
         absent: AbsentView::Absent,
+        part_indices: Vec::new(),
     };
     (logits, samples)
 }

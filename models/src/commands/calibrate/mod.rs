@@ -238,8 +238,14 @@ impl Calibrate {
             }
             let logits = bundle_logits(bundle, &TractEngine, &samples)?;
             let (labels, groups) = (samples.labels.clone(), samples.groups.clone());
-            let samples =
-                Samples { labels, groups, seen: samples.seen.clone(), pixels: Vec::new(), ..samples };
+            let samples = Samples {
+                labels,
+                groups,
+                seen: samples.seen.clone(),
+                pixels: Vec::new(),
+                part_indices: Vec::new(),
+                ..samples
+            };
             Ok(PartOfBundle { samples, logits })
         };
         (0..masks).map(run).collect()

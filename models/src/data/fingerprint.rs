@@ -1,0 +1,45 @@
+//! Fingerprints of data: whether two commands, or two ranks, have the same samples.
+
+use headwater_samples::Part;
+use sha2::{Digest, Sha256};
+
+use super::{Parts, Samples};
+
+/// Samples of a part whose pixels are compared.
+const COMPARED_SAMPLES: usize = 64;
+
+/// A fingerprint of a part: number, classes and groups of the first `limit` samples, and the pixels of some that are spread over them.
+pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
+    let count = parts.count(part, limit);
+    let labels: Vec<u16> = (0..count).map(|index| parts.data.label(part, index)).collect();
+    let spread = (0..COMPARED_SAMPLES.min(count)).map(|at| (at * count / COMPARED_SAMPLES.min(count)) as u32);
+    let Samples { pixels, seen, .. } = parts.shard(part, spread.collect(), 1);
+    let mut hash = Sha256::new();
+    hash.update(labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>());
+    hash.update(parts.groups(part, limit).iter().flat_map(|group| group.to_le_bytes()).collect::<Vec<u8>>());
+    hash.update(seen.iter().flat_map(|seen| seen.bits().to_le_bytes()).collect::<Vec<u8>>());
+    hash.update(pixels);
+    let hash: String = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{count} samples with fingerprint {hash}")
+}
+
+/// A fingerprint of all parts.
+pub fn fingerprint_of_all(parts: &Parts, limit_train: Option<usize>) -> String {
+    let limit = |part| limit_train.filter(|_| part == Part::Train);
+    let of = |part: Part| format!("{} {}", part.name(), fingerprint(parts, part, limit(part)));
+    Part::ALL.map(of).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_pixel_label_or_number_is_another_fingerprint() {
+        let parts = Parts::drawn(40, 20, 10);
+        let found = fingerprint(&parts, Part::Train, None);
+        assert_eq!(found, fingerprint(&Parts::drawn(40, 20, 10), Part::Train, None));
+        assert_ne!(found, fingerprint(&parts, Part::Train, Some(39)));
+        assert_ne!(found, fingerprint(&parts.first_slot(), Part::Train, None));
+    }
+}

@@ -1,0 +1,247 @@
+//! The training of one rank: what it computes alone, and what it exchanges.
+//!
+//! ```text
+//! synchronous  gradients of all ranks ──[sum]──> one step of the optimiser, the same on every rank
+//! local steps  steps of each rank alone, with moments of its own; every few steps
+//!                weights of the last exchange - own weights ──[mean]──> one step of the outer optimiser, the same on every rank
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{Exchange, Summed, sum};
+use super::message::{Reader, put_sums};
+use super::recipe::{CompressionKind, Reduction, ScaleOutRecipe, Strategy};
+use super::{Communicator, RankState};
+use crate::layers::{Layout, ParameterKind};
+use crate::loss::LossSums;
+use crate::recipe::Algorithm;
+use crate::reduction::{Gradients, reduce};
+use crate::training::{Checkpoint, OptimiserStep};
+
+/// Exchange among ranks so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleOutProgress {
+    /// Ranks of the run since its last start.
+    pub ranks: usize,
+    /// Exchanges of gradients or weights.
+    pub exchanges: u64,
+    /// Bytes that rank 0 has sent to others, without the headers of the transport.
+    pub sent_bytes: u64,
+}
+
+/// The training of one rank.
+pub struct Rank<'a> {
+    recipe: ScaleOutRecipe,
+    exchange: Exchange<'a>,
+    /// Samples of a step over all ranks.
+    batch: usize,
+    /// Weights after the last exchange (local steps).
+    exchanged: Vec<f32>,
+    /// Steps since the last exchange, and the sums of this rank over them (local steps).
+    since: (u32, LossSums),
+}
+
+/// A loss or gradient of this rank, or of all ranks, that is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotFinite;
+
+/// A step of the optimiser, and where it is in the epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct RankStep {
+    /// The step.
+    pub step: OptimiserStep,
+    /// Whether it is the last one of its epoch: ranks exchange then.
+    pub ends_epoch: bool,
+}
+
+impl<'a> Rank<'a> {
+    /// The training of a rank from `parameters`, which all ranks have, with steps of `batch` samples over all ranks.
+    pub fn new(
+        ranks: &'a dyn Communicator,
+        recipe: ScaleOutRecipe,
+        (layout, parameters): (&Layout, &[f32]),
+        batch: usize,
+    ) -> Self {
+        Self {
+            recipe,
+            exchange: Exchange::new(ranks, recipe.compression(), layout),
+            batch,
+            exchanged: parameters.to_vec(),
+            since: (0, LossSums::default()),
+        }
+    }
+
+    /// The ranks.
+    pub fn ranks(&self) -> &'a dyn Communicator {
+        self.exchange.ranks()
+    }
+
+    /// Whether all ranks have the same weights now.
+    pub fn is_exchanged(&self) -> bool {
+        self.since.0 == 0
+    }
+
+    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks that are known since the step.
+    ///
+    /// # Errors
+    /// [`NotFinite`]: the step was not taken.
+    pub fn step(
+        &mut self,
+        RankStep { step, ends_epoch }: RankStep,
+        layout: &Layout,
+        checkpoint: &mut Checkpoint,
+        workers: &[Gradients],
+    ) -> Result<LossSums, NotFinite> {
+        if !workers.iter().all(|worker| worker.sums.loss.is_finite() && is_finite(&worker.gradient)) {
+            return Err(NotFinite);
+        }
+        let sums = match self.recipe.strategy {
+            Strategy::Synchronous => self.synchronous_step(step, layout, checkpoint, workers)?,
+            Strategy::LocalSteps => {
+                let found = reduce(workers, layout);
+                checkpoint.moments.step(step, layout, &mut checkpoint.state, &found.gradient);
+                self.since.0 += 1;
+                self.since.1.add(&found.sums);
+                if !ends_epoch && self.since.0 < self.recipe.every {
+                    return Ok(LossSums::default());
+                }
+                self.outer_step(layout, checkpoint)?
+            }
+        };
+        let progress = checkpoint.progress.scale_out.get_or_insert_default();
+        progress.exchanges += 1;
+        Ok(sums)
+    }
+
+    fn synchronous_step(
+        &mut self,
+        step: OptimiserStep,
+        layout: &Layout,
+        Checkpoint { state, moments, .. }: &mut Checkpoint,
+        workers: &[Gradients],
+    ) -> Result<LossSums, NotFinite> {
+        let share = |worker: &Gradients| worker.sums.samples as f32 / self.batch as f32;
+        let scaled = |worker: &Gradients| worker.gradient.iter().map(|slope| share(worker) * slope).collect();
+        let vectors: Vec<Vec<f32>> = workers.iter().map(scaled).collect();
+        let own = own_sums(workers);
+        let mut tail = Vec::new();
+        put_sums(&mut tail, &own);
+        let is_compressed = self.recipe.compression != CompressionKind::None
+            && step.number > u64::from(self.recipe.uncompressed_steps);
+        let summed = match (is_compressed, self.recipe.reduction) {
+            (false, Reduction::Ordered) => self.exchange.sum_in_order(&vectors, &tail),
+            (false, Reduction::AllReduce) => {
+                let (values, sums) = self.all_reduce(sum(&vectors, layout.parameter_count()), &own);
+                if !is_finite(&values) {
+                    return Err(NotFinite);
+                }
+                moments.step(step, layout, state, &values);
+                return Ok(sums);
+            }
+            (true, _) => {
+                let mut vector = sum(&vectors, layout.parameter_count());
+                let is_mean = self.recipe.compression == CompressionKind::OneBit
+                    && step.optimiser.algorithm() == Algorithm::Adam;
+                if !is_mean {
+                    self.exchange.sum_compressed(&vector, &tail)
+                } else {
+                    // Each rank sends its share of the new mean of gradients.
+                    let beta = step.optimiser.beta_1;
+                    let old = beta / self.ranks().ranks() as f32;
+                    let means = vector.iter_mut().zip(&moments.first);
+                    means.for_each(|(slope, mean)| *slope = old * mean + (1.0 - beta) * *slope);
+                    let Summed { values, tails } = self.exchange.sum_compressed(&vector, &tail);
+                    if !is_finite(&values) {
+                        return Err(NotFinite);
+                    }
+                    let frozen_at = u64::from(self.recipe.uncompressed_steps);
+                    moments.frozen_step(step, frozen_at, (layout, state), values);
+                    return Ok(sums_of(&tails));
+                }
+            }
+        };
+        if !is_finite(&summed.values) {
+            return Err(NotFinite);
+        }
+        moments.step(step, layout, state, &summed.values);
+        Ok(sums_of(&summed.tails))
+    }
+
+    /// The sums of a vector and of the figures of a step over all ranks, in one buffer.
+    fn all_reduce(&self, mut values: Vec<f32>, own: &LossSums) -> (Vec<f32>, LossSums) {
+        let len = values.len();
+        values.extend([own.samples as f32, own.loss as f32]);
+        values.extend(own.correct.iter().map(|(_, hits)| *hits as f32));
+        self.ranks().all_reduce(&mut values);
+        let figures = values.split_off(len);
+        let mut sums =
+            LossSums { samples: figures[0] as u64, loss: f64::from(figures[1]), ..LossSums::default() };
+        for ((exit, _), hits) in own.correct.iter().zip(&figures[2..]) {
+            *sums.correct.slot(exit) = Some(*hits as u64);
+        }
+        (values, sums)
+    }
+
+    /// The outer step: Nesterov's momentum along the mean difference of the weights (Douillard et al. 2023, algorithm 1).
+    fn outer_step(&mut self, layout: &Layout, checkpoint: &mut Checkpoint) -> Result<LossSums, NotFinite> {
+        let share = 1.0 / self.ranks().ranks() as f32;
+        let weights = self.exchanged.iter().zip(&checkpoint.state.parameters);
+        let vector: Vec<f32> = weights.map(|(before, now)| (before - now) * share).collect();
+        let mut tail = Vec::new();
+        put_sums(&mut tail, &self.since.1);
+        let Summed { values, tails } = match self.recipe.compression {
+            CompressionKind::None => self.exchange.sum_in_order(&[vector], &tail),
+            _ => self.exchange.sum_compressed(&vector, &tail),
+        };
+        if !is_finite(&values) {
+            return Err(NotFinite);
+        }
+        let (rate, momentum) = (self.recipe.outer_rate, self.recipe.outer_momentum);
+        checkpoint.outer_velocity.resize(values.len(), 0.0);
+        for parameter in &layout.parameters {
+            let bound = if parameter.kind == ParameterKind::Binary { 1.0 } else { f32::INFINITY };
+            for at in parameter.range.clone() {
+                let velocity = &mut checkpoint.outer_velocity[at];
+                *velocity = momentum * *velocity + values[at];
+                let move_by = rate * (values[at] + momentum * *velocity);
+                self.exchanged[at] = (self.exchanged[at] - move_by).clamp(-bound, bound);
+            }
+        }
+        checkpoint.state.parameters.copy_from_slice(&self.exchanged);
+        self.since = (0, LossSums::default());
+        Ok(sums_of(&tails))
+    }
+
+    /// What this rank has and the others do not.
+    pub fn state(&self, checkpoint: &Checkpoint) -> RankState {
+        RankState {
+            moments: checkpoint.moments.clone(),
+            sent_residual: self.exchange.sent_residual.clone(),
+            owned_residual: self.exchange.owned_residual.clone(),
+        }
+    }
+
+    /// Continues from the states of all ranks of an earlier start, in their order.
+    pub fn resume(&mut self, checkpoint: &mut Checkpoint, states: &[RankState]) {
+        let own = RankState::of(states, self.ranks().rank(), self.ranks().ranks());
+        checkpoint.moments = own.moments;
+        self.exchange.sent_residual = own.sent_residual;
+        self.exchange.owned_residual = own.owned_residual;
+    }
+}
+
+fn is_finite(values: &[f32]) -> bool {
+    values.iter().all(|value| value.is_finite())
+}
+
+fn own_sums(workers: &[Gradients]) -> LossSums {
+    let mut own = LossSums::default();
+    workers.iter().for_each(|worker| own.add(&worker.sums));
+    own
+}
+
+fn sums_of(tails: &[Vec<u8>]) -> LossSums {
+    let mut all = LossSums::default();
+    tails.iter().for_each(|tail| all.add(&Reader(tail).sums()));
+    all
+}

@@ -1,0 +1,158 @@
+//! `[scale_out]` of a recipe: how ranks train together.
+
+use serde::{Deserialize, Serialize};
+
+use super::compression::{Compression, Int8, OneBit, TopK, Uncompressed};
+
+/// How ranks train together; docs/scale-out.md explains every key.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScaleOutRecipe {
+    /// When ranks exchange, and what.
+    pub strategy: Strategy,
+    /// How uncompressed gradients are added (`synchronous`).
+    pub reduction: Reduction,
+    /// What `batch` of the recipe counts.
+    pub batch: BatchOf,
+    /// How the step size grows with the number of ranks, where each rank has a batch of its own.
+    pub rate_scaling: RateScaling,
+    /// Epochs over which the step size rises at least, where each rank has a batch of its own (Goyal et al. 2017, section 2.2).
+    pub warm_up_epochs: f32,
+    /// Steps of each rank between two exchanges (`local_steps`).
+    pub every: u32,
+    /// Step size of the outer optimiser (`local_steps`); 1 and no momentum is the plain mean of the weights.
+    pub outer_rate: f32,
+    /// Nesterov momentum of the outer optimiser (`local_steps`).
+    pub outer_momentum: f32,
+    /// Compression of what is exchanged.
+    pub compression: CompressionKind,
+    /// Share of the numbers that `top_k` sends.
+    pub top_k_share: f32,
+    /// Steps at the beginning that `synchronous` exchanges uncompressed.
+    pub uncompressed_steps: u32,
+}
+
+/// When ranks exchange, and what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Gradients, in every step.
+    #[default]
+    Synchronous,
+    /// Weights, every few steps (Douillard et al. 2023, "`DiLoCo`").
+    LocalSteps,
+}
+
+/// How gradients are added over ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reduction {
+    /// In the order of ranks: equal to as many threads of one process, bit for bit.
+    #[default]
+    Ordered,
+    /// In the order of the MPI library.
+    AllReduce,
+}
+
+/// What the batch of a recipe counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchOf {
+    /// Samples of a step over all ranks.
+    #[default]
+    AllRanks,
+    /// Samples of a step of each rank.
+    EachRank,
+}
+
+/// Growth of the step size with the batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateScaling {
+    /// None.
+    None,
+    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms").
+    #[default]
+    SquareRoot,
+    /// With the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
+    Linear,
+}
+
+/// Kind of compression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompressionKind {
+    /// None: 4 bytes a number.
+    #[default]
+    None,
+    /// A byte a number.
+    Int8,
+    /// A bit a number. With Adam, `synchronous` sends the mean of gradients, as 1-bit Adam.
+    OneBit,
+    /// The largest numbers with their indices, 8 bytes each.
+    TopK,
+}
+
+impl Default for ScaleOutRecipe {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            reduction: Reduction::default(),
+            batch: BatchOf::default(),
+            rate_scaling: RateScaling::default(),
+            warm_up_epochs: 1.0,
+            every: 50,
+            outer_rate: 0.7,
+            outer_momentum: 0.9,
+            compression: CompressionKind::default(),
+            top_k_share: 0.01,
+            uncompressed_steps: 200,
+        }
+    }
+}
+
+impl ScaleOutRecipe {
+    /// The compression.
+    pub fn compression(&self) -> Box<dyn Compression> {
+        match self.compression {
+            CompressionKind::None => Box::new(Uncompressed),
+            CompressionKind::Int8 => Box::new(Int8),
+            CompressionKind::OneBit => Box::new(OneBit),
+            CompressionKind::TopK => Box::new(TopK { share: self.top_k_share }),
+        }
+    }
+
+    /// Whether a rank has numbers that others do not have: moments of its own, or what its messages left out.
+    pub fn has_rank_state(&self) -> bool {
+        self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None
+    }
+
+    /// Samples of a step over all ranks, for a `batch` of the recipe.
+    pub fn batch(&self, batch: usize, ranks: usize) -> usize {
+        match self.batch {
+            BatchOf::AllRanks => batch,
+            BatchOf::EachRank => batch * ranks,
+        }
+    }
+
+    /// Factor of the step size.
+    pub fn rate_factor(&self, ranks: usize) -> f32 {
+        match (self.batch, self.rate_scaling) {
+            (BatchOf::AllRanks, _) | (_, RateScaling::None) => 1.0,
+            (BatchOf::EachRank, RateScaling::SquareRoot) => (ranks as f32).sqrt(),
+            (BatchOf::EachRank, RateScaling::Linear) => ranks as f32,
+        }
+    }
+
+    /// Numbers with their ranges, for the check of a recipe: key, value, least, most.
+    pub fn ranges(&self) -> [(&'static str, f32, f32, f32); 6] {
+        [
+            ("scale_out.warm_up_epochs", self.warm_up_epochs, 0.0, 1e5),
+            ("scale_out.every", self.every as f32, 1.0, 1e6),
+            ("scale_out.outer_rate", self.outer_rate, 1e-3, 10.0),
+            ("scale_out.outer_momentum", self.outer_momentum, 0.0, 0.999),
+            ("scale_out.top_k_share", self.top_k_share, 1e-6, 1.0),
+            ("scale_out.uncompressed_steps", self.uncompressed_steps as f32, 0.0, 1e9),
+        ]
+    }
+}

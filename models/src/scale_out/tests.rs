@@ -1,0 +1,259 @@
+//! Strategies on ranks that are threads of one process: what they must equal, and that they resume.
+
+use super::*;
+use crate::data::{Parts, Samples};
+use crate::experiment::{Experiment, RunInfo};
+use crate::recipe::{Algorithm, Recipe};
+use crate::single_camera::plain_network;
+use crate::spec::Spec;
+use crate::training::{Checkpoint, Diverged, Event, Trainer};
+use headwater_samples::Part;
+use std::path::Path;
+
+/// Divisible by two and three ranks.
+const BATCH: usize = 48;
+
+/// A run of one process, or of the ranks of a recipe.
+struct Job {
+    spec: Spec,
+    recipe: Recipe,
+    parts: Parts,
+}
+
+/// A run that was stopped, with the states of all ranks.
+type Stopped = Vec<(Checkpoint, Option<RankState>)>;
+
+impl Job {
+    /// Six devices with binary sections.
+    fn devices(scale_out: ScaleOutRecipe) -> Self {
+        let spec = Spec::parse(Path::new("spec.toml"), include_str!("../../networks/ddnn-c.toml")).unwrap();
+        Self::new(spec, Parts::drawn(300, 90, 10), scale_out)
+    }
+
+    /// A float network on one camera.
+    fn float(scale_out: ScaleOutRecipe) -> Self {
+        let parts = Parts::drawn(600, 60, 10).first_slot();
+        let spec = plain_network(&parts.part(Part::Train, Some(1), 1)).unwrap();
+        Self::new(spec, parts, scale_out)
+    }
+
+    fn new(spec: Spec, parts: Parts, scale_out: ScaleOutRecipe) -> Self {
+        let mut recipe = Recipe::read(None).unwrap();
+        (recipe.epochs, recipe.batch, recipe.workers) = (2, BATCH, 1);
+        (recipe.optimiser.warm_up_steps, recipe.checkpoint.steps) = (2, 4);
+        recipe.scale_out = Some(scale_out);
+        Self { spec, recipe, parts }
+    }
+
+    fn epochs(mut self, epochs: u32) -> Self {
+        self.recipe.epochs = epochs;
+        self
+    }
+
+    fn gradient_descent(mut self) -> Self {
+        let optimiser = &mut self.recipe.optimiser;
+        (optimiser.algorithm, optimiser.beta_1, optimiser.learning_rate) = (Some(Algorithm::Sgd), 0.0, 2e-3);
+        self
+    }
+
+    fn experiment(&self, recipe: Recipe) -> Experiment {
+        Experiment::new(self.spec.clone(), recipe, RunInfo::default()).unwrap()
+    }
+
+    fn shard(&self, part: Part, rank: &dyn Communicator) -> Samples {
+        let groups = self.parts.groups(part, None);
+        let mut shards = shards::divide(&groups, self.parts.count(part, None), rank.ranks());
+        self.parts.shard(part, shards.swap_remove(rank.rank()), 1)
+    }
+
+    /// The same run in one process, with a thread for each rank.
+    fn threads(&self, ranks: usize) -> Checkpoint {
+        let recipe = Recipe { scale_out: None, workers: ranks, shards: Some(ranks), ..self.recipe.clone() };
+        let experiment = self.experiment(recipe);
+        let [train, validation] = [Part::Train, Part::Validation].map(|part| self.parts.part(part, None, 2));
+        let mut trainer = Trainer::new(&experiment, &train, &validation, None);
+        trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
+        trainer.checkpoint
+    }
+
+    /// Runs on ranks to the end, or to the checkpoint after `stop` steps.
+    fn ranks(&self, ranks: usize, from: Option<&Stopped>, stop: Option<u64>) -> Stopped {
+        struct Stop;
+        impl From<Diverged> for Stop {
+            fn from(error: Diverged) -> Self {
+                panic!("{error}");
+            }
+        }
+        in_process::run(ranks, |rank| {
+            let experiment = self.experiment(self.recipe.clone());
+            let [train, validation] = [Part::Train, Part::Validation].map(|part| self.shard(part, rank));
+            let from = from.cloned().map(|from| {
+                let (checkpoints, states): (Vec<_>, Vec<_>) = from.into_iter().unzip();
+                (checkpoints[0].clone(), states.into_iter().flatten().collect())
+            });
+            let mut trainer = Trainer::on_ranks(&experiment, rank, [&train, &validation], from);
+            let mut saved = None;
+            let result = trainer.run(|event| match event {
+                Event::Checkpoint(checkpoint, state) => {
+                    saved = Some((checkpoint.clone(), state));
+                    if stop.is_some_and(|stop| checkpoint.progress.step >= stop) { Err(Stop) } else { Ok(()) }
+                }
+                _ => Ok(()),
+            });
+            assert_eq!(result.is_err(), stop.is_some());
+            saved.unwrap()
+        })
+    }
+
+    /// The checkpoint at the end on ranks, which all ranks must have but for their moments.
+    fn end(&self, ranks: usize) -> Checkpoint {
+        let found = self.ranks(ranks, None, None);
+        assert!(found.iter().all(|(checkpoint, _)| checkpoint.state == found[0].0.state), "ranks differ");
+        found.into_iter().next().unwrap().0
+    }
+}
+
+fn local_steps(every: u32) -> ScaleOutRecipe {
+    ScaleOutRecipe { strategy: Strategy::LocalSteps, every, ..ScaleOutRecipe::default() }
+}
+
+/// Largest difference of two weights, relative to the largest weight.
+fn difference(a: &Checkpoint, b: &Checkpoint) -> f32 {
+    let largest = a.state.parameters.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+    let pairs = a.state.parameters.iter().zip(&b.state.parameters);
+    pairs.fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / largest
+}
+
+#[test]
+fn synchronous_ranks_equal_as_many_threads_bit_for_bit() {
+    let job = Job::devices(ScaleOutRecipe::default());
+    for ranks in [2, 3] {
+        let (threads, found) = (job.threads(ranks), job.end(ranks));
+        assert_eq!(found.state.parameters, threads.state.parameters, "weights of {ranks} ranks");
+        assert_eq!(found.state.statistics, threads.state.statistics, "statistics of {ranks} ranks");
+        assert_eq!(found.moments, threads.moments);
+        // Threads have running statistics before the last epoch.
+        let last = |checkpoint: &Checkpoint| checkpoint.progress.epochs.last().unwrap().clone();
+        assert_eq!(last(&found).validation, last(&threads).validation);
+    }
+}
+
+#[test]
+fn ranks_of_two_threads_equal_twice_as_many_threads() {
+    let mut job = Job::devices(ScaleOutRecipe::default()).epochs(1);
+    let recipe = Recipe { scale_out: None, workers: 4, shards: Some(2), ..job.recipe.clone() };
+    let experiment = job.experiment(recipe);
+    let [train, validation] = [Part::Train, Part::Validation].map(|part| job.parts.part(part, None, 2));
+    let mut threads = Trainer::new(&experiment, &train, &validation, None);
+    threads.run(|_| Ok::<(), Diverged>(())).unwrap();
+    job.recipe.workers = 2;
+    assert_eq!(job.end(2).state, threads.checkpoint.state);
+}
+
+#[test]
+fn all_reduce_differs_by_rounding_alone() {
+    let all_reduce = ScaleOutRecipe { reduction: Reduction::AllReduce, ..ScaleOutRecipe::default() };
+    // Fifty steps and more of a float network: 13 an epoch.
+    let found = difference(
+        &Job::float(all_reduce).epochs(4).end(3),
+        &Job::float(ScaleOutRecipe::default()).epochs(4).end(3),
+    );
+    assert!(found <= 1e-5, "{found}");
+}
+
+#[test]
+fn one_local_step_of_gradient_descent_and_the_plain_mean_equal_synchronous_training() {
+    let plain = ScaleOutRecipe { outer_rate: 1.0, outer_momentum: 0.0, ..local_steps(1) };
+    let found = difference(
+        &Job::float(plain).gradient_descent().end(2),
+        &Job::float(ScaleOutRecipe::default()).gradient_descent().end(2),
+    );
+    assert!(found <= 1e-5, "{found}");
+}
+
+#[test]
+fn a_run_repeats_bit_for_bit_and_a_resumed_one_ends_with_the_same_weights() {
+    let recipes = [
+        local_steps(3),
+        ScaleOutRecipe { compression: CompressionKind::Int8, ..local_steps(2) },
+        ScaleOutRecipe {
+            compression: CompressionKind::TopK,
+            top_k_share: 0.1,
+            uncompressed_steps: 2,
+            ..ScaleOutRecipe::default()
+        },
+        ScaleOutRecipe {
+            compression: CompressionKind::OneBit,
+            uncompressed_steps: 3,
+            ..ScaleOutRecipe::default()
+        },
+    ];
+    for recipe in recipes {
+        let job = Job::devices(recipe);
+        let whole = job.end(2);
+        assert_eq!(job.end(2).state, whole.state, "{recipe:?}");
+        let stopped = job.ranks(2, None, Some(4));
+        assert!(stopped[0].0.progress.step < whole.progress.step);
+        let resumed = job.ranks(2, Some(&stopped), None);
+        assert_eq!(resumed[0].0.state, whole.state, "{recipe:?}");
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    for recipe in
+        [ScaleOutRecipe::default(), ScaleOutRecipe { compression: CompressionKind::OneBit, ..local_steps(2) }]
+    {
+        let job = Job::devices(recipe);
+        let stopped = job.ranks(2, None, Some(4));
+        let resumed = job.ranks(3, Some(&stopped), None);
+        let progress = &resumed[0].0.progress;
+        assert_eq!((progress.epoch, progress.scale_out.unwrap().ranks), (2, 3));
+        assert!(resumed.iter().all(|(checkpoint, _)| checkpoint.state == resumed[0].0.state));
+    }
+}
+
+#[test]
+fn every_strategy_and_compression_learns() {
+    let synchronous = ScaleOutRecipe { uncompressed_steps: 6, ..ScaleOutRecipe::default() };
+    // The mean of the weights: residuals of few, large messages and a strong outer momentum do not go together.
+    let mean = ScaleOutRecipe { outer_rate: 1.0, outer_momentum: 0.0, ..local_steps(4) };
+    for strategy in [synchronous, mean] {
+        for compression in
+            [CompressionKind::None, CompressionKind::Int8, CompressionKind::OneBit, CompressionKind::TopK]
+        {
+            let recipe = ScaleOutRecipe { compression, top_k_share: 0.1, ..strategy };
+            let found = Job::float(recipe).epochs(3).end(2);
+            let losses: Vec<f64> = found.progress.epochs.iter().map(|epoch| epoch.loss).collect();
+            assert!(losses[2] < 0.8 * losses[0], "{recipe:?}: {losses:?}");
+        }
+    }
+}
+
+#[test]
+fn compressed_local_steps_send_a_thousandth_of_the_bytes() {
+    let bytes = |recipe: ScaleOutRecipe| {
+        let job = Job::devices(recipe).epochs(1);
+        let experiment = job.experiment(job.recipe.clone());
+        let layout = &experiment.network.layout;
+        let vector = vec![0.5; layout.parameter_count()];
+        let sent = in_process::run(2, |rank| {
+            let mut exchange = exchange::Exchange::new(rank, recipe.compression(), layout);
+            match recipe.compression {
+                CompressionKind::None => exchange.sum_in_order(std::slice::from_ref(&vector), &[]),
+                _ => exchange.sum_compressed(&vector, &[]),
+            };
+            rank.sent_bytes()
+        });
+        sent.iter().sum::<u64>() as f64
+    };
+    let every_step = bytes(ScaleOutRecipe::default());
+    let one_bit = bytes(ScaleOutRecipe { compression: CompressionKind::OneBit, ..local_steps(50) }) / 50.0;
+    let int8 = bytes(ScaleOutRecipe { compression: CompressionKind::Int8, ..local_steps(260) }) / 260.0;
+    assert!(
+        every_step / one_bit >= 1000.0 && every_step / int8 >= 1000.0,
+        "{} and {}",
+        every_step / one_bit,
+        every_step / int8
+    );
+}
