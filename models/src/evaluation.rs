@@ -229,6 +229,13 @@ impl ExitCounts {
         Self { devices: devices.collect(), exits }
     }
 
+    /// Counts of nothing, for a shard without samples.
+    pub fn none(configuration: Configuration, slots: usize) -> Self {
+        let devices = if configuration.has_device_section() { slots } else { 0 };
+        let exits = configuration.exits().iter().map(|exit| (*exit, Count::default())).collect();
+        Self { devices: vec![Count::default(); devices], exits }
+    }
+
     /// The counts of this shard and of another one together.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {

@@ -77,13 +77,22 @@ impl RankSetup<'_> {
         }
     }
 
-    /// Train and validation shard of this rank.
-    pub(super) fn shards(&self, threads: usize) -> [Samples; 2] {
-        [(Part::Train, self.limit_train), (Part::Validation, None)].map(|(part, limit)| {
-            let groups = self.parts.groups(part, limit);
-            let mut all = shards::divide(&groups, self.parts.count(part, limit), self.ranks.ranks());
+    /// Train and validation shard of this rank. Refuses data of which a rank would have nothing to train on.
+    pub(super) fn shards(&self, threads: usize) -> Result<[Samples; 2], Failure> {
+        let indices = |part, limit| {
+            shards::divide(&self.parts.groups(part, limit), self.parts.count(part, limit), self.ranks.ranks())
+        };
+        let train = indices(Part::Train, self.limit_train);
+        if train.iter().any(Vec::is_empty) {
+            return Err(Failure::usage(anyhow!(
+                "expected samples, or groups of samples, for each of {} ranks, found fewer in the train part; start fewer ranks",
+                self.ranks.ranks()
+            )));
+        }
+        let own = |part, mut all: Vec<Vec<u32>>| {
             self.parts.shard(part, all.swap_remove(self.ranks.rank()), threads)
-        })
+        };
+        Ok([own(Part::Train, train), own(Part::Validation, indices(Part::Validation, None))])
     }
 
     /// Refuses batches of which a worker would see too few views of a slot for a batch norm.

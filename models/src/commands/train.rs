@@ -185,7 +185,7 @@ impl Train {
     ) -> Result<(), Failure> {
         let is_first = setup.ranks.rank() == 0;
         let mut reporter = Reporter::new(experiment.recipe.epochs);
-        let [train, validation] = setup.shards(experiment.recipe.workers);
+        let [train, validation] = setup.shards(experiment.recipe.workers)?;
         setup.check_rows(experiment, &train)?;
         let folder = if is_first {
             RunFolder::create(out, experiment).map_err(Failure::usage)?

@@ -6,6 +6,7 @@
 //!                weights of the last exchange - own weights ──[mean]──> one step of the outer optimiser, the same on every rank
 //! ```
 
+use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Exchange, Summed, sum};
@@ -170,14 +171,18 @@ impl<'a> Rank<'a> {
     /// The sums of a vector and of the figures of a step over all ranks, in one buffer.
     fn all_reduce(&self, mut values: Vec<f32>, own: &LossSums) -> (Vec<f32>, LossSums) {
         let len = values.len();
+        let hits = |sums: &LossSums, exit| sums.correct.get(exit).copied();
         values.extend([own.samples as f32, own.loss as f32]);
-        values.extend(own.correct.iter().map(|(_, hits)| *hits as f32));
+        // A share without a view has no exits; the buffer is the same on every rank.
+        values.extend(Exit::ALL.map(|exit| hits(own, exit).unwrap_or(0) as f32));
         self.ranks().all_reduce(&mut values);
         let figures = values.split_off(len);
-        let mut sums =
-            LossSums { samples: figures[0] as u64, loss: f64::from(figures[1]), ..LossSums::default() };
-        for ((exit, _), hits) in own.correct.iter().zip(&figures[2..]) {
-            *sums.correct.slot(exit) = Some(*hits as u64);
+        let (samples, loss) = (figures[0] as u64, f64::from(figures[1]));
+        let mut sums = LossSums { samples, loss, ..LossSums::default() };
+        for (exit, found) in Exit::ALL.into_iter().zip(&figures[2..]) {
+            if hits(own, exit).is_some() || *found > 0.0 {
+                *sums.correct.slot(exit) = Some(*found as u64);
+            }
         }
         (values, sums)
     }

@@ -214,6 +214,14 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
+fn a_rank_without_validation_samples_trains_with_the_others() {
+    let mut job = Job::devices(ScaleOutRecipe::default()).epochs(1);
+    job.parts = Parts::drawn(300, 2, 10);
+    let record = job.end(3).progress.epochs.remove(0);
+    assert_eq!(record.validation, job.threads(3).progress.epochs.remove(0).validation);
+}
+
+#[test]
 fn every_strategy_and_compression_learns() {
     let synchronous = ScaleOutRecipe { uncompressed_steps: 6, ..ScaleOutRecipe::default() };
     // The mean of the weights: residuals of few, large messages and a strong outer momentum do not go together.

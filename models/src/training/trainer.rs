@@ -364,16 +364,19 @@ impl<'a> Trainer<'a> {
     /// Right answers on the validation part of all ranks.
     fn validation_shares(&self) -> ExitShares {
         let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
-        let own = ExitCounts::of(&logits, self.validation, &self.class_prior);
         if self.rank.is_none() {
-            return own.shares();
+            return ExitShares::of(&logits, self.validation, &self.class_prior);
         }
+        let network = &self.experiment.network.spec.network;
+        let none = ExitCounts::none(network.configuration(), network.slots());
+        let own = match self.validation.is_empty() {
+            true => none.clone(),
+            false => ExitCounts::of(&logits, self.validation, &self.class_prior),
+        };
         let mut message = Vec::new();
         own.put(&mut message);
         let all = self.ranks.all_gather(&message);
-        let sum =
-            all.iter().map(|message| own.read(&mut Reader(message))).reduce(|sum, more| sum.with(&more));
-        sum.unwrap_or(own).shares()
+        all.iter().fold(none, |sum, message| sum.with(&own.read(&mut Reader(message)))).shares()
     }
 }
 
