@@ -25,7 +25,8 @@ const BUNDLE_CHUNK: usize = 64;
 pub struct PartLogits {
     /// Number of classes.
     pub classes: usize,
-    /// For each slot `[samples, classes]`, zeros for a sample that the slot does not see; empty where devices have no section.
+    /// For each slot `[samples, classes]`, zeros for a sample that the slot does not see (under
+    /// [`AbsentView::Black`](crate::data::AbsentView::Black) the scores of a black image); empty where devices have no section.
     pub devices: Vec<Vec<f32>>,
     /// `[samples, classes]` of each exit; zeros for a sample that no slot sees.
     pub exits: ByExit<Vec<f32>>,

@@ -180,7 +180,7 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
     // ln 0.05 / ln 0.999 is 2994.2.
     is_refused(
         &["--loss", "0.1"],
-        "has 1000 independent samples, and no promise can be made on fewer than 2995",
+        "expected at least 2995 independent samples in the calibration part, found 1000",
     );
     is_refused(&["--loss", "0"], "--loss: expected points from 0.001 to below 100, found 0");
     is_refused(&["--loss", "1e-300"], "--loss: expected points from 0.001 to below 100, found 0.000");
@@ -189,5 +189,5 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
     is_refused(&["--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");
     is_refused(&["--largest-group", "4"], "expected data whose samples form groups");
     // Two promises at 97.5 % each need more samples than one at 95 %.
-    is_refused(&["--loss", "0.35", "--simultaneous", "2"], "no promise can be made on fewer than 1053");
+    is_refused(&["--loss", "0.35", "--simultaneous", "2"], "expected at least 1053 independent samples");
 }

@@ -92,6 +92,7 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
         calibration,
         test,
         data: "drawn".into(),
+        promise_obstacle: None,
         out_of_fold: None,
     };
     let finished = finish(&experiment, &checkpoint, &parts).unwrap();

@@ -150,7 +150,7 @@ fn a_recipe_without_folds_takes_the_thresholds_from_validation() {
     let said = data.refusal(&data.path("run").join("bundle.hwb"));
     for part in [
         "eth80: expected a calibration part, found none",
-        "A promise of 0.5 points at 0.95 needs at least 598 independent samples",
+        "A promise of 0.5 points at 95 % needs at least 598 independent samples",
         "for the present thresholds",
         "all parts together have 72 objects or scenes: this data allows no promise",
     ] {
@@ -239,16 +239,22 @@ fn a_recording_is_one_group_unless_a_block_length_is_stated() {
     is_refused(&calibrate(&[&blocks[..], &["--promise", "losses"]].concat()), "ask for `net`");
     is_refused(
         &calibrate(&["--block-length", "4", "--largest-group", "7"]),
-        "a group has 8 samples, 7 were declared",
+        "a group has more than the 7 samples that were declared",
     );
     is_refused(
-        &calibrate(&["--block-length", "60", "--largest-group", "120"]),
-        "2 independent groups, and no promise can be made on fewer than 5",
+        &calibrate(&["--block-length", "30", "--largest-group", "60"]),
+        "expected at least 5 independent groups in the calibration part, found 2",
+    );
+    is_refused(
+        &calibrate(&["--block-length", "200", "--largest-group", "400"]),
+        "expected two blocks of 200 frames or more in the part val",
     );
     let output = calibrate(&[&blocks[..], &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&found["promise"]["groups"], &found["promise"]["samples"]), (&30.into(), &240.into()));
+    // Every second block of 30.
+    assert_eq!((&found["promise"]["groups"], &found["promise"]["samples"]), (&15.into(), &120.into()));
+    assert_eq!(found["promise"]["largest_group"], 8);
     assert_eq!(found["promise"]["data"], "folders, blocks of 4 frames");
 
     // Parts drawn from a recording at random would leak.

@@ -42,6 +42,7 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
         calibration,
         test,
         data: "drawn".into(),
+        promise_obstacle: None,
         out_of_fold: None,
     };
     let finished = finish(&experiment, &checkpoint, &parts).unwrap();

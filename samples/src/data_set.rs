@@ -46,6 +46,11 @@ pub trait DataSet: Send + Sync {
         false
     }
 
+    /// Why no promise may be made on the calibration part, in words; `None` where nothing speaks against one.
+    fn promise_obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// Views of all slots of a sample.
     ///
     /// # Panics

@@ -16,6 +16,16 @@ pub enum Bound {
     Losses,
 }
 
+impl Bound {
+    /// The measure, from the shares of samples that are lost and won.
+    pub fn risk(self, lost: f64, won: f64) -> f64 {
+        match self {
+            Self::Net => lost - won,
+            Self::Losses => lost,
+        }
+    }
+}
+
 /// With probability `confidence` over the draw of the calibration part, samples like those of the part lose at most `loss`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +43,9 @@ pub struct Promise {
     /// Groups that they form where samples share a scene, an object or a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
+    /// Most samples that a group can have, as declared beforehand; the promise is for such groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_group: Option<u32>,
     /// Probability that a device is missing, for each device by itself; 0 promises for samples with all devices.
     pub missing: f64,
     /// Numbers of slots without a view for which the promise holds, each by itself; every other sample goes to the last exit. Empty where
@@ -57,7 +70,8 @@ pub struct MissingCount {
 impl fmt::Display for MissingCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, samples, groups } = self;
-        write!(f, "{missing} missing ({samples} samples")?;
+        let views = if *missing == 1 { "view" } else { "views" };
+        write!(f, "{missing} {views} absent ({samples} samples")?;
         groups.map_or(Ok(()), |groups| write!(f, " in {groups} groups"))?;
         write!(f, ")")
     }
@@ -75,7 +89,8 @@ impl Policy {
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bound, loss, confidence, data, samples, groups, missing, by_missing } = self;
+        let Self { bound, loss, confidence, data, samples, groups, largest_group, missing, by_missing } =
+            self;
         // Rounded for the eye: a share of the risk leaves digits that say nothing.
         let rounded = |number: f64| (number * 1e4).round() / 1e4;
         let points = rounded(loss * 100.0);
@@ -90,6 +105,9 @@ impl fmt::Display for Promise {
         )?;
         if let Some(groups) = groups {
             write!(f, " in {groups} groups")?;
+        }
+        if let Some(largest) = largest_group {
+            write!(f, " of at most {largest}")?;
         }
         match *missing > 0.0 {
             true => write!(f, ", each device missing with probability {missing})")?,
@@ -119,6 +137,7 @@ mod tests {
             data: "drawn".into(),
             samples: 5000,
             groups: None,
+            largest_group: None,
             missing: 0.0,
             by_missing: Vec::new(),
         }
@@ -135,13 +154,22 @@ mod tests {
     }
 
     #[test]
+    fn a_promise_on_groups_says_how_large_they_may_be() {
+        let promise = Promise { groups: Some(700), largest_group: Some(8), ..promise() };
+        let said = promise.to_string();
+        assert!(said.contains("(5000 samples in 700 groups of at most 8, no device missing)"), "{said}");
+        let text = serde_json::to_string(&promise).unwrap();
+        assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise);
+    }
+
+    #[test]
     fn a_promise_by_number_of_missing_slots_names_the_numbers() {
         let counts =
             [(0, 1912), (1, 1420)].map(|(missing, samples)| MissingCount { missing, samples, groups: None });
         let promise = Promise { by_missing: counts.to_vec(), ..promise() };
         let said = promise.to_string();
         assert!(said.contains("with 97.5 % confidence"), "{said}");
-        assert!(said.ends_with("by itself: 0 missing (1912 samples), 1 missing (1420 samples); all other samples go to the last exit"), "{said}");
+        assert!(said.ends_with("by itself: 0 views absent (1912 samples), 1 view absent (1420 samples); all other samples go to the last exit"), "{said}");
         let text = serde_json::to_string(&promise).unwrap();
         assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise);
     }

@@ -1,5 +1,6 @@
 //! `headwater-train train`.
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -288,7 +289,9 @@ impl Train {
 
 /// The folds whose networks give the thresholds of a run; `None` where they come from the validation part.
 pub(crate) fn folds(experiment: &Experiment, train: &Samples, parts: &Parts) -> Option<Folds> {
-    let [validation, calibration] = [Part::Validation, Part::Calibration].map(|part| parts.data.len(part));
+    let calibration = parts.data.len(Part::Calibration);
+    let groups: BTreeSet<u32> = parts.groups(Part::Validation, None).into_iter().collect();
+    let validation = if groups.is_empty() { parts.data.len(Part::Validation) } else { groups.len() };
     Folds::of(experiment.recipe.exit, train, OtherParts { validation, calibration })
 }
 

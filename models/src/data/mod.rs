@@ -103,11 +103,21 @@ impl Samples {
         }
     }
 
-    /// Adds other samples of the same data set behind these, without their pixels. Their groups are other groups.
+    /// Appends the samples of `other`. The result has no pixels. Groups of `other` get new numbers; where one side alone has groups, each sample of the other
+    /// side is its own.
     pub fn append(&mut self, other: Self) {
-        let next = self.groups.iter().max().map_or(0, |last| last + 1);
+        if !(self.groups.is_empty() && other.groups.is_empty()) {
+            let alone = |samples: &Self| (0..samples.len() as u32).collect::<Vec<u32>>();
+            let of = |samples: &Self| match samples.groups.is_empty() {
+                true => alone(samples),
+                false => samples.groups.clone(),
+            };
+            let (mut groups, more) = (of(self), of(&other));
+            let next = groups.iter().max().map_or(0, |last| last + 1);
+            groups.extend(more.into_iter().map(|group| next + group));
+            self.groups = groups;
+        }
         self.labels.extend(other.labels);
-        self.groups.extend(other.groups.into_iter().map(|group| next + group));
         self.seen.extend(other.seen);
         self.pixels.clear();
     }
@@ -118,11 +128,15 @@ impl Samples {
         Self { pixels: Vec::new(), ..self }
     }
 
-    /// The samples with blocks of `frames` groups that follow each other as their groups, for data whose groups are the frames of a recording.
+    /// Every second block of `frames` groups that follow each other, from the second one on, as the groups; for data whose groups are the frames of a
+    /// recording. Where frames that are `frames` apart are independent, so are these blocks: between two of them lies a block.
     #[must_use]
-    pub fn in_blocks(mut self, frames: NonZero<u32>) -> Self {
-        self.groups.iter_mut().for_each(|group| *group /= frames);
-        self
+    pub fn in_blocks(&self, frames: NonZero<u32>) -> Self {
+        let kept: Vec<usize> =
+            (0..self.len()).filter(|sample| self.groups[*sample] / frames % 2 == 1).collect();
+        let mut blocks = self.subset(&kept);
+        blocks.groups.iter_mut().for_each(|group| *group /= frames);
+        blocks
     }
 
     /// Number of groups; `None` where samples are independent.
@@ -142,4 +156,45 @@ fn class_shares(labels: impl ExactSizeIterator<Item = u16>, classes: usize) -> V
     let mut count = vec![0u32; classes];
     labels.for_each(|label| count[usize::from(label)] += 1);
     count.iter().map(|n| *n as f32 / total).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples of one class without pixels, in these groups.
+    fn samples(count: usize, groups: &[u32]) -> Samples {
+        Samples {
+            shape: [1, 1, 1],
+            slots: 1,
+            classes: 1,
+            labels: vec![0; count],
+            groups: groups.to_vec(),
+            seen: vec![SlotSet::first(1); count],
+            pixels: Vec::new(),
+            absent: AbsentView::Absent,
+            part_indices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn groups_of_appended_samples_are_others_and_samples_without_groups_are_alone() {
+        let appended = |first: &[u32], second: &[u32]| {
+            let mut all = samples(3, first);
+            all.append(samples(2, second));
+            all.groups
+        };
+        assert_eq!(appended(&[0, 0, 1], &[0, 0]), [0, 0, 1, 2, 2]);
+        assert_eq!(appended(&[], &[0, 0]), [0, 1, 2, 3, 3]);
+        assert_eq!(appended(&[0, 0, 1], &[]), [0, 0, 1, 2, 3]);
+        assert_eq!(appended(&[], &[]), [0u32; 0]);
+    }
+
+    #[test]
+    fn every_second_block_of_frames_is_a_group_and_the_others_are_left_out() {
+        let frames = samples(8, &[0, 1, 1, 2, 3, 4, 6, 5]);
+        let blocks = frames.in_blocks(NonZero::new(2).unwrap());
+        // Frames 2 and 3, and frames 6 and 7, of which there is one.
+        assert_eq!((blocks.len(), blocks.groups), (3, vec![1, 1, 3]));
+    }
 }

@@ -75,6 +75,14 @@ impl Units {
         }
     }
 
+    /// Samples of the largest group that can occur, as declared; `None` for independent samples.
+    pub fn largest(&self) -> Option<u32> {
+        match self {
+            Self::Samples => None,
+            Self::Groups { largest, .. } => Some(*largest),
+        }
+    }
+
     /// The units of some samples, in their order.
     fn subset(&self, samples: &[usize]) -> Self {
         match self {
@@ -101,7 +109,7 @@ pub enum PromiseError {
     SeveralMasks(usize),
     /// Not even a part without any loss would show it.
     #[error(
-        "the calibration part has {found} independent {unit}, and no promise can be made on fewer than {least}"
+        "expected at least {least} independent {unit} in the calibration part, found {found}: with fewer, not even {unit} without a loss would show the promise"
     )]
     TooFew {
         /// Independent units of the part.
@@ -111,11 +119,11 @@ pub enum PromiseError {
         /// Name of the units in the message: samples or groups.
         unit: &'static str,
     },
-    /// A group is larger than was declared.
-    #[error("a group has {found} samples, {declared} were declared as the most")]
+    /// A group is larger than was declared. The size is not told: the largest one of the part is no bound on those to come.
+    #[error(
+        "a group has more than the {declared} samples that were declared as the most; declare what is known to be the most, whatever this part has"
+    )]
     GroupTooLarge {
-        /// Samples of the group.
-        found: usize,
         /// Declared largest group.
         declared: u32,
     },
@@ -136,6 +144,7 @@ impl Target {
             data: data.to_owned(),
             samples: part.masks.first().map_or(0, Outcomes::len) as u32,
             groups: part.units.groups(),
+            largest_group: part.units.largest(),
             missing,
             by_missing: Vec::new(),
         }
@@ -174,11 +183,11 @@ impl Target {
     /// About how many independent samples a promise needs for thresholds that lose and win these shares of the samples; `None` where the losses
     /// leave no room below the target.
     pub fn samples_needed(&self, lost: f64, won: f64) -> Option<u64> {
-        let (risk, spread) = match self.bound {
-            Bound::Net => (lost - won, lost + won),
-            Bound::Losses => (lost, lost),
+        let spread = match self.bound {
+            Bound::Net => lost + won,
+            Bound::Losses => lost,
         };
-        let room = self.loss - risk;
+        let room = self.loss - self.bound.risk(lost, won);
         let for_losses = -2.0 * self.delta().ln() * spread / (room * room);
         let least = binomial::least_samples(self.loss, self.delta());
         (room > 0.0).then_some((for_losses.ceil() as u64).max(least))
@@ -258,8 +267,8 @@ impl CalibrationPart {
             };
             members.ends = (1..=samples).filter(is_end).collect();
             let sizes = (0..members.ends.len()).map(|unit| members.of(unit).len());
-            if let Some(found) = sizes.max().filter(|size| *size > *largest as usize) {
-                return Err(PromiseError::GroupTooLarge { found, declared: *largest });
+            if sizes.max().is_some_and(|size| size > *largest as usize) {
+                return Err(PromiseError::GroupTooLarge { declared: *largest });
             }
         }
         Ok(members)

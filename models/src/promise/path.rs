@@ -7,10 +7,10 @@ use headwater_inference::policy::{Bound, ExitThreshold};
 
 use super::outcomes::{Outcomes, Thresholds};
 
-/// Steps of a path, at most.
+/// Levels of saved work beyond none; a path has at most one step more.
 const STEPS: usize = 200;
 
-/// Sets of thresholds that are looked at for a path, at most.
+/// Sets of thresholds that are looked at for a path, about.
 const MAX_CANDIDATES: usize = 40_000;
 
 /// Thresholds of one step, and their measures on the validation part.
@@ -45,10 +45,7 @@ impl Step {
 
     /// The measure that a promise bounds.
     pub fn risk(&self, bound: Bound) -> f64 {
-        match bound {
-            Bound::Net => self.lost - self.won,
-            Bound::Losses => self.lost,
-        }
+        bound.risk(self.lost, self.won)
     }
 }
 

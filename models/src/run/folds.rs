@@ -1,4 +1,5 @@
-//! Folds of a train part: whole groups, so that no network is asked about an object or a scene that it has learnt.
+//! Folds of a train part: whole groups, so that no network is asked about an object that it has learnt. Frames of a recording are divided into runs: only
+//! at their borders a network is asked about a frame whose neighbour it has learnt.
 //!
 //! ```text
 //! groups of scenes, in the order of time    | fold 1 | fold 2 | fold 3 | fold 4 |     neighbours resemble each other
@@ -17,7 +18,7 @@ const AUTOMATIC_FOLDS: u32 = 4;
 /// Number of samples of the parts beside the train part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherParts {
-    /// Samples of the validation part.
+    /// Samples of the validation part, or its groups where samples form groups.
     pub validation: usize,
     /// Samples of the calibration part.
     pub calibration: usize,

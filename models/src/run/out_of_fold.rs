@@ -109,6 +109,22 @@ impl ThresholdOrigin {
         let (lost, won) = step.map_or((0.0, 0.0), |step| (step.lost, step.won));
         Self { from, samples: count, groups, lost, won }
     }
+
+    /// The origin of thresholds that let no sample leave early, since a calibration part of `samples` speaks against every step.
+    #[must_use]
+    pub fn rejected_by(self, samples: usize) -> Self {
+        let from = format!(
+            "{}; no sample leaves early, since {samples} calibration samples speak against every step",
+            self.from
+        );
+        Self { from, lost: 0.0, won: 0.0, ..self }
+    }
+
+    /// The origin of thresholds that were measured although there is a calibration part.
+    #[must_use]
+    pub fn without_promise(self, obstacle: &str) -> Self {
+        Self { from: format!("{}; no promise: {obstacle}", self.from), ..self }
+    }
 }
 
 impl fmt::Display for ThresholdOrigin {

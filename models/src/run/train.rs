@@ -83,6 +83,8 @@ pub struct EvaluationParts {
     pub validation: Samples,
     /// For the promise; empty where the data has no such part.
     pub calibration: Samples,
+    /// Why the calibration part allows no promise, in words; `None` where nothing speaks against one.
+    pub promise_obstacle: Option<String>,
     /// For the report.
     pub test: Samples,
     /// Name of the data set with its split, for the promise.
@@ -108,6 +110,7 @@ impl EvaluationParts {
         Ok(Self {
             validation: part(Part::Validation),
             calibration: part(Part::Calibration),
+            promise_obstacle: parts.data.promise_obstacle(),
             test: part(Part::Test),
             data,
             class_prior: parts.prior(Part::Train, experiment.info.limit_train),
@@ -147,12 +150,19 @@ pub fn finish(
     };
     let fitted = Fitted::of(fitted_logits, samples, &target)?;
     let calibration_samples = calibration.len();
-    let policy = if calibration.is_empty() {
+    let policy = if calibration.is_empty() || parts.promise_obstacle.is_some() {
         fitted.measured(&target)
     } else {
-        fitted.best(&target, &evaluate(experiment, state, calibration), calibration, &parts.data)
+        let logits = evaluate(experiment, state, calibration);
+        fitted.promised_or_measured(&target, &logits, calibration, &parts.data)
     };
-    let thresholds = ThresholdOrigin::new(part, samples, fitted.step_of(&policy));
+    let step = fitted.step_of(&policy);
+    let thresholds = ThresholdOrigin::new(part, samples, step);
+    let thresholds = match &parts.promise_obstacle {
+        Some(obstacle) => thresholds.without_promise(obstacle),
+        None if step.is_none() && !calibration.is_empty() => thresholds.rejected_by(calibration_samples),
+        None => thresholds,
+    };
     let report = |logits: &PartLogits, samples| PartReport::of(logits, samples, class_prior, &policy, body);
     let reports = PartReports {
         validation: report(&logits, validation),

@@ -137,7 +137,7 @@ fn policy(plan: &Plan, row: &Row, logits: &RunLogits) -> Result<Policy, PolicyEr
     let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, &target)?;
     Ok(match &logits.calibration {
         None => fitted.measured(&target),
-        Some(part) => fitted.best(&target, &part.logits, &part.samples, &plan.data.name),
+        Some(part) => fitted.promised_or_measured(&target, &part.logits, &part.samples, &plan.data.name),
     })
 }
 

@@ -110,7 +110,13 @@ impl Fitted {
     }
 
     /// The policy with a promise on independent samples of a data set; without one, and measured only, where they allow none.
-    pub fn best(&self, target: &Target, logits: &PartLogits, calibration: &Samples, data: &str) -> Policy {
+    pub fn promised_or_measured(
+        &self,
+        target: &Target,
+        logits: &PartLogits,
+        calibration: &Samples,
+        data: &str,
+    ) -> Policy {
         // Samples that share scenes need a declared largest group: `headwater-train calibrate`.
         if !calibration.groups.is_empty() {
             return self.measured(target);
@@ -121,7 +127,8 @@ impl Fitted {
             Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
             // Calibration speaks against every step.
             Ok(None) => self.with_thresholds(None),
-            Err(_) => self.measured(target),
+            Err(PromiseError::TooFew { .. }) => self.measured(target),
+            Err(error) => unreachable!("{error}: samples are independent and have one mask"),
         }
     }
 

@@ -121,7 +121,7 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     let (logits, samples) = two_exits(4800);
     let target = target(2.0);
     let fitted = Fitted::of(&logits, &samples, &target).unwrap();
-    let promised = fitted.best(&target, &logits, &samples, "made-up");
+    let promised = fitted.promised_or_measured(&target, &logits, &samples, "made-up");
     let share = |policy: &Policy| 1.0 - report(&logits, &samples, policy).share[Exit::Cloud];
     assert!(share(&promised) > 0.1 && share(&promised) < share(&fitted.measured(&target)));
     let promise = promised.promise.expect("4,800 samples are enough");
@@ -129,7 +129,7 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     // The least number for two points at 95 %: ln 0.05 / ln 0.98 is 148.3.
     let few = |count: usize| {
         let (logits, samples) = two_exits(count);
-        fitted.best(&target, &logits, &samples, "made-up").promise
+        fitted.promised_or_measured(&target, &logits, &samples, "made-up").promise
     };
     assert_eq!((few(148), few(149).is_some()), (None, true));
 }

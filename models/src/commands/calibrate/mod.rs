@@ -43,11 +43,12 @@ pub(crate) struct Calibrate {
     /// Probability with which the promise holds over the draw of the calibration part.
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     confidence: f64,
-    /// Most samples that share a scene or an object, for data with groups: the promise is tested over groups.
+    /// Most samples that can share a scene or an object, for data with groups: the promise is tested over groups, and is for such groups. What is known
+    /// beforehand, not the largest group of the calibration part.
     #[arg(long, value_name = "N")]
     largest_group: Option<u32>,
-    /// Frames of a recording after which frames no longer depend on each other: blocks of N frames that follow each other are the groups of the
-    /// promise. Without it a recording is one group, which allows no promise.
+    /// States that frames of a recording that are N apart no longer depend on each other: every second block of N frames is a group of the promise, and the
+    /// blocks between them are left out. Without it a recording is one group, which allows no promise.
     #[arg(long, value_name = "N")]
     block_length: Option<NonZero<u32>>,
     /// Promises that shall hold together: each is tested at a K-th of the risk. One that is looked at alone needs no more than 1.
@@ -57,12 +58,13 @@ pub(crate) struct Calibrate {
     /// mean over masks drawn by them.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     missing: f64,
-    /// Promise for each number of slots without a view (missing devices, or devices that do not see the object) by itself, from 0 to M: each has
-    /// thresholds of its own, and samples with more, or of a number without a promise, go to the last exit. --simultaneous M+1 makes all
+    /// Promise for each number of slots without a view (devices that do not see the object, and with --missing devices that are missing) by itself, from 0
+    /// to M: each has thresholds of its own, and samples with more, or of a number without a promise, go to the last exit. --simultaneous M+1 makes all
     /// promises hold together.
     #[arg(long, value_name = "M")]
     by_missing: Option<u32>,
-    /// Report too how often such a promise is broken on N random splits of the validation and calibration samples. 200 take minutes.
+    /// Report too how often such a promise is broken on N random splits of the validation and calibration samples. 200 take minutes. It checks the
+    /// arithmetic; samples that depend on each other, or that the network has learnt, it cannot see.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "by_missing")]
     splits: Option<u32>,
     /// States that the network has learnt none of the calibration samples, where its report names other data than --data. Whoever is wrong here gets a
@@ -145,7 +147,7 @@ impl Calibrate {
             let policy = policy.ok_or_else(|| {
                 anyhow::anyhow!(
                     "no thresholds keep this promise: the strictest ones on the path lose too much on the calibration part; ask for a larger \
-                     --loss, or train longer"
+                     --loss, or train longer; either is a second test on the same part: give --simultaneous 2, and so on, to count them all"
                 )
             })?;
             let policy = Policy { promise: Some(promise), ..policy };
@@ -192,8 +194,12 @@ impl Calibrate {
             BoundName::Net => Bound::Net,
             BoundName::Losses => Bound::Losses,
         };
-        let confidence = 1.0 - (1.0 - self.confidence) / f64::from(self.simultaneous);
-        Ok(Target { bound, loss: self.loss / 100.0, confidence })
+        Ok(Target { bound, loss: self.loss / 100.0, confidence: self.confidence_of_each() })
+    }
+
+    /// Confidence of each of the promises that shall hold together.
+    fn confidence_of_each(&self) -> f64 {
+        1.0 - (1.0 - self.confidence) / f64::from(self.simultaneous)
     }
 
     /// Units of the calibration part: samples, or groups where the data has them.
@@ -228,6 +234,12 @@ impl Calibrate {
         let mut samples = parts.part(part, None, threads);
         if let Some(frames) = self.block_length {
             samples = samples.in_blocks(frames);
+            if samples.is_empty() {
+                return Err(Failure::usage(anyhow::anyhow!(
+                    "--block-length: expected two blocks of {frames} frames or more in the part {}, found fewer",
+                    part.name()
+                )));
+            }
         }
         let seen = samples.seen.clone();
         // Masks differ from network to network and from part to part: nothing is chosen on those of a test.

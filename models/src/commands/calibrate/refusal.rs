@@ -30,6 +30,12 @@ impl Calibrate {
         match self.dataset.open_for_bundle(bundle, &self.bundle) {
             Ok(parts) if parts.data.len(Part::Calibration) > 0 => {
                 self.check_kept_apart(bundle, parts.data.len(Part::Calibration))?;
+                if let Some(obstacle) = parts.data.promise_obstacle() {
+                    return Err(Failure::usage(anyhow::anyhow!(
+                        "{}: expected a calibration part for a promise, found {obstacle}",
+                        self.dataset.data
+                    )));
+                }
                 self.check_blocks(&parts)?;
                 Ok(parts)
             }
@@ -73,7 +79,7 @@ impl Calibrate {
             || {
                 format!(
                     "; no number is enough for the present thresholds, which lose {:.2} points on validation",
-                    100.0 * (lost - won)
+                    100.0 * target.bound.risk(lost, won)
                 )
             },
             |needed| format!("; about {needed} for the present thresholds, by their losses on validation"),
@@ -85,10 +91,10 @@ impl Calibrate {
         let least = binomial::least_samples(target.loss, target.delta());
         Failure::usage(anyhow::anyhow!(
             "{}: expected a calibration part, found none: without one the loss of the exits is measured, not promised. A promise of {} points \
-             at {} needs at least {least} independent samples that nothing else has used{needed}{}",
+             at {} % needs at least {least} independent samples that nothing else has used{needed}{}",
             self.dataset.data,
             self.loss,
-            target.confidence,
+            (1e6 * target.confidence).round() / 1e4,
             too_few_groups(parts, least),
         ))
     }

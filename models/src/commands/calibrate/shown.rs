@@ -74,10 +74,10 @@ impl Calibrate {
         text
     }
 
-    /// `0 missing: at most 0.5 points, 95 %, 1912 samples`.
+    /// `0 views absent: at most 0.5 points, 95 %, 1912 samples`.
     pub(super) fn certificate_line(&self, certificate: &Certificate) -> String {
         let Certificate { count, result } = certificate;
-        let confidence = 100.0 * (1.0 - (1.0 - self.confidence) / f64::from(self.simultaneous));
+        let confidence = 100.0 * self.confidence_of_each();
         let groups = count.groups.map_or_else(String::new, |groups| format!(" in {groups} groups"));
         let samples = format!("{} samples{groups}", count.samples);
         let said = match result {
@@ -91,7 +91,8 @@ impl Calibrate {
                 "no promise, {samples}, on which the strictest thresholds lose too much: every sample goes to the last exit"
             ),
         };
-        format!("{} missing: {said}", count.missing)
+        let views = if count.missing == 1 { "view" } else { "views" };
+        format!("{} {views} absent: {said}", count.missing)
     }
 }
 
