@@ -117,3 +117,40 @@ fn ranks_need_a_program_with_mpi() {
         command(&["train", "--network", network.to_str().unwrap(), "--data-dir", ".", "--workers", "mpi"]);
     is_refused(&output, "expected a headwater-train with MPI, found one without");
 }
+
+#[test]
+fn copies_in_the_calibration_part_end_every_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    is_done(&command(&[
+        "convert",
+        "--data",
+        "drawn",
+        "--data-dir",
+        ".",
+        "--limit",
+        "160",
+        "--out",
+        data.to_str().unwrap(),
+    ]));
+    let class = std::fs::read_dir(data.join("calibration")).unwrap().next().unwrap().unwrap().path();
+    let sample = std::fs::read_dir(&class).unwrap().next().unwrap().unwrap().path();
+    std::fs::create_dir(class.join("copy")).unwrap();
+    for view in std::fs::read_dir(&sample).unwrap() {
+        let view = view.unwrap();
+        std::fs::copy(view.path(), class.join("copy").join(view.file_name())).unwrap();
+    }
+    let data = data.to_str().unwrap();
+    let words = "one with the same image in samples that would count as independent";
+    let calibrate =
+        ["calibrate", SHIPPED, "--data", "folders", "--data-dir", data, "--kept-apart", "--loss", "20"];
+    is_refused(&command(&calibrate), words);
+    let output =
+        train(&Path::new(NETWORKS).join("ddnn-c.toml"), ["folders", data], &folder.path().join("run"));
+    is_done(&output);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("measured, not promised") && said.contains(&format!("no promise: {words}")),
+        "{said}"
+    );
+}

@@ -51,27 +51,45 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
     // Logits that were damaged are named, with their file.
-    let file = dir.path().join("runs/masked/seed-1/logits/test-without-3.hwlogits");
+    let file = dir.path().join("runs/rows/masked/seed-1/logits/test-without-3.hwlogits");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
     check(&table(dir.path(), "page.md"), 1, "test-without-3.hwlogits: its SHA-256 does not fit");
     // Logits of another run are no logits of this one.
-    std::fs::copy(dir.path().join("runs/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
+    std::fs::copy(dir.path().join("runs/rows/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // So are those of another presence pattern of the same run.
-    std::fs::copy(dir.path().join("runs/masked/seed-1/logits/test-without-4.hwlogits"), &file).unwrap();
+    std::fs::copy(dir.path().join("runs/rows/masked/seed-1/logits/test-without-4.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // Without the file the run is completed again, from its checkpoint.
     std::fs::remove_file(&file).unwrap();
     check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
+    // So it is without any other file that belongs to it, or with a marker that was cut off.
+    let logits = dir.path().join("runs/rows/masked/seed-1/logits");
+    for lost in ["calibration.hwlogits", "val.hwlogits", "done.json"] {
+        std::fs::remove_file(logits.join(lost)).unwrap();
+        check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
+        assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page, "{lost}");
+    }
+    std::fs::write(logits.join("done.json"), "[0.1, 0").unwrap();
+    check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
+
     // One command at a time works on the runs.
     let lock = std::fs::File::options().write(true).open(dir.path().join("runs/lock")).unwrap();
     lock.lock().unwrap();
     check(&table(dir.path(), "page.md"), 2, "expected no other command at work on these runs");
     drop(lock);
+
+    // Another place of the data is another run.
+    std::fs::write(
+        dir.path().join("small.toml"),
+        EXPERIMENT.replace("\"drawn\"", "\"drawn\", path = \"elsewhere\""),
+    )
+    .unwrap();
+    check(&table(dir.path(), "page.md"), 1, "of another spec, recipe, seed or data");
 
     // Another recipe is another run.
     std::fs::write(dir.path().join("small.toml"), EXPERIMENT.replace("epochs = 1", "epochs = 2")).unwrap();
@@ -85,6 +103,10 @@ fn mistakes_of_an_experiment_are_usage_errors() {
         ("name = \"drawn\"", "name = \"drawn\", folds = 2", "expected no fold"),
         ("name = \"drawn\"", "name = \"imagenet\"", "found `imagenet`"),
         ("network.toml", "nothing.toml", "nothing.toml"),
+        ("missing = 1", "missing = 6", "missing: expected less than the 6 devices"),
+        ("\"masked\"", "\"äö\"", "found \"äö\""),
+        ("\"masked\"", "\"a | b\"", "found \"a | b\""),
+        ("\"masked\"", "\"Black!\"", "found [\"Black!\", \"black\"]"),
     ] {
         let dir = experiment(&EXPERIMENT.replace(from, to));
         check(&table(dir.path(), "page.md"), 2, expected);

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::split::Split;
 use crate::{DataError, Part, SampleViews, Shape, View};
 
-/// Labelled samples in three parts, seen by one slot or several.
+/// Labelled samples in three parts, or in four with a calibration part, seen by one slot or several.
 ///
 /// A view depends on its part, index and slot only, never on earlier calls.
 pub trait DataSet: Send + Sync {

@@ -28,6 +28,8 @@ pub struct InMemory {
     parts: [InMemoryPart; Part::ALL.len()],
     /// Whether the groups are the frames of one recording.
     is_recording: bool,
+    /// Why the calibration part allows no promise.
+    promise_obstacle: Option<String>,
     notes: Vec<String>,
 }
 
@@ -59,7 +61,7 @@ impl InMemoryPart {
         self.classes.push(class);
     }
 
-    /// Puts samples of the same name into one group, and each sample without a name into its own. Without any name samples are independent.
+    /// Samples with the same group name form a group; a sample without a name is alone. If no sample has a name, all are independent.
     /// Groups are numbered in the order of their names, so that frames of a recording are in the order of time.
     pub(crate) fn set_groups(&mut self, names: &[Option<&str>]) {
         if names.iter().all(Option::is_none) {
@@ -104,7 +106,7 @@ impl InMemory {
             assert_eq!((part.in_view.len(), part.pixels.len()), (views, views * shape.bytes()));
         }
         let labels = labels.into_iter().map(Into::into).collect();
-        Self { labels, slots, shape, parts, is_recording: false, notes: Vec::new() }
+        Self { labels, slots, shape, parts, is_recording: false, promise_obstacle: None, notes: Vec::new() }
     }
 
     /// Adds a calibration part.
@@ -116,6 +118,11 @@ impl InMemory {
     /// Says whether the groups are the frames of one recording.
     pub(crate) fn with_recording(self, is_recording: bool) -> Self {
         Self { is_recording, ..self }
+    }
+
+    /// Says why the calibration part allows no promise.
+    pub(crate) fn with_promise_obstacle(self, promise_obstacle: Option<String>) -> Self {
+        Self { promise_obstacle, ..self }
     }
 
     /// Adds remarks about the reading.
@@ -159,6 +166,10 @@ impl DataSet for InMemory {
 
     fn is_recording(&self) -> bool {
         self.is_recording
+    }
+
+    fn promise_obstacle(&self) -> Option<String> {
+        self.promise_obstacle.clone()
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {

@@ -1,19 +1,26 @@
 //! Any data set, written as class folders and read again, has the same pixels, labels, parts and missing views.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use headwater_samples::catalogue::open;
 use headwater_samples::class_folders::write;
 use headwater_samples::data_set::{Leaks, OpenOptions};
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataSet, Part};
+use headwater_samples::image_codec::png;
+use headwater_samples::{DataSet, Part, Shape, View};
 
 fn data() -> PathBuf {
     std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from)
 }
 
-/// Samples of a part as `folders` orders them: by the folder of the class, then by position.
+/// The data set that reads what was written: groups stand in the table alone.
+fn reader(data: &dyn DataSet) -> &'static str {
+    if data.group(Part::Train, 0).is_some() { "table" } else { "folders" }
+}
+
+/// Samples of a part as they are read: by the folder of the class, then by position; in a table by position.
 fn ordered(data: &dyn DataSet, part: Part, limit: usize) -> Vec<usize> {
     let labels = data.labels();
     let seen = |index: &usize| {
@@ -21,7 +28,9 @@ fn ordered(data: &dyn DataSet, part: Part, limit: usize) -> Vec<usize> {
         (0..data.slots()).any(|slot| data.view_into(part, *index, slot, &mut view))
     };
     let mut order: Vec<usize> = (0..data.len(part).min(limit)).filter(seen).collect();
-    order.sort_by_key(|&index| (labels[usize::from(data.label(part, index))].clone(), index));
+    if reader(data) == "folders" {
+        order.sort_by_key(|&index| (labels[usize::from(data.label(part, index))].clone(), index));
+    }
     order
 }
 
@@ -35,14 +44,19 @@ fn is_read_back(data: &dyn DataSet, limit: usize) {
     assert!(reports.iter().enumerate().all(|(at, found)| *found == (at + 1, total)));
 
     let options = OpenOptions { slots: Some(data.slots()), leaks: Leaks::Allowed, ..OpenOptions::default() };
-    let read = open("folders", &out, options).unwrap();
+    let read = open(reader(data), &out, options).unwrap();
+    assert_eq!(read.is_recording(), data.is_recording());
     assert_eq!((read.labels(), read.shape(), read.slots()), (data.labels(), data.shape(), data.slots()));
-    let mut images = 0;
+    let (mut images, mut first_of) = (0, BTreeMap::new());
     for part in Part::ALL {
         let order = ordered(data, part, limit);
         assert_eq!((read.len(part), written.samples[part as usize]), (order.len(), order.len()), "{part:?}");
         for (at, index) in order.into_iter().enumerate() {
             assert_eq!(read.label(part, at), data.label(part, index), "{part:?} {index}");
+            let groups = [read.group(part, at), data.group(part, index)];
+            assert_eq!(groups[0].is_some(), groups[1].is_some(), "{part:?} {index}");
+            first_of.entry((part as usize, groups[1])).or_insert(groups[0]);
+            assert_eq!(first_of[&(part as usize, groups[1])], groups[0], "{part:?} {index} keeps its group");
             for slot in 0..data.slots() {
                 let [mut before, mut after] = [(); 2].map(|()| vec![0; data.shape().bytes()]);
                 let seen = data.view_into(part, index, slot, &mut before);
@@ -53,6 +67,42 @@ fn is_read_back(data: &dyn DataSet, limit: usize) {
         }
     }
     assert_eq!(written.images, images);
+    let groups: BTreeSet<_> = first_of.iter().map(|((part, _), group)| (*part, *group)).collect();
+    assert_eq!(groups.len(), first_of.len(), "other groups stay others");
+    if reader(data) == "table" {
+        let error = open("folders", &out, options).err().expect("folders know no groups").to_string();
+        assert!(error.contains("read it with `--data table`"), "{error}");
+    }
+}
+
+#[test]
+fn groups_and_frames_are_read_back_from_the_table_that_is_written_with_them() {
+    let image = |dir: &Path, name: &str, fill: u8| {
+        let shape = Shape::rgb(2, 3);
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, png(&View::new(shape, vec![fill; shape.bytes()])).unwrap()).unwrap();
+    };
+    let frames = tempfile::tempdir().unwrap();
+    let groups = tempfile::tempdir().unwrap();
+    let mut table = "part,class,group,file\n".to_owned();
+    let parts = ["train", "val", "test", "calibration"];
+    for (number, fill) in (0..24u8).enumerate() {
+        let (part, class) = (parts[number / 6], ["a,b", "c"][number % 2]);
+        let folder = ["a,b", "c"][number % 2];
+        // Two objects a frame; frames 8, 9 and 10 of train sort otherwise as text.
+        image(frames.path(), &format!("{part}/{folder}/{}-{number}/cam0.png", 8 + number / 2), fill);
+        image(groups.path(), &format!("{fill}.png"), fill);
+        table += &format!("{part},\"{class}\",g{},{fill}.png\n", number / 3);
+    }
+    std::fs::write(groups.path().join("labels.csv"), table).unwrap();
+    std::fs::write(frames.path().join("classes.txt"), "c\na,b\n").unwrap();
+    std::fs::write(groups.path().join("classes.txt"), "c\na,b\n").unwrap();
+    for (name, dir) in [("folders", &frames), ("table", &groups)] {
+        let data = open(name, dir.path(), OpenOptions::default()).unwrap();
+        assert_eq!((data.is_recording(), data.len(Part::Calibration)), (name == "folders", 6));
+        is_read_back(&*data, 100);
+    }
 }
 
 /// The data set, where its files exist.

@@ -23,7 +23,7 @@ use headwater_protocol::Slot;
 use headwater_samples::Shape;
 use headwater_samples::data_set::OpenOptions;
 
-use super::output::print;
+use super::output::{print, print_error};
 use super::progress::StatusLine;
 use super::train::commit;
 use super::{Failure, print_json};
@@ -116,8 +116,13 @@ impl Table {
                 while let Some(run) = next() {
                     let started = Instant::now();
                     let notify = |event: &Event<'_>| progress.show(run, event);
-                    complete(plan, run, (folder, commit()), &parts, notify)
-                        .with_context(|| run.name(plan))?;
+                    let result = complete(plan, run, (folder, commit()), &parts, notify);
+                    if let Err(error) = &result {
+                        // The runs at work end; no other one begins.
+                        print_error(&format!("{}: {error}", run.name(plan)));
+                        queue.lock().unwrap_or_else(PoisonError::into_inner).by_ref().for_each(drop);
+                    }
+                    result.with_context(|| run.name(plan))?;
                     progress.done(run, started);
                 }
                 Ok::<(), anyhow::Error>(())
@@ -152,6 +157,9 @@ impl Table {
         let options = OpenOptions { shape, slots: Some(network.slots()), fold, ..OpenOptions::default() };
         let parts =
             load(&plan.data.name, &self.data_root.join(&plan.data.path), options).map_err(Failure::usage)?;
+        for note in parts.data.notes() {
+            print_error(&format!("warning: {}: {note}", plan.data.name));
+        }
         for row in &plan.rows {
             let network = &row.spec.network;
             let found = (network.slots(), network.view(), network.network.labels.get_ref().clone());
@@ -177,7 +185,15 @@ impl Table {
         folder: &Path,
         fold: Option<usize>,
     ) -> Result<SimpleAnswers, Failure> {
-        let asked = format!("{:?} {:?} {fold:?}", plan.simple, plan.data);
+        let network = &plan.rows[0].spec.network;
+        // Everything that the answers follow from.
+        let asked = format!(
+            "{:?} {:?} fold {fold:?}, views {:?} of {} slots",
+            plan.simple,
+            plan.data,
+            network.view(),
+            network.slots()
+        );
         let file =
             folder.join(fold.map_or("simple.json".to_owned(), |fold| format!("simple-fold-{fold}.json")));
         let stored = std::fs::read(&file).ok();

@@ -36,7 +36,10 @@ pub struct RunFigures {
     /// Objects or scenes of the test part where its samples share them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
-    /// Mean accuracy over the named classes, of the given answers.
+    /// Whether the samples are frames of one recording, which depend on each other.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_recording: bool,
+    /// Mean accuracy over the named classes that the test part has, of the given answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balanced_accuracy: Option<f64>,
     /// Right answers of each counted class.
@@ -113,6 +116,7 @@ impl RunFigures {
             commit: logits.commit.clone(),
             test: report(all),
             groups: all.samples.group_count(),
+            is_recording: logits.is_recording,
             balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
             counted: counted.collect(),
             calibration_error: calibration_error(all, &policy),

@@ -84,19 +84,19 @@ struct Page<'a> {
 
 impl Page<'_> {
     /// Runs of a row.
-    fn row(&self, row: usize) -> impl Iterator<Item = &RunFigures> {
+    fn runs_of_row(&self, row: usize) -> impl Iterator<Item = &RunFigures> {
         let name = &self.plan.rows[row].name;
         self.runs.iter().filter(move |run| run.row == *name)
     }
 
     fn spread(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.row(row).filter_map(value))
+        Spread::of(self.runs_of_row(row).filter_map(value))
     }
 
-    /// The spread over the runs of a row that have a value, and their number where it is not that of all.
+    /// Mean and deviation over the runs with a value; says how many runs those are if some have none.
     fn percent_of_runs(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> String {
         let (values, runs): (Vec<f64>, usize) =
-            (self.row(row).filter_map(value).collect(), self.row(row).count());
+            (self.runs_of_row(row).filter_map(value).collect(), self.runs_of_row(row).count());
         let found = values.len();
         let shown = percent(Spread::of(values));
         if found == runs { shown } else { format!("{shown} ({found} of {runs} runs)") }
@@ -119,9 +119,21 @@ impl Page<'_> {
             Some(folds) => format!("{folds} folds, seed {}", seeds.join(", ")),
         };
         let samples = self.runs.first().map_or(0, |run| run.test.samples);
+        let of_recording = match self.runs.iter().any(|run| run.is_recording) {
+            true => {
+                " Here scenes are frames of one recording, which depend on each other: it is at least so wide."
+            }
+            false => "",
+        };
         let lines = [
-            format!("- Command: `{}`; it trains what is missing and makes this page from the logits of all runs.", origin.command),
-            format!("- Page made at commit {}, runs trained at commit {trained}.", origin.commit.as_deref().unwrap_or("unknown")),
+            format!(
+                "- Command: `{}`; it trains what is missing and makes this page from the logits of all runs.",
+                origin.command
+            ),
+            format!(
+                "- Page made at commit {}, runs trained at commit {trained}.",
+                origin.commit.as_deref().unwrap_or("unknown")
+            ),
             format!("- Machine: {}.", origin.machine),
             format!(
                 "- Data: `{}`, test part of {samples} samples{}; {over}. Thresholds come from the validation part, or from a calibration part where \
@@ -129,9 +141,10 @@ impl Page<'_> {
                 self.plan.data.name,
                 if self.plan.data.folds.is_some() { " in each fold" } else { "" }
             ),
-            "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
-             another draw of the test part would change, apart from the seed."
-                .to_owned(),
+            format!(
+                "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
+                 another draw of the test part would change, apart from the seed.{of_recording}"
+            ),
             format!("- Every run by itself, with its thresholds: [{0}]({0}).", origin.figures_file),
         ];
         *text += &lines.join("\n");
@@ -156,7 +169,8 @@ impl Page<'_> {
             let overall = of(&|run| Some(run.test.overall));
             cells.push(percent(overall));
             // Samples of one object or scene are taken as one.
-            let samples = self.row(row).next().map_or(0, |run| run.groups.unwrap_or(run.test.samples));
+            let samples =
+                self.runs_of_row(row).next().map_or(0, |run| run.groups.unwrap_or(run.test.samples));
             cells.push(overall.map_or_else(String::new, |overall| wilson(overall.mean, samples)));
             cells.extend(early.iter().map(|exit| percent(of(&|run| run.test.share.get(*exit).copied()))));
             if !self.plan.metrics.balanced.is_empty() {
@@ -172,20 +186,29 @@ impl Page<'_> {
         table(text, "Accuracy", "", &heads, rows);
     }
 
-    /// `4 3 4 of 4`: right answers of a rare class in each run.
+    /// Right answers of a rare class in each run: `4 3 4 of 4`, or `4/4 3/5` where test parts differ.
     fn counted(&self, row: usize, class: usize) -> String {
-        let hits: Vec<Hits> = self.row(row).filter_map(|run| run.counted.get(class).copied()).collect();
-        let right: Vec<String> = hits.iter().map(|hits| hits.right.to_string()).collect();
-        format!("{} of {}", right.join(" "), hits.first().map_or(0, |hits| hits.of))
+        let hits: Vec<Hits> =
+            self.runs_of_row(row).filter_map(|run| run.counted.get(class).copied()).collect();
+        let is_same = hits.iter().all(|other| other.of == hits[0].of);
+        let shown = |hits: &Hits| match is_same {
+            true => hits.right.to_string(),
+            false => format!("{}/{}", hits.right, hits.of),
+        };
+        let right = hits.iter().map(shown).collect::<Vec<_>>().join(" ");
+        match hits.first().filter(|_| is_same) {
+            Some(first) => format!("{right} of {}", first.of),
+            None => right,
+        }
     }
 
     fn reference(&self, text: &mut String) {
         let Some(reference) = self.plan.reference else { return };
         let heads = ["difference in points", "runs better", "equal", "worse"].map(ToOwned::to_owned);
         let rows = (0..self.plan.rows.len()).filter(|row| *row != reference).map(|row| {
-            let pairs = self.row(row).filter_map(|run| {
+            let pairs = self.runs_of_row(row).filter_map(|run| {
                 let same = |other: &&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
-                Some(run.test.overall - self.row(reference).find(same)?.test.overall)
+                Some(run.test.overall - self.runs_of_row(reference).find(same)?.test.overall)
             });
             let differences: Vec<f64> = pairs.collect();
             let count = |is: fn(&f64) -> bool| differences.iter().filter(|of| is(of)).count().to_string();
@@ -320,8 +343,9 @@ fn simple_table(plan: &Plan, simple: &[SimpleAnswers], text: &mut String) {
             )));
         }
         cells.extend(plan.metrics.counted.iter().map(|name| {
-            let hits = pairs.first().map(|(answers, labels)| hits(answers, labels, class(name)));
-            hits.map_or_else(String::new, |hits| format!("{} of {}", hits.right, hits.of))
+            let hits = pairs.iter().map(|(answers, labels)| hits(answers, labels, class(name)));
+            let (right, of) = hits.fold((0, 0), |(right, of), hits| (right + hits.right, of + hits.of));
+            format!("{right} of {of}")
         }));
         cells
     };

@@ -15,6 +15,8 @@ use crate::spec::Spec;
 
 /// Rows of an experiment, at most.
 const MAX_ROWS: usize = 1000;
+/// Most sets of missing devices of an experiment: each is an evaluation of every run.
+const MAX_SETS: u128 = 1_000;
 
 /// An experiment file, as written.
 #[derive(Clone, Debug, Deserialize)]
@@ -195,10 +197,27 @@ impl Plan {
         if let Some(twice) =
             (1..rows.len()).find(|at| rows[..*at].iter().any(|row| row.slug() == rows[*at].slug()))
         {
+            let first = rows.iter().find(|row| row.slug() == rows[twice].slug()).unwrap_or(&rows[twice]);
+            let names = [&first.name, &rows[twice].name];
             return Err(invalid(
                 file,
-                format!("rows: expected different names, found {:?} twice", rows[twice].name),
+                format!("rows: expected names of different letters and digits, found {names:?}"),
             ));
+        }
+        if let Some(row) = rows.iter().find(|row| row.slug().is_empty() || row.name.contains(['|', '\n'])) {
+            let message = format!(
+                "rows: expected names with a letter or digit of ASCII, and no `|` or line break, found {:?}",
+                row.name
+            );
+            return Err(invalid(file, message));
+        }
+        let slots = rows.iter().map(|row| row.spec.network.slots()).min().unwrap_or_default();
+        if plan.missing >= slots.max(1) || count_of_sets(slots, plan.missing) > MAX_SETS {
+            let message = format!(
+                "missing: expected less than the {slots} devices, and at most {MAX_SETS} sets of missing devices, found {}",
+                plan.missing
+            );
+            return Err(invalid(file, message));
         }
         let mut reference = None;
         if let Some(name) = &plan.reference {
@@ -254,12 +273,7 @@ impl Plan {
     /// Sets of missing devices that are evaluated: none first, then by number.
     pub fn patterns(&self, slots: usize) -> Vec<SlotSet> {
         let most = self.missing.min(slots.saturating_sub(1));
-        let mut patterns: Vec<SlotSet> = (0..1u64 << slots.min(Slot::MAX - 1))
-            .map(SlotSet::from_bits)
-            .filter(|missing| missing.len() <= most)
-            .collect();
-        patterns.sort_by_key(|missing| (missing.len(), missing.positions().collect::<Vec<u8>>()));
-        patterns
+        (0..=most).flat_map(|count| combinations(slots, count)).collect()
     }
 
     /// The recipe and the identity of a run.
@@ -267,6 +281,9 @@ impl Plan {
         let row = &self.rows[run.row];
         let recipe = Recipe { seed: run.seed, ..row.recipe.clone() };
         let mut data = self.data.name.clone();
+        if !self.data.path.as_os_str().is_empty() {
+            data += &format!(", at {}", self.data.path.display());
+        }
         if let Some(fold) = run.fold {
             data += &format!(", fold {fold}");
         }
@@ -276,6 +293,33 @@ impl Plan {
         let info = RunInfo::new(&row.spec, &recipe, data, self.data.limit_train);
         (recipe, info)
     }
+}
+
+/// Sets of `count` of the first `slots` slots, in the order of their positions.
+fn combinations(slots: usize, count: usize) -> Vec<SlotSet> {
+    let mut sets = vec![(SlotSet::EMPTY, 0)];
+    for _ in 0..count {
+        let longer = |(set, next): (SlotSet, usize)| {
+            Slot::first(slots).skip(next).map(move |slot| {
+                let mut set = set;
+                set.insert(slot);
+                (set, slot.index() + 1)
+            })
+        };
+        sets = sets.into_iter().flat_map(longer).collect();
+    }
+    sets.into_iter().map(|(set, _)| set).collect()
+}
+
+/// Number of sets of at most `most` of `slots` slots.
+fn count_of_sets(slots: usize, most: usize) -> u128 {
+    let mut sets = 1u128;
+    let mut of_count = 1u128;
+    for count in 1..=most {
+        of_count = of_count * (slots - count + 1) as u128 / count as u128;
+        sets += of_count;
+    }
+    sets
 }
 
 impl Row {
@@ -296,7 +340,7 @@ impl Run {
     /// Folder of the run below that of the experiment.
     pub fn folder(self, plan: &Plan) -> PathBuf {
         let fold = self.fold.map(|fold| format!("fold-{fold}-")).unwrap_or_default();
-        PathBuf::from(plan.rows[self.row].slug()).join(format!("{fold}seed-{}", self.seed))
+        Path::new("rows").join(plan.rows[self.row].slug()).join(format!("{fold}seed-{}", self.seed))
     }
 }
 
@@ -426,7 +470,7 @@ mod tests {
         assert_eq!(runs.len(), 4 * 2 * 2);
         let mut identities: Vec<String> = runs.iter().map(|run| plan.identity(*run).1.identity).collect();
         let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.folder(&plan)).collect();
-        assert_eq!(folders[0], Path::new("f-4-mean/fold-0-seed-1"));
+        assert_eq!(folders[0], Path::new("rows/f-4-mean/fold-0-seed-1"));
         identities.sort();
         identities.dedup();
         assert_eq!(identities.len(), runs.len());
@@ -455,7 +499,7 @@ mod tests {
             ),
             ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
             ("epochs = 3", "epochs = 0", "row \"f = 4, mean\": default recipe: epochs: expected 1 to"),
-            ("name = \"sum\"", "name = \"mean\"", "expected different names, found \"f = 4, mean\" twice"),
+            ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "unknown field `mising`"),

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::SlotSet;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::plan::{Plan, Run};
@@ -12,6 +13,7 @@ use crate::data::{AbsentView, Parts, Samples};
 use crate::evaluation::evaluate;
 use crate::experiment::{Experiment, RunInfo};
 use crate::logits_file::{self, LogitsFileError, PartFile};
+use crate::number_file::write_whole;
 use crate::run::{RunError, RunFolder, train};
 use crate::training::Event;
 use headwater_samples::Part;
@@ -26,6 +28,8 @@ pub struct LoadedParts {
     pub calibration: Samples,
     /// Test part.
     pub test: Samples,
+    /// Whether the samples are frames of one recording.
+    pub is_recording: bool,
 }
 
 /// A run that cannot end.
@@ -49,6 +53,8 @@ pub struct RunLogits {
     pub commit: Option<String>,
     /// Share of each class in the train part.
     pub class_prior: Vec<f32>,
+    /// Whether the samples are frames of one recording.
+    pub is_recording: bool,
     /// Validation part.
     pub validation: PartFile,
     /// Calibration part; `None` where the data has none.
@@ -66,15 +72,20 @@ impl LoadedParts {
             validation: part(Part::Validation, None),
             calibration: part(Part::Calibration, None),
             test: part(Part::Test, None),
+            is_recording: parts.data.is_recording(),
         }
     }
+}
 
-    /// Sets the input for an absent view in every part.
-    pub fn set_absent(&mut self, absent: AbsentView) {
-        for part in [&mut self.train, &mut self.validation, &mut self.calibration, &mut self.test] {
-            part.absent = absent;
-        }
-    }
+/// What a finished run has beside its logits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Done {
+    /// Share of each class in the train part.
+    class_prior: Vec<f32>,
+    /// Whether the samples are frames of one recording.
+    is_recording: bool,
+    /// Names of the files of logits.
+    files: Vec<String>,
 }
 
 /// Folder of the logits in that of a run, and its files.
@@ -94,8 +105,15 @@ impl LogitsFolder {
     }
 
     /// Written last: its presence says that all files are there.
-    fn priors(&self) -> PathBuf {
-        self.0.join("class-prior.json")
+    fn done(&self) -> PathBuf {
+        self.0.join("done.json")
+    }
+
+    /// What a run that is done has; `None` for one that is not, or whose file is damaged.
+    fn read_done(&self) -> Option<Done> {
+        let done: Done = serde_json::from_slice(&std::fs::read(self.done()).ok()?).ok()?;
+        let is_share = |share: &f32| (0.0..=1.0).contains(share);
+        done.class_prior.iter().all(is_share).then_some(done)
     }
 }
 
@@ -108,7 +126,7 @@ pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
     let files = LogitsFolder(folder.join("logits"));
     let slots = plan.rows[run.row].spec.network.slots();
     is_same
-        && files.priors().exists()
+        && files.read_done().is_some_and(|done| done.files.iter().all(|file| files.0.join(file).exists()))
         && plan.patterns(slots).into_iter().all(|missing| files.test(missing).exists())
 }
 
@@ -132,8 +150,10 @@ pub fn complete(
     let files = LogitsFolder(folder.file("logits"));
     std::fs::create_dir_all(&files.0)?;
     let identity = &experiment.info.identity;
-    let write = |file: &Path, samples: &Samples| {
+    let mut names = Vec::new();
+    let mut write = |file: &Path, samples: &Samples| {
         let logits = evaluate(&experiment, &checkpoint.state, samples);
+        names.push(file_name(file));
         logits_file::write(file, &named(identity, file), samples, &logits)
     };
     write(&files.part(Part::Validation), &parts.validation)?;
@@ -145,13 +165,18 @@ pub fn complete(
         test.seen = parts.test.seen.iter().map(|seen| *seen - missing).collect();
         write(&files.test(missing), &test)?;
     }
-    std::fs::write(files.priors(), serde_json::to_vec(&parts.train.prior()).map_err(io::Error::other)?)?;
+    let done = Done { class_prior: parts.train.prior(), is_recording: parts.is_recording, files: names };
+    write_whole(&files.done(), &serde_json::to_vec(&done).map_err(io::Error::other)?)?;
     Ok(())
 }
 
 /// Identity of one file of a run: no file of the same run stands in for another.
 fn named(identity: &str, file: &Path) -> String {
-    format!("{identity} {}", file.file_name().unwrap_or_default().to_string_lossy())
+    format!("{identity} {}", file_name(file))
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn read_named(file: &Path, identity: &str) -> Result<PartFile, LogitsFileError> {
@@ -168,14 +193,17 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableErro
     let files = LogitsFolder(folder.join("logits"));
     let info: RunInfo =
         serde_json::from_slice(&std::fs::read(folder.join("run.json"))?).map_err(io::Error::other)?;
-    let class_prior = serde_json::from_slice(&std::fs::read(files.priors())?).map_err(io::Error::other)?;
+    let Done { class_prior, is_recording, files: names } = files.read_done().ok_or_else(|| {
+        io::Error::other(format!("{}: expected the end of a run, found none", files.done().display()))
+    })?;
     let validation = read_named(&files.part(Part::Validation), &identity)?;
     let calibration = files.part(Part::Calibration);
-    let calibration = calibration.exists().then(|| read_named(&calibration, &identity)).transpose()?;
+    let has_calibration = names.contains(&file_name(&calibration));
+    let calibration = has_calibration.then(|| read_named(&calibration, &identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
     let test = patterns.map(|missing| Ok((missing, read_named(&files.test(missing), &identity)?)));
     let test = test.collect::<Result<_, LogitsFileError>>()?;
-    Ok(RunLogits { commit: info.commit, class_prior, validation, calibration, test })
+    Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, test })
 }
 
 /// Runs by fold and by what they need for an absent view, so that parts are loaded once for each group.

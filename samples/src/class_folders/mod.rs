@@ -7,7 +7,7 @@
 //! classes.txt                   optional: class names in label order
 //! ```
 //! - The root is a directory or a `.tar.gz` of the same layout.
-//! - The first level is `train`, `val` (or `validation`) and `test`. Without that level, as in `car/000017.jpg`, the parts are drawn
+//! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the parts are drawn
 //!   (see [`split`](crate::split)).
 //! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
 //! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
@@ -30,18 +30,22 @@ use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
 use crate::files::{self, Entry};
 use crate::in_memory::InMemory;
-use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
+use crate::labelled_files::{
+    CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, folder_name, frame_group,
+    parse_classes,
+};
+use crate::table::TABLE;
 use crate::{DataError, Part};
 
 pub use write::{Written, write};
 
-use names::{CLASSES_FILE, ImagePath, class_folder, folder_name};
+use names::{ImagePath, class_folder};
 
 /// Declaration of own data in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "folders",
     content: "images of your own in folders",
-    files: "train/CLASS/IMAGE.jpg, or train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample, and so val and test, \
+    files: "train/CLASS/IMAGE.jpg, or train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample, and so val, test and perhaps calibration, \
             or without that level; a directory or .tar.gz",
     licence: "yours",
     parts: PartsOrigin::Files,
@@ -70,9 +74,13 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
             Ok(())
         }
         Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
-            let classes = names::parse_classes(bytes);
+            let classes = parse_classes(bytes);
             reader.classes = Some(classes.map_err(|mismatch| mismatch.invalid(reader.at(CLASSES_FILE)))?);
             Ok(())
+        }
+        Entry::File(name, _) if name.trim_start_matches("./") == TABLE => {
+            let found = "one: read it with `--data table`, which knows the groups and frames that it names";
+            Err(Mismatch::new("no labels.csv", found).invalid(path.display()))
         }
         Entry::File(name, bytes) => reader.add_file(name, bytes),
     })?;
@@ -137,15 +145,13 @@ impl Reader<'_> {
         let slots = self.options.slots.unwrap_or(last.map_or(1, |slot| slot + 1));
         let class_of: BTreeMap<String, &String> =
             self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
-        let are_frames = self.first_image.as_ref().is_some_and(|(_, is_folder)| *is_folder)
-            && self.samples.keys().all(|(_, _, sample)| names::frame(sample).is_some());
+        let are_frames = self.are_frames()?;
         let sample =
             |((part, folder, sample), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| LabelledSample {
                 part,
                 name: format!("{}/{sample}", path_of_class(part, &folder)),
                 class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
-                // All digits of the number, so that the order of names is that of time.
-                group: names::frame(&sample).filter(|_| are_frames).map(|frame| format!("frame {frame:020}")),
+                group: names::frame(&sample).filter(|_| are_frames).map(frame_group),
                 views: (0..slots).map(|slot| views.remove(&slot)).collect(),
             };
         let samples = self.samples.into_iter().map(sample).collect();
@@ -154,6 +160,24 @@ impl Reader<'_> {
         let files =
             LabelledFiles { root: self.root.into(), samples, classes, is_recording: are_frames, notes };
         files.into_data_set(slots, shape, self.options)
+    }
+
+    /// Whether all samples are named `FRAME-OBJECT`. Refuses a mixture, which would make independent samples of the frames of a recording.
+    fn are_frames(&self) -> Result<bool, DataError> {
+        if self.first_image.as_ref().is_none_or(|(_, is_folder)| !is_folder) {
+            return Ok(false);
+        }
+        let (frames, others): (Vec<&SampleKey>, Vec<&SampleKey>) =
+            self.samples.keys().partition(|(_, _, sample)| names::frame(sample).is_some());
+        match (frames.is_empty(), others.first()) {
+            (true, _) => Ok(false),
+            (false, None) => Ok(true),
+            (false, Some((_, _, other))) => {
+                let all = self.samples.len();
+                let found = format!("{} of {all}; `{other}` is not", frames.len());
+                Err(self.invalid("every sample folder to be named FRAME-OBJECT, or none", found))
+            }
+        }
     }
 
     /// Refuses a class folder without images.

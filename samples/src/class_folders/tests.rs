@@ -298,3 +298,38 @@ fn hidden_files_and_folders_are_ignored() {
     write(dir.path(), "train/car/._a.png", b"no image");
     assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 3);
 }
+
+#[test]
+fn a_mixture_of_frames_and_other_names_is_refused() {
+    let dir = directory(&MANY);
+    write(dir.path(), "train/bus/odd/cam0.png", &png(99));
+    refused(dir.path(), OpenOptions::default(), &["FRAME-OBJECT, or none", "found 4 of 5; `odd` is not"]);
+}
+
+#[test]
+fn parts_are_not_drawn_from_the_frames_of_a_recording_unless_leaks_are_allowed() {
+    let names = ["car/7-1/cam0.png", "car/8-1/cam0.png", "car/9-1/cam0.png", "car/10-1/cam0.png"];
+    let dir = directory(&names);
+    refused(dir.path(), OpenOptions::default(), &["divide the recording by time"]);
+    let options = OpenOptions { leaks: Leaks::Allowed, ..OpenOptions::default() };
+    let notes = open(dir.path(), options).unwrap().notes().join("\n");
+    assert!(notes.contains("frames of one recording without parts"), "{notes}");
+}
+
+#[test]
+fn a_calibration_part_with_copies_or_with_images_of_another_part_allows_no_promise() {
+    let obstacle = |extra: &[(&str, u8)]| {
+        let dir = directory(&SINGLE);
+        write(dir.path(), "calibration/car/a.png", &png(50));
+        extra.iter().for_each(|(name, fill)| write(dir.path(), name, &png(*fill)));
+        let options = OpenOptions { leaks: Leaks::Allowed, ..OpenOptions::default() };
+        open(dir.path(), options).unwrap().promise_obstacle()
+    };
+    assert_eq!(obstacle(&[("calibration/car/b.png", 51)]), None);
+    // Copies in other parts alone say nothing about calibration.
+    assert_eq!(obstacle(&[("test/car/again.png", 2)]), None);
+    let found = obstacle(&[("calibration/car/b.png", 2)]).unwrap();
+    assert!(found.contains("with another part, such as in `calibration/car/b.png`"), "{found}");
+    let found = obstacle(&[("calibration/bus/b.png", 50)]).unwrap();
+    assert!(found.contains("the same image in samples that would count as independent"), "{found}");
+}

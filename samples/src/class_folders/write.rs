@@ -4,19 +4,22 @@
 //! PART/CLASS/SAMPLE.png         data of one slot
 //! PART/CLASS/SAMPLE/camN.png    data of several slots
 //! classes.txt                   class names, so that labels keep their numbers
+//! labels.csv                    where samples form groups: the table that knows them
 //! ```
 //! The name of a sample is its index in its part. A sample that no slot sees has no file.
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::names::{CLASSES_FILE, folder_name};
 use crate::data_set::DataSet;
 use crate::error::Mismatch;
+use crate::labelled_files::{CLASSES_FILE, folder_name};
+use crate::table::TABLE;
 use crate::{DataError, Part, Shape, View, image_codec};
 
 /// Account of a written data set.
@@ -53,19 +56,25 @@ pub fn write(
 
     let count = |part| data.len(part).min(limit.unwrap_or(usize::MAX));
     let total: usize = Part::ALL.into_iter().map(count).sum();
-    let mut writer =
-        Writer { data, shape: data.shape(), written: Written::default(), part_of: HashMap::new() };
+    let mut writer = Writer {
+        data,
+        root: &partial,
+        shape: data.shape(),
+        written: Written::default(),
+        part_of: HashMap::new(),
+        rows: Vec::new(),
+    };
     let mut done = 0;
     for part in Part::ALL {
         for index in 0..count(part) {
-            let class = folder_name(&labels[usize::from(data.label(part, index))]);
-            writer.sample(&partial.join(part.name()).join(class), part, index)?;
+            writer.sample(&labels[usize::from(data.label(part, index))], part, index)?;
             done += 1;
             report(done, total);
         }
     }
+    let written = writer.finish()?;
     fs::rename(&partial, out).map_err(DataError::write(out.display()))?;
-    Ok(writer.written)
+    Ok(written)
 }
 
 /// Folder of an unfinished data set.
@@ -98,24 +107,36 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DataError> {
 
 struct Writer<'a> {
     data: &'a dyn DataSet,
+    root: &'a Path,
     shape: Shape,
     written: Written,
     /// First part of each image, by the hash of the file.
     part_of: HashMap<[u8; 32], Part>,
+    /// Rows of the table, where samples form groups.
+    rows: Vec<Vec<String>>,
 }
 
+/// Frames between the parts of a recording.
+const FRAMES_OF_A_PART: u64 = 1_000_000;
+
 impl Writer<'_> {
-    fn sample(&mut self, class: &Path, part: Part, index: usize) -> Result<(), DataError> {
+    fn sample(&mut self, label: &str, part: Part, index: usize) -> Result<(), DataError> {
         let slots = self.data.slots();
+        let class = self.root.join(part.name()).join(folder_name(label));
         let sample = class.join(format!("{index:06}"));
+        let group = self.data.group(part, index).map(|group| match self.data.is_recording() {
+            true => (u64::from(group) + FRAMES_OF_A_PART * part as u64).to_string(),
+            false => format!("{}-{group}", part.name()),
+        });
+        let mut files = vec![String::new(); slots];
         let mut view = vec![0; self.shape.bytes()];
         let images_before = self.written.images;
-        for slot in 0..slots {
+        for (slot, file) in files.iter_mut().enumerate() {
             if !self.data.view_into(part, index, slot, &mut view) {
                 continue;
             }
             let (folder, path) = if slots == 1 {
-                (class, sample.with_extension("png"))
+                (class.as_path(), sample.with_extension("png"))
             } else {
                 (sample.as_path(), sample.join(format!("cam{slot}.png")))
             };
@@ -123,6 +144,8 @@ impl Writer<'_> {
             let image = image_codec::png(&View::new(self.shape, view.clone()));
             let image = image.map_err(DataError::image(path.display()))?;
             write_file(&path, &image)?;
+            let relative = path.strip_prefix(self.root).unwrap_or(&path);
+            *file = relative.to_string_lossy().replace('\\', "/");
             self.written.images += 1;
             self.written.bytes += image.len() as u64;
             let first = *self.part_of.entry(Sha256::digest(&image).into()).or_insert(part);
@@ -130,9 +153,34 @@ impl Writer<'_> {
         }
         if self.written.images > images_before {
             self.written.samples[part as usize] += 1;
+            if let Some(group) = group {
+                let name = format!("{}-{index:06}", part.name());
+                let row = [part.name().to_owned(), label.to_owned(), name, group];
+                self.rows.push(row.into_iter().chain(files).collect());
+            }
         } else {
             self.written.not_in_view += 1;
         }
         Ok(())
+    }
+
+    /// Writes the table of data with groups.
+    fn finish(self) -> Result<Written, DataError> {
+        if self.rows.is_empty() {
+            return Ok(self.written);
+        }
+        let group = if self.data.is_recording() { "frame" } else { "group" };
+        let files = match self.data.slots() {
+            1 => vec!["file".to_owned()],
+            slots => (0..slots).map(|slot| format!("cam{slot}")).collect(),
+        };
+        let head = ["part", "class", "sample", group].map(str::to_owned).into_iter().chain(files);
+        let path = self.root.join(TABLE);
+        let failed = |error: csv::Error| DataError::write(path.display())(io::Error::other(error));
+        let mut table = csv::Writer::from_path(&path).map_err(failed)?;
+        table.write_record(head).map_err(failed)?;
+        self.rows.iter().try_for_each(|row| table.write_record(row)).map_err(failed)?;
+        table.flush().map_err(DataError::write(path.display()))?;
+        Ok(self.written)
     }
 }

@@ -1,6 +1,6 @@
 //! Leaks between parts: a group, or an image byte for byte, that two parts share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::LabelledSample;
@@ -32,6 +32,33 @@ pub(super) fn join(samples: &[LabelledSample], groups: &mut Groups) {
             groups.join(*first.entry(thing).or_insert(at), at);
         }
     }
+}
+
+/// Why the calibration part allows no promise, in words: it shares groups or images with another part, or has images more than once in samples of
+/// different groups, which would count as independent.
+pub(super) fn promise_obstacle(samples: &[LabelledSample], parts: &[Part]) -> Option<String> {
+    let (mut elsewhere, mut within) = (HashSet::new(), HashMap::new());
+    let of = |is_calibration: bool| {
+        let all = samples.iter().zip(parts).enumerate();
+        all.filter(move |(_, (_, part))| (**part == Part::Calibration) == is_calibration).flat_map(
+            |(at, (sample, _))| unshared(sample).map(move |(thing, name)| (at, sample, thing, name)),
+        )
+    };
+    elsewhere.extend(of(false).map(|(_, _, thing, _)| thing));
+    for (at, sample, thing, name) in of(true) {
+        if elsewhere.contains(&thing) {
+            return Some(format!("one that shares groups or images with another part, such as in `{name}`"));
+        }
+        let Unshared::Image(_) = thing else { continue };
+        let group = sample.group.as_deref();
+        let (first, first_group, first_name) = *within.entry(thing).or_insert((at, group, name));
+        if first != at && (group.is_none() || group != first_group) {
+            return Some(format!(
+                "one with the same image in samples that would count as independent, `{first_name}` and `{name}`"
+            ));
+        }
+    }
+    None
 }
 
 /// Refuses parts that share a group or an image. Where leaks are allowed, returns a note about them.

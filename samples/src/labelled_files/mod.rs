@@ -1,5 +1,6 @@
 //! Labelled images from files, before they form a data set: checks the parts or draws them, and numbers the classes.
 
+mod classes;
 mod images;
 mod leaks;
 
@@ -14,6 +15,7 @@ use crate::in_memory::{InMemory, InMemoryPart};
 use crate::split::Groups;
 use crate::{DataError, Part, Shape};
 
+pub(crate) use classes::{CLASSES_FILE, folder_name, parse_classes};
 pub(crate) use images::ImageReader;
 
 const MAX_CLASSES: usize = 10_000;
@@ -57,6 +59,11 @@ pub(crate) struct ImageFile {
     pub(crate) pixels: Vec<u8>,
 }
 
+/// Name of the group of a frame. It has all digits of the number, so that the order of names is that of time.
+pub(crate) fn frame_group(frame: u64) -> String {
+    format!("frame {frame:020}")
+}
+
 impl ImageFile {
     /// The pixels of a file with the content `bytes`.
     pub(crate) fn new(path: &str, bytes: &[u8], pixels: Vec<u8>) -> Self {
@@ -74,6 +81,7 @@ impl LabelledFiles {
     ) -> Result<InMemory, DataError> {
         let parts = self.parts(options)?;
         let classes = self.class_names(&parts)?;
+        let obstacle = leaks::promise_obstacle(&self.samples, &parts);
         let mut stored = Part::ALL.map(|_| InMemoryPart::default());
         for (part, stored) in Part::ALL.iter().zip(&mut stored) {
             let of_part = self.samples.iter().zip(&parts).filter(|(_, of)| *of == part);
@@ -90,7 +98,11 @@ impl LabelledFiles {
         }
         let [train, validation, test, calibration] = stored;
         let data = InMemory::new(classes, slots, shape, [train, validation, test]);
-        Ok(data.with_calibration(calibration).with_recording(self.is_recording).with_notes(self.notes))
+        Ok(data
+            .with_calibration(calibration)
+            .with_recording(self.is_recording)
+            .with_promise_obstacle(obstacle)
+            .with_notes(self.notes))
     }
 
     /// Part of each sample. Every part has a sample.

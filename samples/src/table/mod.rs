@@ -6,6 +6,8 @@
 //! train,bus,0002,scene-7,a/0002.png,               slot 1 does not see the sample
 //! ```
 //! - Columns are in any order. Needed are `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
+//! - Instead of `group`, a column `frame` numbers the frames of one recording: samples of a frame form a group.
+//! - `classes.txt` beside the table, if there is one, gives the order of the classes.
 //! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
 //! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
 //! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
@@ -24,7 +26,9 @@ use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
 use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
-use crate::labelled_files::{ImageFile, ImageReader, LabelledFiles, LabelledSample};
+use crate::labelled_files::{
+    CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, frame_group, parse_classes,
+};
 use crate::numpy::{to_pixels, values};
 
 use csv::LineError;
@@ -42,7 +46,8 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     open: |dir, options| Ok(Box::new(open(dir, options)?)),
 };
 
-const TABLE: &str = "labels.csv";
+/// File with the rows.
+pub(crate) const TABLE: &str = "labels.csv";
 
 /// Reads a table and its files.
 ///
@@ -50,27 +55,23 @@ const TABLE: &str = "labels.csv";
 /// [`DataError`] naming the file or the line and its fault.
 fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
     let mut table = Table { root: path, options, images: ImageReader::new(options.shape) };
-    let rows = table.rows()?;
+    let (rows, classes) = table.rows()?;
     let mut views = table.views(&rows)?;
     let Some(shape) = table.images.shape() else {
         return Err(Mismatch::new("files in labels.csv", "none").invalid(path.display()));
     };
     let slots = rows.first().map_or(0, |row| row.files.len());
+    let is_recording = rows.iter().all(|row| row.frame.is_some());
     let mut sample = |row: Row| LabelledSample {
         views: row.files.iter().map(|file| views.remove(file.as_ref()?)).collect(),
         part: row.part,
         class: row.class,
         name: row.name,
-        group: row.group,
+        group: row.frame.map(frame_group).or(row.group),
     };
     let samples = rows.into_iter().map(&mut sample).collect();
-    let files = LabelledFiles {
-        root: path.into(),
-        samples,
-        classes: None,
-        is_recording: false,
-        notes: table.images.notes(),
-    };
+    let files =
+        LabelledFiles { root: path.into(), samples, classes, is_recording, notes: table.images.notes() };
     files.into_data_set(slots, shape, options)
 }
 
@@ -86,10 +87,16 @@ impl Table<'_> {
         format!("{}: `{file}`", self.root.display())
     }
 
-    fn rows(&self) -> Result<Vec<Row>, DataError> {
-        let mut table = None;
-        visit(self.root, &BTreeSet::from([TABLE]), |_, bytes| {
-            table = Some(bytes.to_vec());
+    /// Rows of the table, and the order of the classes where a file gives it.
+    fn rows(&self) -> Result<(Vec<Row>, Option<Vec<String>>), DataError> {
+        let (mut table, mut classes) = (None, None);
+        visit(self.root, &BTreeSet::from([TABLE, CLASSES_FILE]), |name, bytes| {
+            if name == TABLE {
+                table = Some(bytes.to_vec());
+            } else {
+                let found = parse_classes(bytes);
+                classes = Some(found.map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?);
+            }
             Ok(())
         })?;
         let table =
@@ -102,7 +109,7 @@ impl Table<'_> {
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
             invalid(LineError::new(line, "UTF-8", "other bytes"))
         })?;
-        rows::parse(&text).map_err(invalid)
+        Ok((rows::parse(&text).map_err(invalid)?, classes))
     }
 
     /// Images of all rows by their paths.

@@ -17,11 +17,14 @@ pub(super) struct Row {
     /// Content of the column `sample`, or the line number.
     pub(super) name: String,
     pub(super) group: Option<String>,
+    /// Frame of the recording that the rows are of.
+    pub(super) frame: Option<u64>,
     /// File of each slot; `None` when the slot does not see the sample.
     pub(super) files: Vec<Option<String>>,
 }
 
-const COLUMNS: &str = "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group`";
+const COLUMNS: &str =
+    "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group` or `frame`";
 
 /// Index of each column.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl Columns {
         for (at, name) in header.fields.iter().enumerate() {
             let name = name.trim().to_ascii_lowercase();
             let camera = name.strip_prefix("cam").is_some_and(|slot| slot.parse::<usize>().is_ok());
-            if !camera && !["part", "class", "sample", "group", "file"].contains(&name.as_str()) {
+            if !camera && !["part", "class", "sample", "group", "frame", "file"].contains(&name.as_str()) {
                 return Err(LineError::new(header.line, COLUMNS, format!("`{name}`")));
             }
             if known.insert(name.clone(), at).is_some() {
@@ -49,6 +52,9 @@ impl Columns {
         let refused = |expected: &str, found: &str| Err(LineError::new(header.line, expected, found));
         if !known.contains_key("class") {
             return refused("a column `class`", "none");
+        }
+        if known.contains_key("group") && known.contains_key("frame") {
+            return refused("a column `group` or a column `frame`", "both");
         }
         let file = known.remove("file");
         let cameras: Vec<usize> =
@@ -66,6 +72,16 @@ impl Columns {
         Ok(Self { count: header.fields.len(), named: known, files })
     }
 
+    /// The number of a frame, which every row has where there is the column.
+    fn frame(&self, line: usize, field: Option<&str>) -> Result<Option<u64>, LineError> {
+        if !self.named.contains_key("frame") {
+            return Ok(None);
+        }
+        let found = field.unwrap_or("nothing");
+        let frame = found.bytes().all(|byte| byte.is_ascii_digit()).then(|| found.parse().ok()).flatten();
+        frame.map(Some).ok_or_else(|| LineError::new(line, "the number of a frame", format!("`{found}`")))
+    }
+
     fn row(&self, record: &Record) -> Result<Row, LineError> {
         let Record { line, fields } = record;
         if fields.len() != self.count {
@@ -75,8 +91,9 @@ impl Columns {
         let field = |at: usize| Some(fields[at].trim()).filter(|field| !field.is_empty());
         let named = |name: &str| field(*self.named.get(name)?);
         let part = |word: &str| {
-            Part::named(word)
-                .ok_or_else(|| LineError::new(*line, "a part train, val or test", format!("`{word}`")))
+            Part::named(word).ok_or_else(|| {
+                LineError::new(*line, "a part train, val, test or calibration", format!("`{word}`"))
+            })
         };
         let file = |at: &usize| match field(*at) {
             None => Ok(None),
@@ -92,6 +109,7 @@ impl Columns {
             class: named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?.into(),
             name: named("sample").map_or_else(|| format!("line {line}"), str::to_owned),
             group: named("group").map(str::to_owned),
+            frame: self.frame(*line, named("frame"))?,
             files: self.files.iter().map(file).collect::<Result<_, _>>()?,
         })
     }
@@ -152,6 +170,7 @@ mod tests {
             class: "car".into(),
             name: "s".into(),
             group: file("g"),
+            frame: None,
             files: vec![file("a.png"), file("b.png")],
         };
         let second = Row {
@@ -160,6 +179,7 @@ mod tests {
             class: "bus".into(),
             name: "line 3".into(),
             group: None,
+            frame: None,
             files: vec![None, None],
         };
         assert_eq!(rows, [first, second]);
@@ -173,6 +193,7 @@ mod tests {
         refused("file,part\n", 1, &["a column `class`"]);
         refused("class,part\n", 1, &["`file`", "neither"]);
         refused("class,file,cam0\n", 1, &["both"]);
+        refused("class,file,group,frame\n", 1, &["`group` or a column `frame`", "both"]);
         refused("class,file,class\n", 1, &["`class` twice"]);
         refused("class,cam0,cam2\n", 1, &["without a gap", "`cam2`"]);
         refused("class,file\n", 1, &["one sample per line"]);
@@ -182,7 +203,9 @@ mod tests {
     fn a_line_that_breaks_a_rule_is_refused() {
         refused("class,file\ncar\n", 2, &["2 fields", "found 1"]);
         refused("class,file\n\n,a.png\n", 3, &["a class"]);
-        refused("class,file,part\ncar,a.png,dev\n", 2, &["train, val or test", "`dev`"]);
+        refused("class,file,part\ncar,a.png,dev\n", 2, &["train, val, test or calibration", "`dev`"]);
+        refused("class,file,frame\ncar,a.png,1\ncar,b.png,\n", 3, &["the number of a frame", "`nothing`"]);
+        refused("class,file,frame\ncar,a.png,-1\n", 2, &["the number of a frame", "`-1`"]);
         refused("class,file\ncar,\"a.png\n", 2, &["RFC 4180", "not closed"]);
         for path in ["../a.png", "/a.png", "a/../b.png", "C:\\a.png", "a//b.png"] {
             refused(&format!("class,file\ncar,{path}\n"), 2, &["within the folder", path]);
