@@ -182,6 +182,7 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
         &["--loss", "0.1"],
         "expected at least 2995 independent samples in the calibration part, found 1000",
     );
+    is_refused(&["--loss", "0.1"], "the present thresholds, ");
     is_refused(&["--loss", "0"], "--loss: expected points from 0.001 to below 100, found 0");
     is_refused(&["--loss", "1e-300"], "--loss: expected points from 0.001 to below 100, found 0.000");
     is_refused(&["--confidence", "1"], "--confidence: expected 0.5 to below 1, found 1");

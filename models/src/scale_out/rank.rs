@@ -82,7 +82,8 @@ impl<'a> Rank<'a> {
         self.since.0 == 0
     }
 
-    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks that are known since the step.
+    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last exchange; nothing
+    /// between two exchanges.
     ///
     /// # Errors
     /// [`NotFinite`]: the step was not taken.

@@ -114,7 +114,7 @@ impl Calibrate {
             masks: outcomes.collect(),
             units: self.units(&calibration[0].samples, &validation.samples)?,
         };
-        let found = self.choose(&fitted, &target, validation, &part)?;
+        let found = self.choose((&bundle, &fitted), &target, validation, &part)?;
         let policy = found.policy.with_waits_of(bundle.policy());
         let pool = || {
             let halves =
@@ -134,7 +134,7 @@ impl Calibrate {
     /// The policy with its promise: one for all samples, or one for each number of slots without a view.
     fn choose(
         &self,
-        fitted: &Fitted,
+        (bundle, fitted): (&Bundle, &Fitted),
         target: &Target,
         validation: &PartOfBundle,
         part: &CalibrationPart,
@@ -143,7 +143,9 @@ impl Calibrate {
             self.block_length.map(|frames| format!(", blocks of {frames} frames")).unwrap_or_default();
         let promise = target.promise(&(self.dataset.identity() + &blocks), part, self.missing);
         let Some(most) = self.by_missing else {
-            let policy = fitted.promised(target, part, ORDER_SEED).map_err(Failure::usage)?;
+            let policy = fitted
+                .promised(target, part, ORDER_SEED)
+                .map_err(|error| self.of_part(error, bundle, validation, target))?;
             let policy = policy.ok_or_else(|| {
                 anyhow::anyhow!(
                     "no thresholds keep this promise: the strictest ones on the path lose too much on the calibration part; ask for a larger \
@@ -156,7 +158,9 @@ impl Calibrate {
         let slots = validation.samples.slots as u32;
         let outcomes = Outcomes::of(&validation.logits, &validation.samples, &fitted.policy);
         let paths = Paths::new(&fitted.path, &outcomes, target, MissingRange { slots, most });
-        let certificates = paths.certify(target, part, ORDER_SEED).map_err(Failure::usage)?;
+        let certificates = paths
+            .certify(target, part, ORDER_SEED)
+            .map_err(|error| self.of_part(error, bundle, validation, target))?;
         let promised = certificates.iter().filter(|found| matches!(found.result, Certified::Promised(_)));
         let by_missing: Vec<MissingCount> = promised.map(|found| found.count).collect();
         if by_missing.is_empty() {

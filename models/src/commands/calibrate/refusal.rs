@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use headwater_inference::bundle::Bundle;
 use headwater_models::data::Parts;
 use headwater_models::promise::outcomes::Outcomes;
-use headwater_models::promise::{Target, binomial};
+use headwater_models::promise::{PromiseError, Target, binomial};
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 
-use super::{Calibrate, Failure};
+use super::{Calibrate, Failure, PartOfBundle};
 
 impl Calibrate {
     /// Refuses a number of missing slots that leaves none.
@@ -40,7 +40,8 @@ impl Calibrate {
                 Ok(parts)
             }
             Ok(parts) => {
-                let needed = self.needed(bundle, &parts, target)?;
+                let validation = self.run_part(bundle, &parts, Part::Validation, 1)?;
+                let needed = validation.first().map_or_else(String::new, |part| needed(bundle, part, target));
                 Err(self.without_calibration_part(&parts, target, &needed))
             }
             // Data that does not fit the network may have no calibration part either.
@@ -68,22 +69,21 @@ impl Calibrate {
         }
     }
 
-    /// The size that the present thresholds would need, by their losses on the validation part.
-    fn needed(&self, bundle: &Bundle, parts: &Parts, target: &Target) -> Result<String, Failure> {
-        let validation = self.run_part(bundle, parts, Part::Validation, 1)?;
-        let outcomes =
-            validation.iter().map(|part| Outcomes::of(&part.logits, &part.samples, bundle.policy()));
-        let shares = outcomes.map(|outcomes| outcomes.losses_and_wins(bundle.policy())).next();
-        let (lost, won) = shares.unwrap_or_default();
-        Ok(target.samples_needed(lost, won).map_or_else(
-            || {
-                format!(
-                    "; no number is enough for the present thresholds, which lose {:.2} points on validation",
-                    100.0 * target.bound.risk(lost, won)
-                )
-            },
-            |needed| format!("; about {needed} for the present thresholds, by their losses on validation"),
-        ))
+    /// The refusal of a calibration part on which nothing can be promised; of one that is too small with the size that the present thresholds would need.
+    pub(super) fn of_part(
+        &self,
+        error: PromiseError,
+        bundle: &Bundle,
+        validation: &PartOfBundle,
+        target: &Target,
+    ) -> Failure {
+        let needed = match error {
+            PromiseError::TooFew { .. } => needed(bundle, validation, target),
+            PromiseError::GroupedLosses
+            | PromiseError::SeveralMasks(_)
+            | PromiseError::GroupTooLarge { .. } => String::new(),
+        };
+        Failure::usage(anyhow::anyhow!("{}: {error}{needed}", self.dataset.data))
     }
 
     /// The refusal of data without a calibration part.
@@ -127,6 +127,21 @@ impl Calibrate {
             Some(_) => Ok(()),
         }
     }
+}
+
+/// The number of independent samples that the present thresholds would need, by their losses on the validation part.
+fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target) -> String {
+    let outcomes = Outcomes::of(&validation.logits, &validation.samples, bundle.policy());
+    let (lost, won) = outcomes.losses_and_wins(bundle.policy());
+    target.samples_needed(lost, won).map_or_else(
+        || {
+            format!(
+                "; no number is enough for the present thresholds, which lose {:.2} points on validation",
+                100.0 * target.bound.risk(lost, won)
+            )
+        },
+        |needed| format!("; about {needed} independent samples for the present thresholds, by their losses on validation"),
+    )
 }
 
 /// Remark about data whose parts together have too few groups for a promise; empty for other data.
