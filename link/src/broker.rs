@@ -71,7 +71,9 @@ impl EmbeddedBroker {
 fn wait_until_it_listens(listen: SocketAddr, thread: &JoinHandle<()>) -> Result<(), BrokerError> {
     let failed = |reason: &str| Err(BrokerError::Start { listen, reason: reason.into() });
     let start = Instant::now();
-    while TcpStream::connect(listen).is_err() {
+    // While nobody listens on a free port, the system may choose that port for the connection, which is then one to itself.
+    let is_of_a_broker = |stream: TcpStream| stream.local_addr().is_ok_and(|own| own != listen);
+    while !TcpStream::connect(listen).is_ok_and(is_of_a_broker) {
         if thread.is_finished() {
             return failed("the broker ended at once");
         }

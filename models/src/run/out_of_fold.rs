@@ -67,7 +67,7 @@ pub fn is_in(folder: &RunFolder) -> bool {
     folder.file(FILE).exists()
 }
 
-/// Origin of temperatures, rule and thresholds that were measured, not promised: `thresholds` of `report.json`.
+/// Origin of temperatures, rule and thresholds: `thresholds` of `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThresholdOrigin {
     /// Logits that were used, in words.
@@ -118,6 +118,12 @@ impl ThresholdOrigin {
             self.from
         );
         Self { from, lost: 0.0, won: 0.0, ..self }
+    }
+
+    /// The origin of thresholds among which a calibration part of `samples` chose.
+    #[must_use]
+    pub fn chosen_by(self, samples: usize) -> Self {
+        Self { from: format!("{}, among which {samples} calibration samples chose", self.from), ..self }
     }
 
     /// The origin of thresholds that were measured although there is a calibration part.

@@ -160,7 +160,11 @@ pub fn finish(
     let thresholds = ThresholdOrigin::new(part, samples, step);
     let thresholds = match &parts.promise_obstacle {
         Some(obstacle) => thresholds.without_promise(obstacle),
-        None if step.is_none() && !calibration.is_empty() => thresholds.rejected_by(calibration_samples),
+        None if policy.promise.is_some() => thresholds.chosen_by(calibration_samples),
+        // Validation alone may allow no step either, where the calibration part allows no test.
+        None if step.is_none() && fitted.is_tested(&target, calibration) => {
+            thresholds.rejected_by(calibration_samples)
+        }
         None => thresholds,
     };
     let report = |logits: &PartLogits, samples| PartReport::of(logits, samples, class_prior, &policy, body);

@@ -15,7 +15,7 @@ use crate::evaluation::PartLogits;
 use crate::promise::by_missing::{Certificate, Certified};
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
-use crate::promise::{CalibrationPart, PromiseError, Target, Units};
+use crate::promise::{CalibrationPart, PromiseError, Target, Units, binomial};
 use learned::with_learned_rules;
 
 /// Rules that are compared, together with the learned one; they are the same at every exit.
@@ -130,6 +130,12 @@ impl Fitted {
             Err(PromiseError::TooFew { .. }) => self.measured(target),
             Err(error) => unreachable!("{error}: samples are independent and have one mask"),
         }
+    }
+
+    /// Whether a calibration part is tested at all: its samples are independent, and enough for a promise.
+    pub fn is_tested(&self, target: &Target, calibration: &Samples) -> bool {
+        let least = binomial::least_samples(target.loss, target.delta());
+        !self.path.is_empty() && calibration.groups.is_empty() && calibration.len() as u64 >= least
     }
 
     /// The policy of the last step up to which the loss that was measured on the validation part is within the target: measured, not promised.

@@ -49,6 +49,11 @@ pub fn write(
     limit: Option<usize>,
     mut report: impl FnMut(usize, usize),
 ) -> Result<Written, DataError> {
+    if let Some(obstacle) = data.promise_obstacle() {
+        let expected =
+            "a calibration part of independent samples, since the copy does not say what it is not";
+        return Err(Mismatch::new(expected, obstacle).options(out.display()));
+    }
     let partial = partial_folder(out)?;
     let labels = data.labels();
     fs::create_dir_all(&partial).map_err(DataError::write(partial.display()))?;
@@ -62,6 +67,7 @@ pub fn write(
         shape: data.shape(),
         written: Written::default(),
         part_of: HashMap::new(),
+        has_groups: Part::ALL.into_iter().any(|part| data.len(part) > 0 && data.group(part, 0).is_some()),
         rows: Vec::new(),
     };
     let mut done = 0;
@@ -112,12 +118,14 @@ struct Writer<'a> {
     written: Written,
     /// First part of each image, by the hash of the file.
     part_of: HashMap<[u8; 32], Part>,
+    /// Whether samples of some part form groups.
+    has_groups: bool,
     /// Rows of the table, where samples form groups.
     rows: Vec<Vec<String>>,
 }
 
 /// Frames between the parts of a recording.
-const FRAMES_OF_A_PART: u64 = 1_000_000;
+const FRAMES_OF_A_PART: u64 = 1 << 32;
 
 impl Writer<'_> {
     fn sample(&mut self, label: &str, part: Part, index: usize) -> Result<(), DataError> {
@@ -126,7 +134,8 @@ impl Writer<'_> {
         let sample = class.join(format!("{index:06}"));
         let group = self.data.group(part, index).map(|group| match self.data.is_recording() {
             true => (u64::from(group) + FRAMES_OF_A_PART * part as u64).to_string(),
-            false => format!("{}-{group}", part.name()),
+            // Padded, so that the order of names is that of numbers.
+            false => format!("{}-{group:08}", part.name()),
         });
         let mut files = vec![String::new(); slots];
         let mut view = vec![0; self.shape.bytes()];
@@ -153,7 +162,8 @@ impl Writer<'_> {
         }
         if self.written.images > images_before {
             self.written.samples[part as usize] += 1;
-            if let Some(group) = group {
+            if self.has_groups {
+                let group = group.unwrap_or_default();
                 let name = format!("{}-{index:06}", part.name());
                 let row = [part.name().to_owned(), label.to_owned(), name, group];
                 self.rows.push(row.into_iter().chain(files).collect());

@@ -145,7 +145,7 @@ impl Calibrate {
         let Some(most) = self.by_missing else {
             let policy = fitted
                 .promised(target, part, ORDER_SEED)
-                .map_err(|error| self.of_part(error, bundle, validation, target))?;
+                .map_err(|error| self.of_part(&error, bundle, validation, target))?;
             let policy = policy.ok_or_else(|| {
                 anyhow::anyhow!(
                     "no thresholds keep this promise: the strictest ones on the path lose too much on the calibration part; ask for a larger \
@@ -160,7 +160,7 @@ impl Calibrate {
         let paths = Paths::new(&fitted.path, &outcomes, target, MissingRange { slots, most });
         let certificates = paths
             .certify(target, part, ORDER_SEED)
-            .map_err(|error| self.of_part(error, bundle, validation, target))?;
+            .map_err(|error| self.of_part(&error, bundle, validation, target))?;
         let promised = certificates.iter().filter(|found| matches!(found.result, Certified::Promised(_)));
         let by_missing: Vec<MissingCount> = promised.map(|found| found.count).collect();
         if by_missing.is_empty() {

@@ -72,7 +72,7 @@ impl Calibrate {
     /// The refusal of a calibration part on which nothing can be promised; of one that is too small with the size that the present thresholds would need.
     pub(super) fn of_part(
         &self,
-        error: PromiseError,
+        error: &PromiseError,
         bundle: &Bundle,
         validation: &PartOfBundle,
         target: &Target,
