@@ -311,7 +311,7 @@ pub(crate) fn export(
     Ok(finished)
 }
 
-/// How to go on with an unfinished run on ranks.
+/// Text of `resume.txt`: the command that goes on with an unfinished run on ranks.
 #[cfg(feature = "mpi")]
 fn resume_text(ranks: usize) -> String {
     let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();

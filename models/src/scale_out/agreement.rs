@@ -1,10 +1,10 @@
-//! What all ranks must have in common before they train together. The first difference is named.
+//! Check before training that all ranks have the same version, spec, recipe and data. The first difference is named.
 
 use serde::{Deserialize, Serialize};
 
 use super::Communicator;
 
-/// What one rank has: named texts, which must be equal on all ranks.
+/// Named texts of one rank, which must be equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFacts {
     /// Name of the machine, for messages.

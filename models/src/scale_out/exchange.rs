@@ -38,7 +38,7 @@ struct Slice {
 pub struct Summed {
     /// The sums, the same on every rank.
     pub values: Vec<f32>,
-    /// What each rank sent beside its vector.
+    /// Message that each rank sent beside its vector.
     pub tails: Vec<Vec<u8>>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Barrier, Mutex};
 
 use super::Communicator;
 
-/// What the threads share.
+/// State that all threads share.
 struct Shared {
     /// The messages of each rank, one to each rank.
     messages: Mutex<Vec<Vec<Vec<u8>>>>,

@@ -218,7 +218,7 @@ impl<'a> Rank<'a> {
         Ok(sums_of(&tails))
     }
 
-    /// What this rank has and the others do not.
+    /// Numbers that this rank alone has.
     pub fn state(&self, checkpoint: &Checkpoint) -> RankState {
         RankState {
             moments: checkpoint.moments.clone(),

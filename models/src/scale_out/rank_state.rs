@@ -1,9 +1,9 @@
-//! What one rank has and the others do not, for checkpoints.
+//! Numbers that one rank alone has, for checkpoints.
 
 use super::exchange::{slice_ranges, sum};
 use crate::training::Moments;
 
-/// What one rank has and the others do not.
+/// Numbers that one rank alone has: moments and residuals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankState {
     /// State of the rank's optimiser.

@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::compression::{Compression, Int8, OneBit, TopK, Uncompressed};
 
-/// How ranks train together; docs/scale-out.md explains every key.
+/// Settings of training on ranks; docs/scale-out.md explains every key.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScaleOutRecipe {
     /// When ranks exchange, and what.
     pub strategy: Strategy,
-    /// How uncompressed gradients are added (`synchronous`).
+    /// Order in which uncompressed gradients are added (`synchronous`).
     pub reduction: Reduction,
-    /// What `batch` of the recipe counts.
+    /// Samples that `batch` of the recipe counts: of all ranks, or of each.
     pub batch: BatchOf,
-    /// How the step size grows with the number of ranks, where each rank has a batch of its own.
+    /// Growth of the step size with the number of ranks, where each rank has a batch of its own.
     pub rate_scaling: RateScaling,
     /// Epochs over which the step size rises at least, where each rank has a batch of its own (Goyal et al. 2017, section 2.2).
     pub warm_up_epochs: f32,
@@ -43,7 +43,7 @@ pub enum Strategy {
     LocalSteps,
 }
 
-/// How gradients are added over ranks.
+/// Order in which gradients are added over ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
@@ -54,7 +54,7 @@ pub enum Reduction {
     AllReduce,
 }
 
-/// What the batch of a recipe counts.
+/// Samples that the batch of a recipe counts: of all ranks, or of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchOf {

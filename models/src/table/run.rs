@@ -77,7 +77,7 @@ impl LoadedParts {
     }
 }
 
-/// What a finished run has beside its logits.
+/// Marker of a finished run: class prior, and names of its files of logits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Done {
     /// Share of each class in the train part.
@@ -109,7 +109,7 @@ impl LogitsFolder {
         self.0.join("done.json")
     }
 
-    /// What a run that is done has; `None` for one that is not, or whose file is damaged.
+    /// The marker of a finished run; `None` where it is missing or damaged.
     fn read_done(&self) -> Option<Done> {
         let done: Done = serde_json::from_slice(&std::fs::read(self.done()).ok()?).ok()?;
         let is_share = |share: &f32| (0.0..=1.0).contains(share);

@@ -217,7 +217,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// What this rank has and the others do not; `None` where all ranks have the same.
+    /// Numbers that this rank alone has; `None` where all ranks have the same.
     pub fn rank_state(&self) -> Option<RankState> {
         let has_state = self.experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
         self.rank.as_ref().filter(|_| has_state).map(|rank| rank.state(&self.checkpoint))
